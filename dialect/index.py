@@ -64,6 +64,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "linalg.softmax",
         "memref.copy",
         "memref.get_global",
+        "math.fpowi",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
@@ -108,10 +109,11 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
-    "transform": ("dialect.mlir.transform", "TRANSFORM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
+    "util": ("dialect.mlir.util", "UTIL"),
     "ptx": ("dialect.ptx.ops", "PTX"),
+    "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
 }
 """The module and the name of each dialect."""
@@ -141,7 +143,7 @@ LOWERINGS = _homes(
         nvgpu.mbarrier.init, nvgpu.mbarrier.test.wait, nvgpu.mbarrier.try_wait.parity, nvgpu.mma.sp.sync,
         nvgpu.mma.sync, nvgpu.tma.async.load, nvgpu.tma.async.store, nvgpu.tma.fence.descriptor,
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
-        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store
+        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
@@ -158,9 +160,10 @@ LOWERINGS = _homes(
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf,
-        math.ceil, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.roundeven, math.rsqrt, math.sqrt,
-        math.tanh, math.trunc, memref.get_global, memref.load, memref.store, memref.subview, memref.view,
+        arith.truncf, arith.trunci, arith.uitofp, cf.assert, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim,
+        math.absf, math.ceil, math.cos, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf,
+        math.roundeven, math.rsqrt, math.sin, math.sqrt, math.tanh, math.trunc, memref.assume_alignment,
+        memref.get_global, memref.load, memref.reinterpret_cast, memref.store, memref.subview, memref.view,
         vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
         """,
     }
@@ -194,8 +197,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem
+        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports,
+        mul.halves, multimem, texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warploom.dialect.isa.row import TARGETS
-from warploom.dialect.ptx.instructions import FAMILIES, roots
+from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.rows.grammar import name_of
 from warploom.runtime import WarploomError, compile
+from warploom.runtime.interp.meaning.refused import REASONS
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by docs/limits.py; `make docs` writes it again. -->\n\n"
@@ -131,38 +133,6 @@ EXP = """func.func @f(%A: memref<64x64xf32>, %C: memref<64x64xf32>) {
 }
 """
 
-GATHER = """func.func @f(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
-  %e = tensor.empty() : tensor<5xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
-                       iterator_types = ["parallel"]} ins(%at : tensor<5xi32>) outs(%e : tensor<5xf32>) {
-  ^bb0(%i: i32, %o: f32):
-    %n = arith.index_cast %i : i32 to index
-    %y = tensor.extract %x[%n] : tensor<7xf32>
-    linalg.yield %y : f32
-  } -> tensor<5xf32>
-  return %r : tensor<5xf32>
-}
-"""
-
-POOLING = """func.func @f(%I: memref<1x8x16x16xf32>, %W: memref<2x2xf32>, %O: memref<1x8x8x8xf32>) {
-  linalg.pooling_nchw_max {strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
-      ins(%I, %W : memref<1x8x16x16xf32>, memref<2x2xf32>) outs(%O : memref<1x8x8x8xf32>)
-  return
-}
-"""
-
-TWO_RESULTS = """#map = affine_map<(m, n) -> (m, n)>
-func.func @f(%A: memref<64x64xf32>, %B: memref<64x64xf32>, %C: memref<64x64xf32>) {
-  linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]}
-      ins(%A : memref<64x64xf32>) outs(%B, %C : memref<64x64xf32>, memref<64x64xf32>) {
-  ^bb0(%a: f32, %b: f32, %c: f32):
-    %0 = arith.addf %a, %a : f32
-    %1 = arith.mulf %a, %a : f32
-    linalg.yield %0, %1 : f32, f32
-  }
-  return
-}
-"""
 
 I64 = """func.func @f(%A: memref<64x64xi64>, %C: memref<64x64xi64>) {
   linalg.add ins(%A, %A : memref<64x64xi64>, memref<64x64xi64>) outs(%C : memref<64x64xi64>)
@@ -254,20 +224,6 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             product("64x64xf16, strided<[128, 2]>", "64x64xf16", "64x64xf32"),
         ),
         Refused(
-            "operands of which every stride is dynamic",
-            "The free stride, strides of batches and the offset may be dynamic: `strided<[?, 1], offset: ?>` is "
-            "lowered. Of a type without a stride of 1, the compiler does not know that rows or columns are "
-            "contiguous. Elementwise operations are lowered on it. `mlir-opt --one-shot-bufferize` makes such types of "
-            "the arguments of functions, unless it has the option `function-boundary-type-conversion="
-            "identity-layout-map`.",
-            product("64x64xf16, strided<[?, ?], offset: ?>", "64x64xf16", "64x64xf32"),
-        ),
-        Refused(
-            "reading at computed places",
-            "An operation reads tensors along its loops. An embedding reads one at an index that it computes.",
-            GATHER,
-        ),
-        Refused(
             "a result that is also an operand",
             "Some CTAs write their tiles of C while other CTAs still read A. Elementwise operations may work in place.",
             product("64x64xf16", "64x64xf16", "64x64xf16", "%A"),
@@ -279,20 +235,6 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             "[epilogues.md](epilogues.md) lists the operations of epilogues. Each of them has a bound on its error, "
             "which `--check` uses.",
             TAN,
-        ),
-    ),
-    "Other operations": (
-        Refused(
-            "pooling",
-            "Of operations that reduce, the compiler lowers products and reductions of rows, which reduce over the "
-            "last loop. Pooling reduces over the two loops of a window.",
-            POOLING,
-        ),
-        Refused(
-            "operations with several results",
-            "A kernel of elementwise operations or of rows writes one result for each operation. Write one operation "
-            "for each result.",
-            TWO_RESULTS,
         ),
     ),
     "Schedules": (
@@ -340,12 +282,26 @@ The targets are {", ".join(TARGETS)}.
 
 """
 
-NAMES = ", ".join(f"`{name}`" for name in FAMILIES if name not in roots())
 
-TAIL = f"""## What is not modelled
+def _not_run() -> Iterator[str]:
+    """The lines of the table of instructions that no CPU runs here."""
+    for meaning, reason in REASONS.items():
+        names = dict.fromkeys(name_of(row.samples()[0]) for row in ROWS if row.means == meaning)
+        yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
 
-These families of instructions are not modelled: {NAMES}. `warploom check` checks only their names, and the interpreter
-refuses kernels that use them.
+
+NOT_RUN = "\n".join(_not_run())
+
+TAIL = f"""## What is checked and not run
+
+`warploom check` looks at every instruction of PTX 9.5. The interpreter refuses kernels that use some forms of these:
+
+| instructions | why |
+|---|---|
+{NOT_RUN}
+
+It also refuses tensor copies of `im2col::w` and of gathered rows, and products of sm_107 that no public text describes.
+The message says so.
 
 ## What is not measured
 
@@ -362,7 +318,7 @@ product of 4096 x 4096 x 4096 takes minutes ([bench/RESULTS.md](../bench/RESULTS
 ## What other compilers do
 
 Warploom compiles products, attention, row reductions, and the elementwise operations around them. It leaves other
-operations, such as reductions along several loops, sorting and memory management, to the compiler that uses it. In
+operations, such as sorting and memory management, to the compiler that uses it. In
 PyTorch, these operations run in eager mode or through inductor ([torch.md](torch.md)).
 
 The `Linalg` tests of LLVM 22 have 538 functions with a product. 413 of them compile, with f32 as tf32.

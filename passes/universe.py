@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import (
+    AnyFloat,
     ArrayAttr,
     CallSiteLoc,
     FileLineColLoc,
@@ -27,7 +28,7 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.rewriter import Rewriter
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import DiagnosticException, ParseError
@@ -52,10 +53,21 @@ def _check_location(span: Span, value: Attribute) -> LocationAttr:
     return value
 
 
+class _TensorElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """An element of `dense<...>`, of which xDSL takes the bits of a float, `0xFF800000`, for a number."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if isinstance(type, AnyFloat) and self.span.text.startswith("0x") and isinstance(self.value, int):
+            return type.unpack(self.value.to_bytes(type.size, "little"), 1)[0]
+        return super().to_type(parser, type)
+
+
 class LocatingParser(Parser):
     """xDSL's parser, which also remembers where each operation stood, and lets nothing but a
     ParseError or another diagnostic out of malformed text.
     """
+
+    _TensorLiteralElement = _TensorElement
 
     def __init__(self, ctx: Context, text: str, name: str, line_offset: int = 0) -> None:
         super().__init__(ctx, text, name)
@@ -123,6 +135,18 @@ class LocatingParser(Parser):
             self._parse_external_resources()
         elif self.parse_optional_str_literal() is None and self.parse_optional_boolean() is None:
             self.parse_integer()
+
+    def parse_dimension_list(self) -> list[int]:
+        """xDSL's list, but with spaces around each `x`, as in MLIR: `memref<2 x f32>`."""
+        dims, place = list[int](), 0
+        while self._current_token.kind in (MLIRTokenKind.INTEGER_LIT, MLIRTokenKind.QUESTION):
+            dims.append(self.parse_shape_dimension())
+            place = self._current_token.span.start
+            if self._parse_optional_shape_delimiter() is None:
+                return dims
+        if dims:
+            self._resume_from(place)
+        return dims
 
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
@@ -235,7 +259,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -327,7 +351,7 @@ class _Context(Context):
     def _find(self, name: str) -> None:
         """Registers every dialect there is if that of a name is not known."""
         dialect, dot, operation = name.partition(".")
-        if dialect == "linalg" and "conv_" in operation and not self._convolutions:
+        if dialect == "linalg" and ("conv_" in operation or "pooling_" in operation) and not self._convolutions:
             self._load_convolutions()
         if dot and dialect not in self.registered_dialect_names:
             for found, factory in known_universe().all_dialects.items():

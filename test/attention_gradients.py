@@ -32,10 +32,12 @@ class AttentionGradient:
     results: tuple[str, ...] = ("dQ", "dK", "dV")
     delta: bool = True
     """Whether delta is an argument; else it is computed from O and dO."""
+    on_tensors: bool = False
 
     def __str__(self) -> str:
         masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
-        return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results])
+        flags = ["tensors"] * self.on_tensors
+        return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results, *flags])
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -50,14 +52,15 @@ class AttentionGradient:
 
     def type(self, name: str, loops: str = "", element: str = "") -> str:
         sizes = "x".join(map(str, self.shape(loops or LOOPS[name])))
-        return f"memref<{sizes}x{element or ('f32' if name in F32 else self.element)}>"
+        kind = "tensor" if self.on_tensors else "memref"
+        return f"{kind}<{sizes}x{element or ('f32' if name in F32 else self.element)}>"
 
     @property
     def mlir(self) -> str:
-        text, half = _Text(self, (*self.inputs, *self.results)), self.element
+        text, half = _Text(self, self.inputs, self.results), self.element
         if not self.delta:
             text.temporary("delta", "bgm", "f32")
-            text.lines.append(f"linalg.fill ins(%zero_f32 : f32) outs(%delta : {text.kinds['delta']})")
+            text.fill("delta", "zero_f32")
             body = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
             body += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
             text.generic(["O", "dO"], "delta", "e", body)
@@ -81,7 +84,7 @@ class AttentionGradient:
     @property
     def forward(self) -> str:
         """O and lse of Q, K and V."""
-        text, half = _Text(self, ("Q", "K", "V", "O", "lse")), self.element
+        text, half = _Text(self, ("Q", "K", "V"), ("O", "lse")), self.element
         text.temporary("S", "bgmn", "f32")
         text.product("Q", "K", "S", "d")
         text.temporary("X", "bgmn", "f32")
@@ -92,7 +95,7 @@ class AttentionGradient:
                 text.temporary("E", "bgmn", "f32")
                 text.generic(["X", "M"], "E", "", ["%0 = arith.subf %x0, %x1 : f32", "%r = math.exp %0 : f32"])
             text.temporary(name, "bgm", "f32")
-            text.lines.append(f"linalg.fill ins(%{start} : f32) outs(%{name} : {text.kinds[name]})")
+            text.fill(name, start)
             text.generic([input_], name, "n", [f"%r = arith.{how} %y, %x0 : f32"])
         text.temporary("P16", "bgmn", half)
         text.generic(["E", "L"], "P16", "", ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {half}"])
@@ -120,11 +123,13 @@ class AttentionGradient:
 
 
 class _Text:
-    """Writes a function on memory, whose arguments have the names given."""
+    """Writes a function of inputs and results by name."""
 
-    def __init__(self, asked: AttentionGradient, names: Sequence[str]) -> None:
-        self.asked, self.names = asked, names
+    def __init__(self, asked: AttentionGradient, inputs: Sequence[str], results: Sequence[str]) -> None:
+        self.asked, self.inputs, self.results = asked, inputs, results
+        names = (*inputs, *results)
         self.kinds, self.loops = {name: asked.type(name) for name in names}, {name: LOOPS[name] for name in names}
+        self.before = {name: name for name in names}
         self.lines = [f"%zero_{kind} = arith.constant 0.0 : {kind}" for kind in ("f32", asked.element)]
         self.lines += [
             f"%scale = arith.constant {asked.scale:.6e} : f32",
@@ -134,15 +139,40 @@ class _Text:
         ]
 
     def function(self, name: str) -> str:
-        arguments = ", ".join(f"%{each}: {self.asked.type(each)}" for each in self.names)
-        return f"func.func @{name}({arguments}) {{\n  " + "\n  ".join([*self.lines, "return"]) + "\n}\n"
+        listed = self.inputs if self.asked.on_tensors else (*self.inputs, *self.results)
+        arguments, kinds = ", ".join(f"%{each}: {self.kinds[each]}" for each in listed), ""
+        if self.asked.on_tensors:
+            kinds = ", ".join(self.kinds[each] for each in self.results)
+            self.lines.append(f"return {', '.join('%' + each for each in self.results)} : {kinds}")
+            kinds = f" -> ({kinds})"
+        else:
+            self.lines.append("return")
+        return f"func.func @{name}({arguments}){kinds} {{\n  " + "\n  ".join(self.lines) + "\n}\n"
 
     def element(self, name: str) -> str:
         return self.kinds[name].split("x")[-1][:-1]
 
     def temporary(self, name: str, loops: str, element: str) -> None:
         self.kinds[name], self.loops[name] = self.asked.type(name, loops, element), loops
-        self.lines.append(f"%{name} = memref.alloc() : {self.kinds[name]}")
+        self.before[name] = name
+        if not self.asked.on_tensors:
+            self.lines.append(f"%{name} = memref.alloc() : {self.kinds[name]}")
+
+    def written(self, name: str, last: bool = True) -> tuple[str, str, str]:
+        """What stands before an operation that writes memory or a tensor, the name of that, and what stands behind."""
+        if not self.asked.on_tensors:
+            return "", name, ""
+        if self.before[name] == name:
+            self.before[name] = f"{name}_0"
+            self.lines.append(f"%{name}_0 = tensor.empty() : {self.kinds[name]}")
+        old, new = self.before[name], name if last else f"{name}_1"
+        self.before[name] = new
+        return f"%{new} = ", old, f" -> {self.kinds[name]}"
+
+    def fill(self, name: str, start: str) -> None:
+        result, to, kind = self.written(name, last=False)
+        element = self.element(name)
+        self.lines.append(f"{result}linalg.fill ins(%{start} : {element}) outs(%{to} : {self.kinds[name]}){kind}")
 
     def generic(self, inputs: Sequence[str], output: str, over: str, body: Sequence[str]) -> None:
         """An operation that reduces `over` some loops; its body calls elements %x0, %x1 ..., that of the output %y."""
@@ -151,17 +181,18 @@ class _Text:
         iterators = ", ".join(f'"{"reduction" if loop in over else "parallel"}"' for loop in loops)
         names, kinds = ", ".join("%" + name for name in inputs), ", ".join(self.kinds[name] for name in inputs)
         given = [*(f"%x{i}: {self.element(name)}" for i, name in enumerate(inputs)), f"%y: {self.element(output)}"]
+        result, to, kind = self.written(output)
         self.lines += [
-            f"linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}",
-            f"    ins({names} : {kinds}) outs(%{output} : {self.kinds[output]}) {{",
+            f"{result}linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}",
+            f"    ins({names} : {kinds}) outs(%{to} : {self.kinds[output]}) {{",
             f"  ^bb0({', '.join(given)}):",
             *(f"    {line}" for line in body),
-            f"    linalg.yield %r : {self.element(output)}\n  }}",
+            f"    linalg.yield %r : {self.element(output)}\n  }}{kind}",
         ]
 
     def product(self, a: str, b: str, output: str, over: str) -> None:
         kind, half = self.element(output), self.asked.element
-        self.lines.append(f"linalg.fill ins(%zero_{kind} : {kind}) outs(%{output} : {self.kinds[output]})")
+        self.fill(output, f"zero_{kind}")
         wide = [f"%{i} = arith.extf %x{i} : {half} to f32" for i in range(2)]
         wide += ["%2 = arith.mulf %0, %1 : f32", "%r = arith.addf %y, %2 : f32"]
         narrow = [f"%0 = arith.mulf %x0, %x1 : {half}", f"%r = arith.addf %y, %0 : {half}"]

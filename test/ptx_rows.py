@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from warploom.dialect.isa.families import FAMILIES
-from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, VECTOR, Slot
+from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, TEXTURE, VECTOR, Slot
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 
@@ -31,10 +31,14 @@ def operand(row: PatternRow, slot: Slot, number: int) -> str:
         return "[%b32_7]" if slot.type == "tensor" else "[%b64_7]"
     if slot.kind == TENSOR:
         return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
+    if slot.kind == TEXTURE and slot.type == "u64":
+        return f"[%b32_6, {', '.join(['%b64_6'] * (slot.count - 1))}]"
+    if slot.kind == TEXTURE:
+        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]" if slot.count else "[%b64_6]"
     if slot.kind == DISCARDED:
         return "_"
     if slot.kind == CONSTANT:
-        return re.search(r"\d+", slot.span)[0] if slot.span else "1"  # pyright: ignore[reportOptionalSubscript]
+        return re.search(r"-?\d+", slot.span)[0] if slot.span else "1"  # pyright: ignore[reportOptionalSubscript]
     if slot.kind == LABEL:
         return "TARGETS" if row.root == "brx" else "LABEL"
     type = held(slot.type)

@@ -224,8 +224,9 @@ def exists(version: Version) -> bool:
 Bindings = dict[str, str]
 """What the qualifiers of an opcode bind: types, sizes and spaces by the names that the operands use."""
 
-SCALAR, VECTOR, ADDRESS, TENSOR = "scalar", "vector", "address", "tensor"
-"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`."""
+SCALAR, VECTOR, ADDRESS, TENSOR, TEXTURE = "scalar", "vector", "address", "tensor", "texture"
+"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`; `[texture, sampler,
+{coordinates}]` or `[surface, {coordinates}]`."""
 
 CONSTANT, SELECTOR, DESCRIPTOR, PREDICATE = "constant", "selector", "descriptor", "predicate"
 """An integer literal; `{byte-id, thread-id}`; a 64-bit register that says where a matrix lies in shared memory; a
@@ -294,6 +295,8 @@ class Slot:
         """The operand with what the qualifiers of an opcode bind."""
         if self.kind == TENSOR:
             return self if self.count else replace(self, count=int(bindings["D"][0]))
+        if self.kind == TEXTURE:
+            return replace(self, type=bindings.get(self.type, self.type))
         if self.kind not in VALUES or not (self.size or self.doubled or self.type in bindings):
             return self
         type, count = bindings.get(self.type, self.type), self.count

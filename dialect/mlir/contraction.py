@@ -23,7 +23,12 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.linalg import Linalg, ops
-from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation, NamedOperation
+from xdsl.dialects.linalg.abstract_ops import (
+    ConvOperation,
+    LinalgStructuredOperation,
+    NamedOperation,
+    PoolingOperation,
+)
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -66,6 +71,10 @@ def map_of(loops: str, dimensions: str) -> AffineMap:
 def maps_of(loops: str, operands: Sequence[str]) -> ArrayAttr[AffineMapAttr]:
     """The maps of several operands."""
     return ArrayAttr(AffineMapAttr(map_of(loops, dimensions)) for dimensions in operands)
+
+
+class PoolingOp(NamedOperation, ABC):
+    """What elements of a window are together: their sum, their maximum or minimum."""
 
 
 class ContractionOp(NamedOperation, ABC):
@@ -405,7 +414,7 @@ _OWN = (ops.MatmulOp, ops.GenericOp, ops.ReduceOp)
 LINALG_BASE = Dialect(
     "linalg",
     [
-        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation)),
+        *(op for op in Linalg.operations if op not in _OWN and not issubclass(op, ConvOperation | PoolingOperation)),
         *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
         *(ContractOp, SoftmaxOp, PackOp, UnPackOp, ReduceOp, *NAMED),
     ],

@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DenseIntElementsAttr, IntegerType, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir import Attribute, Dialect, Region, SSAValue
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .contraction import LINALG_BASE
-from .generic import product_body
+from .contraction import LINALG_BASE, PoolingOp
+from .generic import converted, product_body
 
 SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""
@@ -100,6 +103,11 @@ class ConvolutionOp(NamedOperation):
         if not all(_extends(kind, types[-1]) for kind in types):
             shown = ", ".join(map(str, types[:-1]))
             raise VerifyException(f"expected elements that can be extended to {types[-1]}, got {shown}")
+        return cls._body(types)
+
+    @classmethod
+    def _body(cls, types: Sequence[Attribute]) -> Region:
+        """What is done with an element of each operand."""
         return product_body(types)
 
     def verify_(self) -> None:
@@ -168,8 +176,54 @@ NAMES = (
 """Every convolution that MLIR names."""
 
 
+POOLINGS = (
+    *(f"pooling_{layout}_{how}" for layout in ("nwc", "nhwc") for how in (
+        "sum", "max", "max_unsigned", "min", "min_unsigned")),
+    "pooling_ncw_sum",
+    "pooling_nchw_sum",
+    "pooling_nchw_max",
+    "pooling_ncw_max",
+    "pooling_ndhwc_sum",
+    "pooling_ndhwc_max",
+    "pooling_ndhwc_min",
+)  # fmt: skip
+"""Every pooling that MLIR names."""
+
+
+class WindowOp(ConvolutionOp, PoolingOp):
+    """A pooling, whose second input has the sizes of the window, and is not read."""
+
+    @classmethod
+    def _body(cls, types: Sequence[Attribute]) -> Region:
+        how, block = cls.name.split("_", 3)[2:], Block(arg_types=types)
+        kinds = FLOAT_POOLINGS if isinstance(types[-1], AnyFloat) else INTEGER_POOLINGS
+        with ImplicitBuilder(block):
+            element = converted(block.args[0], types[-1], unsigned=how[-1].endswith("unsigned"))
+            YieldOp(kinds["_".join(how)](block.args[-1], element))
+        return Region(block)
+
+
+FLOAT_POOLINGS = {
+    "sum": arith.AddfOp,
+    "max": arith.MaximumfOp,
+    "min": arith.MinimumfOp,
+    "max_unsigned": arith.MaximumfOp,
+    "min_unsigned": arith.MinimumfOp,
+}
+INTEGER_POOLINGS = {
+    "sum": arith.AddiOp,
+    "max": arith.MaxSIOp,
+    "min": arith.MinSIOp,
+    "max_unsigned": arith.MaxUIOp,
+    "min_unsigned": arith.MinUIOp,
+}
+
+
 def _layout(name: str) -> ConvolutionDimensions:
     """The layout that the letters of a name say: `conv_2d_nhwc_hwcf`."""
+    if name in POOLINGS:
+        image = name.split("_")[1]
+        return ConvolutionDimensions(image, "".join(d for d in image if d in SPACE), image)
     words = name.removesuffix("_q").replace("depthwise_", "").split("_")
     if len(words) == 2:
         image = SPACE[-int(words[1][0]) :]
@@ -190,10 +244,10 @@ def _operation(name: str) -> type[ConvolutionOp]:
         "QUANTIZED": name.endswith("_q"),
     }
     title = "".join(word.capitalize() for word in name.split("_"))
-    return irdl_op_definition(type(f"{title}Op", (ConvolutionOp,), fields))
+    return irdl_op_definition(type(f"{title}Op", (WindowOp if name in POOLINGS else ConvolutionOp,), fields))
 
 
-CONVOLUTIONS = tuple(map(_operation, NAMES))
+CONVOLUTIONS = tuple(map(_operation, (*NAMES, *POOLINGS)))
 """An operation for each."""
 
 

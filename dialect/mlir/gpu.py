@@ -8,6 +8,7 @@ from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
+    DictionaryAttr,
     FunctionType,
     IndexType,
     IntegerAttr,
@@ -19,7 +20,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
     IRDLOperation,
@@ -41,7 +42,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from . import subgroup
+from . import gpu_async, subgroup
 from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
 
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
@@ -121,6 +122,7 @@ class FuncOp(gpu.FuncOp):
     sym_name = attr_def(SymbolNameConstraint())
     function_type = prop_def(FunctionType)
     kernel = opt_prop_def(UnitAttr)
+    arg_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
     known_block_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_block_size")
     known_grid_size = opt_attr_def(DenseArrayBase.constr(i32), attr_name="gpu.known_grid_size")
 
@@ -139,7 +141,10 @@ class FuncOp(gpu.FuncOp):
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
-        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        pairs = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: (parser.parse_argument(), parser.parse_optional_attr_dict())
+        )
+        arguments = [argument for argument, _ in pairs]
         results = _parse_results(parser)
         workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         kernel = parser.parse_optional_keyword("kernel") is not None
@@ -148,6 +153,8 @@ class FuncOp(gpu.FuncOp):
         properties: dict[str, Attribute] = {
             "function_type": FunctionType.from_lists([argument.type for argument in arguments], results)
         }
+        if any(held for _, held in pairs):
+            properties["arg_attrs"] = ArrayAttr(DictionaryAttr(held) for _, held in pairs)
         if kernel:
             properties["kernel"] = UnitAttr()
         discardable = {} if attributes is None else dict(attributes.data)
@@ -156,11 +163,17 @@ class FuncOp(gpu.FuncOp):
             discardable[ATTRIBUTIONS] = IntegerAttr(len(workgroup), i64)
         return cls.create(regions=[body], properties=properties, attributes={"sym_name": name, **discardable})
 
+    def _print_argument(self, printer: Printer, argument: BlockArgument) -> None:
+        printer.print_block_argument(argument)
+        if self.arg_attrs is not None:
+            printer.print_op_attributes(self.arg_attrs.data[argument.index].data)
+
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         with printer.in_parens():
-            printer.print_list(self.body.blocks[0].args[: len(self.function_type.inputs)], printer.print_block_argument)
+            arguments = self.body.blocks[0].args[: len(self.function_type.inputs)]
+            printer.print_list(arguments, lambda argument: self._print_argument(printer, argument))
         if results := self.function_type.outputs.data:
             printer.print_string(" -> ")
             with printer.in_parens():
@@ -401,6 +414,38 @@ class GlobalIdOp(_AlongDimension, gpu.GlobalIdOp):
     name = "gpu.global_id"
 
 
+class _OfClusters(_AlongDimension):
+    dimension = prop_def(gpu.DimensionAttr)
+
+
+@irdl_op_definition
+class ClusterIdOp(_OfClusters):
+    """The number of a cluster in the grid along one dimension: `gpu.cluster_id x`."""
+
+    name = "gpu.cluster_id"
+
+
+@irdl_op_definition
+class ClusterDimOp(_OfClusters):
+    """The clusters of a grid along one dimension: `gpu.cluster_dim x`."""
+
+    name = "gpu.cluster_dim"
+
+
+@irdl_op_definition
+class ClusterBlockIdOp(_OfClusters):
+    """The number of a CTA in its cluster along one dimension: `gpu.cluster_block_id x`."""
+
+    name = "gpu.cluster_block_id"
+
+
+@irdl_op_definition
+class ClusterDimBlocksOp(_OfClusters):
+    """The CTAs of a cluster along one dimension: `gpu.cluster_dim_blocks x`."""
+
+    name = "gpu.cluster_dim_blocks"
+
+
 @irdl_op_definition
 class LaneIdOp(_Bounded, gpu.LaneIdOp):
     """The number of a lane in its warp: `gpu.lane_id`."""
@@ -428,6 +473,7 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 OPERATIONS: tuple[type[Operation], ...] = (
     ModuleOp, FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
     BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
+    *gpu_async.OPERATIONS, ClusterIdOp, ClusterDimOp, ClusterBlockIdOp, ClusterDimBlocksOp,
 )  # fmt: skip
 
 GPU = Dialect(

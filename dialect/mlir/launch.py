@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import gpu
-from xdsl.dialects.builtin import I32, IndexType, IntegerAttr, MemRefType, i32, i64
+from xdsl.dialects.builtin import I32, IndexType, IntegerAttr, MemRefType, SymbolRefAttr, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -22,6 +22,9 @@ from xdsl.utils.exceptions import VerifyException
 DIMENSIONS = 3
 ATTRIBUTIONS = "workgroup_attributions"
 """The attribute that says how many of what follows the arguments of a body is memory of the CTA."""
+
+SYMBOLS = ("module", "function")
+"""Attributes that name what the kernel of a launch is to be, and what it is in."""
 
 WHERE = ("blocks", "threads", "clusters")
 """What the numbers of a body count, and the sizes of a launch, in the order of the body's arguments and operands."""
@@ -63,7 +66,7 @@ class LaunchOp(gpu.LaunchOp):
     @property
     def memory(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
         """Memory of the CTA and of a thread that the body has."""
-        values, count = self.body.block.args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
+        values, count = self.body.blocks[0].args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
         split = count.value.data if isinstance(count, IntegerAttr) else 0
         return values[:split], values[split:]
 
@@ -87,12 +90,17 @@ class LaunchOp(gpu.LaunchOp):
         shared: list[SSAValue] = []
         if parser.parse_optional_keyword("dynamic_shared_memory_size") is not None:
             shared = [parser.resolve_operand(parser.parse_unresolved_operand(), i32)]
+        names: dict[str, Attribute] = {}
+        for word in SYMBOLS:
+            if parser.parse_optional_keyword(word) is not None:
+                with parser.in_parens():
+                    names[word] = SymbolRefAttr(parser.parse_symbol_name())
         workgroup, private = (parse_memory(parser, keyword) for keyword in ("workgroup", "private"))
         first = [*parts[0][0], *parts[1][0], *parts[0][1], *parts[1][1]]
         last = [argument for part in parts[2:] for arguments in part[:2] for argument in arguments]
         body = parser.parse_region([*(a.resolve(IndexType()) for a in (*first, *last)), *workgroup, *private])
         attributes: dict[str, Attribute] = {ATTRIBUTIONS: IntegerAttr(len(workgroup), i64)} if workgroup else {}
-        attributes |= parser.parse_optional_attr_dict()
+        attributes |= names | parser.parse_optional_attr_dict()
         sizes = [[parser.resolve_operand(size, IndexType())] for part in parts for size in part[2]]
         tokens = [parser.resolve_operand(wait, gpu.AsyncTokenType()) for wait in waits or ()]
         return cls.build(
@@ -109,7 +117,7 @@ class LaunchOp(gpu.LaunchOp):
             printer.print_string(" ")
             with printer.in_square_brackets():
                 printer.print_list(self.asyncDependencies, printer.print_ssa_value)
-        arguments, sizes = list(self.body.block.args), self.sizes
+        arguments, sizes = list(self.body.blocks[0].args), self.sizes
         parts = {
             "blocks": (arguments[0:3], arguments[6:9], sizes[0:3]),
             "threads": (arguments[3:6], arguments[9:12], sizes[3:6]),
@@ -121,6 +129,11 @@ class LaunchOp(gpu.LaunchOp):
         if self.dynamicSharedMemorySize is not None:
             printer.print_string(" dynamic_shared_memory_size ")
             printer.print_ssa_value(self.dynamicSharedMemorySize)
+        for word in SYMBOLS:
+            if (name := self.attributes.get(word)) is not None:
+                printer.print_string(f" {word}")
+                with printer.in_parens():
+                    printer.print_attribute(name)
         for keyword, values in zip(("workgroup", "private"), self.memory, strict=True):
             if values:
                 printer.print_string(f" {keyword}")
@@ -128,7 +141,7 @@ class LaunchOp(gpu.LaunchOp):
                     printer.print_list(values, lambda value: print_typed(printer, value))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
-        printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS,))
+        printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS, *SYMBOLS))
 
 
 @irdl_op_definition

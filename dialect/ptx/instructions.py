@@ -3,7 +3,6 @@ spellings. Source: PTX ISA 9.7."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -13,7 +12,7 @@ from typing import cast
 from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
-from .rows import arithmetic, conversions, copies, data, synchronisation, tcgen05
+from .rows import arithmetic, conversions, copies, data, fabric, synchronisation, tcgen05, textures
 from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -132,6 +131,8 @@ ROWS: tuple[PatternRow, ...] = (
     *synchronisation.WARPGROUP_ROWS,
     *tcgen05.TENSOR_CORE_ROWS,
     *arithmetic.VIDEO_ROWS,
+    *textures.TEXTURE_ROWS,
+    *fabric.FABRIC_ROWS,
 )
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
 
@@ -192,45 +193,6 @@ def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
     )
     words = opcode.split(".")
     return tuple(sorted(proposed, key=lambda spelling: _distance(spelling.split("."), words))[:count])
-
-
-# Instructions that PTX has and that there are no rows for: they are counted, and the words of their opcodes checked.
-#
-# Source: PTX ISA 9.7.10, 9.7.11.
-
-_GEOMETRIES = "1d 2d 3d a1d a2d cube acube 2dms a2dms"
-_SIZES = "width height depth channel_data_type channel_order array_size"
-_SURFACES = "b p 1d 2d 3d a1d a2d v2 v4 b8 b16 b32 b64 trap clamp zero"
-
-_WORDS = {
-    # Texture Instructions
-    "tex": f"base level grad {_GEOMETRIES} v2 v4 u32 s32 f16 f16x2 f32",
-    "tld4": "r g b a 2d a2d cube acube v4 u32 s32 f32",
-    "txq": f"level {_SIZES} normalized_coords num_mipmap_levels num_samples force_unnormalized_coords filter_mode "
-    "addr_mode_0 addr_mode_1 addr_mode_2 b32",
-    "istypep": "texref samplerref surfref",
-    # Surface Instructions
-    "suld": f"{_SURFACES} ca cg cs cv",
-    "sust": f"{_SURFACES} wb cg cs wt",
-    "sured": f"{_SURFACES} add min max and or u32 s32 u64 s64",
-    "suq": f"{_SIZES} memory_layout b32",
-}
-FAMILIES = {root: frozenset(words.split()) for root, words in _WORDS.items()}
-"""First words of their opcodes, with the words that may follow. One that has rows by now is checked by them."""
-
-_NAMED = re.compile(
-    r"tex\.((base|level|grad)\.)?([123a]|cube)|tld4\.[rgba]\.|txq\.|istypep\.|suld\.b\.|sust\.[bp]\.|sured\.[bp]\.|suq\."
-)
-"""How their opcodes begin."""
-
-
-@lru_cache(65536)
-def family(opcode: str) -> str | None:
-    """The family that an opcode without a row is of; None if it is of none."""
-    root, *words = opcode.split(".")
-    if root in roots() or not words or not FAMILIES.get(root, frozenset()).issuperset(words):
-        return None
-    return root if _NAMED.match(opcode) else None
 
 
 # What an instruction does to memory and to other threads: questions that its row and its qualifiers answer.

@@ -23,6 +23,7 @@ from ..isa.row import (
     SELECTOR,
     SPECIAL_REGISTERS,
     TENSOR,
+    TEXTURE,
     VALUES,
     VECTOR,
     Bindings,
@@ -31,117 +32,10 @@ from ..isa.row import (
     Target,
     Version,
 )
-from .instructions import family, find, nearest
+from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, immediate, nowhere, outside
+from .instructions import find, nearest
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
 from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
-
-# Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
-#
-# Where the text leaves it open, a rule is what ptxas 13.0 takes.
-
-SpaceOf = Callable[[str], str | None]
-"""The state space of a variable; "function" or "label" for what is one; None where that is not known."""
-
-
-def nowhere(_: str) -> None:
-    """Of no variable is it known where it lies."""
-
-
-class AddressRules(NamedTuple):
-    """Where variables lie, and how wide a generic address is."""
-
-    space_of: SpaceOf = nowhere
-    address_size: int = 64
-
-
-ANYWHERE = AddressRules()
-
-_GENERIC = ("global", "shared", "local")
-"""The state spaces that generic addresses reach by the name of a variable."""
-
-
-def check_address(
-    kind: str, bindings: Bindings, base: Register | Symbol | Immediate, declared: str | None, rules: AddressRules
-) -> str | None:
-    """What is wrong with an address of a slot of kind `[kind]`: its base, where that lies, and the width of a register.
-
-    `declared` is the type of a register; `{}` in the message stands for what the base is.
-    """
-    bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
-    space = bound.partition("::")[0]
-    if kind == "tensor" and (declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] != 32):
-        return "expected an address of tensor memory in a 32-bit integer register, got {}"
-    if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
-        return None if space == "local" else "a literal address is one of .local memory"
-    if isinstance(base, Symbol):
-        return _check_space(base.name, "shared" if kind == "mbarrier" else space, rules)
-    if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
-        return "expected an address in a 32 or 64-bit integer register, got {}"
-    if kind in ("", "mbarrier") and space in ("", "global") and REGISTER_BITS[declared] < rules.address_size:
-        return f"a {space and '.'}{space or 'generic'} address takes {rules.address_size} bits, got {{}}"
-    return None
-
-
-def _check_space(name: str, space: str, rules: AddressRules) -> str | None:
-    """Whether a variable lies where an address must; "" and "any" are generic."""
-    where = rules.space_of(name)
-    if where is None or where == space or (space in ("", "any") and where in _GENERIC):
-        return None
-    wanted = "a generic address" if space in ("", "any") else f"an address in .{space} memory"
-    return f"expected {wanted}, got '{name}', a {where if where in ('function', 'label') else f'.{where} variable'}"
-
-
-def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str | None:
-    """Whether the address of a symbol can be read: its space is what `P` binds, and it has the width of the type.
-
-    Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
-    """
-    where, space = (
-        rules.space_of(symbol.name),
-        (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0],
-    )
-    if where is None:
-        return None
-    if where == "label" or (where == "function" and symbol.offset):
-        return f"'{symbol.name}' is a {where}, it has no address {'to add to' if symbol.offset else 'here'}"
-    if "P" in bindings:
-        return _check_space(symbol.name, space or "shared", rules)
-    if where == "global" and bits_of(bindings.get("T", "b64")) < rules.address_size:
-        return f"the address of '{symbol.name}' takes {rules.address_size} bits"
-    return None
-
-
-# Literals among operands: which numbers a slot's kind has, in the notation of `rows.grammar`.
-
-
-def immediate(span: str, operand: Operand) -> str | None:
-    """What is wrong with an operand that has to be a literal of a span, such as "4/8/16", "24..256/8" or "" for any."""
-    if not isinstance(operand, Immediate) or isinstance(operand.value, float):
-        return "expected an integer literal"
-    if ".." in span:
-        return outside(span, operand)
-    if span and str(operand.value) not in (legal := span.split("/")):
-        return f"expected {' or '.join(legal)}, got {operand.text}"
-    return None
-
-
-def outside(span: str, operand: Immediate) -> str | None:
-    """What is wrong with a literal that has to be in `low..top`, or a multiple there: `low..top/step`, `low../step`;
-    `low<..top` is for fractions."""
-    bounds, _, step = span.partition("/")
-    low, _, top = bounds.partition("..")
-    if low[-1] == "<":
-        return (
-            None
-            if int(low[:-1]) < operand.value <= int(top)
-            else f"expected a number above {low[:-1]} and at most {top}, got {operand.text}"
-        )
-    value = int(operand.value) % (1 << 64)
-    if int(low) <= value <= int(top or value) and value % int(step or 1) == 0:
-        return None
-    what = f"a multiple of {step}" if step else "a number"
-    return f"expected {what} {f'from {low} to {top}' if top else f'of at least {low}'}, got {operand.text}"
-
 
 # An instruction against the rows that spell it.
 
@@ -204,8 +98,6 @@ def check(
     space_of: SpaceOf = nowhere,
 ) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
-    if family(opcode):
-        return None
     found = resolve(opcode, operands, type_of, context, space_of)
     return found if isinstance(found, str) else None
 
@@ -316,6 +208,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:
         return _check_box(operand, slot.count, type_of, rules)
+    if slot.kind == TEXTURE:
+        return _check_opaque(slot, operand, type_of)
     if slot.kind == PREDICATE:
         literal = isinstance(operand, Immediate)
         return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
@@ -459,6 +353,55 @@ def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules
     address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
     problem = _check_address("global", {}, address, type_of, rules)
     return problem or _check_vector(Slot("coordinates", VECTOR, count=rank), where, type_of)
+
+
+def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+    """`[texture, sampler, {c0, ...}]`, `[surface, {c0, ...}]`, `[texture]`: opaque objects, and coordinates, of which
+    four always may be written."""
+    if slot.type == "u64":
+        return _check_endpoint(slot.count, operand, type_of)
+    if not slot.count:
+        held = operand.base if isinstance(operand, Address) and operand == Address(operand.base) else None
+        return _check_object(held, type_of) or None
+    most = 3 if slot.wider else 2
+    if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= most:
+        return (
+            f"expected [{'texture' if slot.wider else 'surface'}, {{coordinates}}], got {_describe(operand, type_of)}"
+        )
+    *objects, where = operand.items
+    problems = (_check_object(each, type_of) for each in objects)
+    if problem := next(filter(None, problems), ""):
+        return problem
+    places = where.items if isinstance(where, Vector) else (where,)
+    if len(places) not in (slot.count, 4):
+        return f"expected {slot.count} coordinates, got {len(places)}"
+    for number, place in enumerate(places):
+        type = "s32" if slot.span and not number else slot.type
+        if problem := _check_value(Slot("coordinate", type=type), place, type_of):
+            return f"coordinate {number}: {problem}"
+    return None
+
+
+def _check_endpoint(count: int, operand: Operand, type_of: TypeOf) -> str | None:
+    """`[endpoint, offset, ...]`, in registers of 32 and 64 bits."""
+    if not isinstance(operand, Indexed) or len(operand.items) != count:
+        return f"expected an endpoint with {count - 1} offsets in brackets, got {_describe(operand, type_of)}"
+    problems = (
+        _check_value(Slot("place", type="u64" if number else "u32", register=True), item, type_of)
+        for number, item in enumerate(operand.items)
+    )
+    return next(filter(None, problems), None)
+
+
+def _check_object(operand: Operand | None, type_of: TypeOf) -> str:
+    """A texture, a sampler or a surface: its name, or a register that holds its address or handle."""
+    if isinstance(operand, Symbol):
+        return ""
+    if not isinstance(operand, Register):
+        return "expected a name or a 64-bit register in brackets"
+    declared = type_of(operand)
+    fits = declared is not None and compatible("u64", declared)
+    return "" if fits else f"expected the address of an opaque object in 64 bits, got .{declared or 'nothing'}"
 
 
 def _check_selector(span: str, operand: Operand, type_of: TypeOf) -> str | None:

@@ -62,8 +62,8 @@ class Gradient(NamedTuple):
 class AttentionGradientOp(IRDLOperation):
     """Gradients of O = softmax(scale * Q K^T) V, from that of O::
 
-        P = exp(scale * Q K^T - lse)    dS = P * (dO V^T - delta)
-        dQ = scale * dS K               dK = scale * dS^T Q         dV = P^T dO
+        P = exp(scale * Q K^T - lse)    dS = scale * P * (dO V^T - delta)
+        dQ = dS K                       dK = dS^T Q                        dV = P^T dO
 
         warp.attention_gradient %Q, %K, %V, %dO, %lse, %delta into %dK, %dV {
           scale = 1.250000e-01 : f32, indexing_maps = [affine_map<(h, m, n, d, e) -> (h, m, d)>, ...]

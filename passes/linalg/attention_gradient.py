@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -113,10 +113,6 @@ class AttentionGradient(NamedTuple):
             for name, value in zip(names, op.inputs, strict=True)
         ]
         return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
-
-    def tiles(self, rows: int) -> int:
-        """How many tiles of so many rows the results have; the sizes are known."""
-        return -(-self.scores.m // rows) * math.prod(next(iter(self.sums.values())).batch)
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
@@ -303,42 +299,39 @@ def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], fl
     return [factor for every, _ in sides for factor in every], math.prod(number for _, number in sides)
 
 
-class GradientFusion:
-    """One `warp.attention_gradient` in place of the products of one result, or of dK and dV, which share P.
+def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
+    """Puts one operation in place of the products of one result, or of dK and dV; `slope` is that of dV too.
 
-    `slope` is that of dV too, from a product that shares P.
+    Raises:
+        NotFusedError: if without them something is not as it was, or there is no such operation.
     """
+    matches = sorted(matches, key=lambda match: match.name)
+    softmax, written = matches[0].softmax, [match.result for match in matches]
+    inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta]
+    order: dict[Name, int] = {name: i for i, name in enumerate((*range(matches[0].batch), QUERY, KEY, DEPTH, COLUMN))}
+    keys = Keys(softmax.keys.diagonal, softmax.keys.window)
 
-    def __init__(self, matches: Sequence[GradientMatch], slope: Slope) -> None:
-        self.matches, self.slope = sorted(matches, key=lambda match: match.name), slope
+    def made() -> AttentionGradientOp:
+        maps = [map_of(place, order) for _, place in (*inputs, *written)]
+        read_, outputs = ([value for value, _ in each] for each in (inputs, written))
+        return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys)
 
-    def replace(self) -> None:
-        """Puts the operation in their place.
-
-        Raises:
-            NotFusedError: if without them something is not as it was, or there is no such operation.
-        """
-        softmax, (first, *_) = self.matches[0].softmax, self.matches
-        inputs = [softmax.q, softmax.k, self.slope.v, self.slope.do, softmax.lse, self.slope.delta]
-        used = frozenset({op for match in self.matches for op in (*match.reader.used, match.op)})
-        last = max((match.op for match in self.matches), key=place_in_block)
-        results = frozenset(match.result[0] for match in self.matches)
-        replacement = Replacement(used, last, results, {root(value) for value, _ in inputs})
-        order: dict[Name, int] = {name: i for i, name in enumerate((*range(first.batch), QUERY, KEY, DEPTH, COLUMN))}
-        keys = Keys(softmax.keys.diagonal, softmax.keys.window)
-
-        def made() -> AttentionGradientOp:
-            written = [match.result for match in self.matches]
-            maps = [map_of(place, order) for _, place in (*inputs, *written)]
-            read_, outputs = ([value for value, _ in each] for each in (inputs, written))
-            return AttentionGradientOp(read_, outputs, maps, scale=softmax.scale, keys=keys)
-
-        replacement.replace(made, check_gradient)
+    used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
+    last = max((match.op for match in matches), key=place_in_block)
+    results, read_from = frozenset(value for value, _ in written), {root(value) for value, _ in inputs}
+    Replacement(used, last, results, read_from).replace(made, check_gradient)
 
 
 def fuse_gradients(module: ModuleOp, by: str) -> None:
     """Replaces the products that make gradients of an attention in each block; `by` is the pass that remarks."""
-    every = list(_matches(module, by))
+    every = list[GradientMatch]()
+    for op in module.walk():
+        if isinstance(op, LinalgStructuredOperation) and len(op.inputs) == 2 and not op.results:
+            try:
+                every.append(GradientMatch(op))
+            except NotFusedError as declined:
+                if reason := str(declined):
+                    remark(op, by, f"{NOT_FUSED}: {reason}")
     slopes = [match for match in every if match.slope is not None]
     taken: list[GradientMatch] = []
     for match in (*slopes, *(match for match in every if match.slope is None)):
@@ -348,17 +341,19 @@ def fuse_gradients(module: ModuleOp, by: str) -> None:
             continue
         slope = match.slope or next((other.slope for other in like), None)
         if slope is None:
-            remark(match.op, by, f"it is not fused into the gradient of an attention: {ALONE}")
+            remark(match.op, by, f"{NOT_FUSED}: {ALONE}")
             continue
         beside = [other for other in every if _together(match, other)]
         taken += [match, *beside]
         try:
-            GradientFusion([match, *beside], slope).replace()
+            _fuse([match, *beside], slope)
             names = " and ".join(each.name for each in (match, *beside))
             chose(match.op, by, f"{names}, gradients of an attention, are one kernel")
         except NotFusedError as declined:
-            remark(match.op, by, f"it is not fused into the gradient of an attention: {declined}")
+            remark(match.op, by, f"{NOT_FUSED}: {declined}")
 
+
+NOT_FUSED = "it is not fused into the gradient of an attention"
 
 ALONE = "P is known, and no product of the function says what dO and V it comes from"
 """Why P alone is not enough."""
@@ -375,13 +370,3 @@ def _together(match: GradientMatch, other: GradientMatch) -> bool:
     both = (match.name, other.name) == ("dK", "dV") and match.softmax == other.softmax and _do(match) == other.factor
     around = [{name for name in each.result[1] if isinstance(name, int)} for each in (match, other)]
     return both and columns <= MOST_TOGETHER and around[0] == around[1] and match.op.parent is other.op.parent
-
-
-def _matches(module: ModuleOp, by: str) -> Iterator[GradientMatch]:
-    for op in list(module.walk()):
-        if isinstance(op, LinalgStructuredOperation) and len(op.inputs) == 2 and not op.results:
-            try:
-                yield GradientMatch(op)
-            except NotFusedError as declined:
-                if reason := str(declined):
-                    remark(op, by, f"it is not fused into the gradient of an attention: {reason}")

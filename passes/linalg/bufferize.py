@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import (
     StridedLayoutAttr,
     TensorType,
     UnregisteredOp,
+    i1,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
@@ -37,6 +38,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns, constant_value
+from .conditions import as_bytes, hold_conditions, is_multiplied
 from .constants import global_of
 from .generalize import COVERED, GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
@@ -57,11 +59,13 @@ def bufferize(module: ModuleOp) -> None:
 
 def _simplify(function: func.FuncOp) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import moved_operands, several_results
+    from . import front_ends, moved_operands, several_results
 
-    apply_patterns((several_results.OneResultEach(),), function)
+    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.AddStart(), front_ends.FillForEach()
+    apply_patterns(first, function)
     several_results.drop_unused(function.body.block)
-    for pattern in (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond()):
+    moved = (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
+    for pattern in (*moved, front_ends.FuseWide()):
         apply_patterns((pattern,), function)
     several_results.drop_unused(function.body.block)
 
@@ -130,7 +134,8 @@ class TensorFunction:
             fail(self.function, "expected a function on tensors to be one block")
         for argument in list(block.args):
             if _is_tensor(argument.type):
-                memory = Rewriter.replace_value_with_new_type(argument, _memory(argument.type))
+                kind = _memory(argument.type) if is_multiplied(argument) else as_bytes(_memory(argument.type))
+                memory = Rewriter.replace_value_with_new_type(argument, kind)
                 self.buffers[memory] = memory
         last = block.last_op
         if not isinstance(last, func.ReturnOp):
@@ -149,7 +154,7 @@ class TensorFunction:
             kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
             if kind is None and not _is_tensor(value.type):
                 fail(last, f"expected the function to return tensors alone, got {value.type}")
-            argument = block.insert_arg(_memory(value.type) if kind is None else kind, len(block.args))
+            argument = block.insert_arg(as_bytes(_memory(value.type)) if kind is None else kind, len(block.args))
             argument.name_hint = value.name_hint or RESULT
             if kind is None and value not in self.returned:
                 self.returned[value] = argument
@@ -265,34 +270,42 @@ class TensorFunction:
     def _structured(self, op: LinalgStructuredOperation) -> None:
         if not op.results:
             return
-        if len(op.results) != 1 or len(op.outputs) != 1:
-            fail(op, f"{op.name} has {len(op.results)} results; expected an operation of its own for each")
         if (gather := gather_of(op)) is not None and self._destination(op.results[0], op) is None:
             view = gather.view(self._read(op, gather.cache), self._read(op, gather.table))
             self.buffers[op.results[0]] = Builder(InsertPoint.before(op)).insert(view).result
             self.done.append(op)
             return
-        for inner in (o for region in op.regions for o in region.walk()):
-            if isinstance(inner, tensor.ExtractOp | tensor.DimOp):
-                fail(inner, f"{inner.name} in {op.name} reads a tensor at a place that is computed; not lowered")
-        (init,), (result,) = op.outputs, op.results
-        held = self.buffers.get(init)
-        target = self._target(result, init, op)
-        builder = Builder(InsertPoint.before(op))
-        if held is not None and held != target and _reads_output(op):
-            copy = builder.insert(CopyOp([held], [target], []))
-            copy.location = op.location
-        if held is None and _reads_output(op):
-            fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
-        operands = [*(self._read(op, v) for v in op.inputs), target]
+        builder, targets, first = Builder(InsertPoint.before(op)), list[SSAValue](), len(op.inputs)
+        for number, (init, result) in enumerate(zip(op.outputs, op.results, strict=True)):
+            held, target, read = self.buffers.get(init), self._target(result, init, op), _uses(op, first + number)
+            if held is not None and held != target and read:
+                builder.insert(CopyOp([held], [target], [])).location = op.location
+            if held is None and read:
+                fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+            targets.append(target)
+        operands = [*(self._input(op, number, builder) for number in range(first)), *targets]
         regions = [region.clone() for region in op.regions]
+        for inner in [o for region in regions for o in region.walk()]:
+            if isinstance(inner, tensor.ExtractOp):
+                Rewriter.replace_op(inner, memref.LoadOp.get(self._read(inner, inner.tensor), inner.indices))
+            elif isinstance(inner, tensor.DimOp):
+                self._size(inner)
         rewritten = type(op).create(
             operands=operands, properties=op.properties, attributes=op.attributes, regions=regions
         )
         rewritten.location = op.location
         builder.insert(rewritten)
-        self.buffers[result] = target
+        if any(value.type == i1 for region in regions for block in region.blocks for value in block.args):
+            hold_conditions(rewritten)
+        self.buffers.update(zip(op.results, targets, strict=True))
         self.done.append(op)
+
+    def _input(self, op: LinalgStructuredOperation, number: int, builder: Builder) -> SSAValue:
+        """What is read; of a tensor that only tells sizes, such as the window of a pooling, memory of those sizes."""
+        value = op.inputs[number]
+        if isinstance(empty := value.owner, tensor.EmptyOp) and not _uses(op, number):
+            return builder.insert(memref.AllocOp(list(empty.dynamic_sizes), [], _memory(value.type))).memref
+        return self._read(op, value)
 
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
@@ -330,7 +343,7 @@ class TensorFunction:
             made, target = self._read(op, values[number]), self.buffers[op.results[number]]
             if made != target:
                 Builder(InsertPoint.at_end(body)).insert(CopyOp([made], [target], [])).location = op.location
-        block = Block(arg_types=[IndexType(), *(op.iter_args[number].type for number in others)])
+        block = Block(arg_types=[body.args[0].type, *(op.iter_args[number].type for number in others)])
         for number, argument in zip((-1, *others), block.args, strict=True):
             body.args[1 + number].replace_all_uses_with(argument)
         for inner in [inner for inner in body.ops if inner is not last]:
@@ -357,7 +370,7 @@ class TensorFunction:
             return found
         if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
             return held
-        kind, builder = _memory(result.type), Builder(InsertPoint.before(op))
+        kind, builder = as_bytes(_memory(result.type)), Builder(InsertPoint.before(op))
         return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
@@ -420,11 +433,16 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
             shape = op.result.type.get_shape()
             return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
-            return _reshaped(op, source, _memory(op.result.type), back=False)
+            return _reshaped(op, source, _like(source, op.result.type), back=False)
         case tensor.CastOp():
-            return memref.CastOp.get(source, _memory(op.dest.type))
+            return memref.CastOp.get(source, _like(source, op.dest.type))
         case tensor.ExtractSliceOp():
             return _part(op, source, op.result.type.get_shape())
+
+
+def _like(source: SSAValue, kind: Attribute) -> MemRefType[Attribute]:
+    """The memory of a tensor that is seen in other memory, whose elements it has."""
+    return MemRefType(memory_of(source).element_type, _memory(kind).get_shape(), NoneAttr(), NoneAttr())
 
 
 def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
@@ -473,8 +491,8 @@ def _reshaped(
     return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
 
 
-def _reads_output(op: LinalgStructuredOperation) -> bool:
-    """Whether the operation uses what its output held before."""
-    if isinstance(op, FillOp | CopyOp):
+def _uses(op: LinalgStructuredOperation, number: int) -> bool:
+    """Whether the operation uses what an operand held before."""
+    if isinstance(op, FillOp | CopyOp) and number >= len(op.inputs):
         return False
-    return bool(op.regions) and bool(op.regions[0].blocks) and bool(op.regions[0].block.args[-1].uses)
+    return not op.regions or not op.regions[0].blocks or bool(op.regions[0].block.args[number].uses)

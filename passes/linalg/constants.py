@@ -18,13 +18,14 @@ from xdsl.dialects.builtin import (
     UnitAttr,
 )
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.nest import Nest
 from ...dialect.warp.attributes import in_place_of
+from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from .product import fresh_name
 
@@ -38,22 +39,31 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
     """Replaces a constant tensor of one value: by the number in elementwise operations that read it, elsewhere by a
     tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
+    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
+    number.location = op.location
+    Rewriter.insert_op(number, InsertPoint.before(op))
+    _spread(op.result, number)
+    Rewriter.erase_op(op)
+
+
+def _spread(value: SSAValue, number: arith.ConstantOp) -> None:
+    """Does so for the uses of a tensor, of known sizes where it is seen in another shape."""
     from xdsl.dialects import tensor  # 5 ms, for modules that have tensors
 
-    kind = op.result.type
-    number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
-    Rewriter.insert_op(number, InsertPoint.before(op))
-    while (use := next(iter(op.result.uses), None)) is not None:
+    while (use := next(iter(value.uses), None)) is not None:
         user: Operation = use.operation
         if isinstance(user, GenericOp) and use.index < len(user.inputs) and Nest.of(user).is_elementwise:
             _number_for_input(user, use.index, number)
             continue
-        empty = tensor.EmptyOp([], kind)
-        filled = FillOp([number.result], [empty.tensor], [kind])
-        filled.location = op.location
+        if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and min(shape_of(user.result)) >= 0:
+            _spread(user.result, number)
+            Rewriter.erase_op(user)
+            continue
+        empty = tensor.EmptyOp([], value.type)
+        filled = FillOp([number.result], [empty.tensor], [value.type])
+        filled.location = number.location
         Rewriter.insert_op([empty, filled], InsertPoint.before(user))
         user.operands[use.index] = filled.results[0]
-    Rewriter.erase_op(op)
 
 
 def _number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) -> None:

@@ -32,8 +32,8 @@ from ...dialect.mlir.affine import (
 )
 from ...dialect.mlir.generic import Factor, Weighted, factors, weighted
 from ...dialect.nest import Nest, NestAccess, generic
-from ...dialect.warp.attributes import element_row, memory_of, target_of
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.attributes import element_row, is_memory, memory_of, target_of
+from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
@@ -219,6 +219,13 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     )
     inputs, signs = (a.factor.argument, b.factor.argument), (a.factor.unsigned, b.factor.unsigned)
     return Contraction((a.value, b.value, c.value), (map_a, map_b, map_c), inputs, signs, body)
+
+
+def adds_products(op: LinalgStructuredOperation) -> bool:
+    """Whether an operation adds products of two inputs, of types that tensor cores know, to its only output."""
+    body, values = weighted(op.body.block, _zeros(op)), (*op.inputs[:2], *op.outputs)
+    two = body is not None and {f.argument for f in body.factors} == {0, 1} and len(op.outputs) == 1
+    return two and all(element_row(element_type(value)) is not None for value in values if is_memory(value.type))
 
 
 def is_simple(op: LinalgStructuredOperation) -> bool:

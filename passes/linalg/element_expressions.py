@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     f32,
+    i1,
     i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -224,6 +225,8 @@ class ElementReader:
             return None
         if isinstance(owner, arith.ExtFOp):
             return operands[0]
+        if isinstance(owner, arith.TruncIOp) and operands[0].is_op("arith.extui") and owner.result.type == i1:
+            return operands[0].operands[0]
         kind = owner.results[0].type
         if isinstance(owner, arith.TruncFOp):
             return operands[0].rounded(kind)

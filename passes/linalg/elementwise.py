@@ -347,6 +347,14 @@ def check_elementwise(found: Elementwise) -> None:
     _check(found.op, reads, MemoryUse("the output", found.output, found.maps[output]))
 
 
+def check_nest(op: Operation, nest: Nest) -> None:
+    """Refuses an operation whose outputs share elements with an input that is read elsewhere, or at computed places."""
+    reads = [MemoryUse("an input", access.value, access.map) for access in nest.reads if access.element.uses]
+    reads += [MemoryUse("an input", value) for value in nest.captured]
+    for access in nest.writes:
+        _check(op, reads, MemoryUse("the output", access.value, access.map))
+
+
 def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> None:
     if isinstance(memory := root(written.value).owner, memref.GetGlobalOp):
         fail(op, f"{op.name}: the result is a constant, memref.global {memory.name_}; write to other memory")

@@ -116,6 +116,8 @@ class RowsMatch:
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
         if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
             decline("")
+        if not rank and reduces:
+            decline("its result is one number, which one thread computes; give it a dimension of rows")
         each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
         places = ([] if reduces else [each]) + ([] if elementwise else [of_row])
         if not any(self._reads(place) for place in places):

@@ -52,7 +52,8 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 """Operations on tensors that become others here."""
 
 GENERALIZED = (
-    *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp, memref.CopyOp, memref.GetGlobalOp)),
+    *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
+    *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
     *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
@@ -73,6 +74,10 @@ def generalize(module: ModuleOp) -> None:
     names = {op.name for op in module.walk()}
     if SoftmaxOp.name in names:
         patterns.append(DecomposeSoftmax())
+    if math.FPowIOp.name in names:
+        from .front_ends import MultiplyPower
+
+        patterns.append(MultiplyPower())
     if "tensor.concat" in names:
         from .concatenations import compute_parts
 

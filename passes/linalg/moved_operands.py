@@ -94,6 +94,7 @@ class DropUnitLoops(RewritePattern):
         follows = any(
             (added_units(v) or {}).keys() ^ set(range(len(shape_of(v)))) for v in op.inputs if _is_expanded(v)
         )
+        follows = follows and not any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
         if not kept or not units or not (FIXED in loops or (follows and nest.is_elementwise)) or min(shape) < 0:
             return
         if loops & set(nest.indices.values()) or (init := _without(written.value, kept, rewriter)) is None:
@@ -266,6 +267,9 @@ class ReadMoved(RewritePattern):
         if not is_product and not (nest.is_elementwise and isinstance(op, GenericOp)):
             return
         moved = [self._moved(op, value, is_product) for value in op.inputs]
+        if is_product and len({_read_type(value, m) for value, m in zip(op.inputs, moved, strict=True)}) > 1:
+            # Tensor cores multiply elements of one type: what is extended for one factor stays so for the other.
+            moved = [None if m is not None and m.extension is not None else m for m in moved]
         if not any(moved) or not _tell_loops(nest, moved):
             return
         body, maps = op.regions[0].clone(), nest.maps
@@ -287,6 +291,11 @@ class ReadMoved(RewritePattern):
 def _is_exact_factor(value: SSAValue) -> bool:
     """Whether a product of its own elements has the elements of a tensor extended: to what its sums are of."""
     return str(element_of(value)) in ("f32", "i32")
+
+
+def _read_type(value: SSAValue, movement: Movement | None) -> Attribute:
+    """The type of the elements that are read of an operand."""
+    return element_of(value if movement is None else movement.source)
 
 
 def _tell_loops(nest: Nest, moved: Sequence[Movement | None]) -> bool:

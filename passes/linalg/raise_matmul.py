@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
     i32,
 )
 from xdsl.dialects.linalg import ops
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, PoolingOperation
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -38,7 +38,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.contraction import METADATA, ContractionOp
+from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
 from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
@@ -48,7 +48,7 @@ from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.views import StoredIntegers, StoredOp, strides_of
 from ..diagnostics import chose, fail, remark
-from ..patterns import apply_patterns
+from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
 from .contraction import SplitLoops, along_loops, length
 from .elementwise import check_product
@@ -170,7 +170,8 @@ def _fill(block: Block, unsigned: Sequence[bool]) -> None:
 
 def raise_products(module: Operation) -> None:
     """Raises every product below an operation; errors name the operation they are about."""
-    apply_patterns([EraseEmpty(), RaiseProduct(), SplitLoops()], module)
+    apply_patterns([EraseEmpty(), CopyStrided()], module)
+    apply_patterns([RaiseProduct(), SplitLoops()], module)
 
 
 class EraseEmpty(RewritePattern):
@@ -183,13 +184,41 @@ class EraseEmpty(RewritePattern):
             rewriter.erase(op)
 
 
+class CopyStrided(RewritePattern):
+    """Lets a product read, and write, copies of memory of which every stride is dynamic."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ContractionOp) and not (Nest.of(op).summed and contraction.adds_products(op)):
+            return
+        for number, value in enumerate(op.operands):
+            strides = strides_of(memory_of(value)) if isinstance(value.type, MemRefType) else None
+            if not strides or any(stride is not None for stride in strides):
+                continue
+            index = IndexBuilder(Builder(InsertPoint.before(op)))
+            kind, rank = memory_of(value), range(memory_of(value).get_num_dims())
+            sizes = [size for d in rank if not isinstance(size := index.dim(value, d), int)]
+            copied = index.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, kind.get_shape()))).memref
+            remark(op, RaiseMatmulPass.name, f"operand {number} is copied, as all strides of {kind} are dynamic")
+            index.insert(ops.CopyOp([value], [copied], [])).location = op.location
+            if number >= len(op.inputs):
+                back = ops.CopyOp([copied], [value], [])
+                back.location = op.location
+                Rewriter.insert_op(back, InsertPoint.after(op))
+            op.operands[number] = copied
+            rewriter.has_done_action = True
+
+
 class RaiseProduct(RewritePattern):
     """Replaces a product of matrices by `warp.matmul`; one of channels of their own, that are neighbours in memory, by
     an elementwise operation."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
-        if isinstance(op, PoolingOperation) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+        if isinstance(op, PoolingOp) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
+            return
+        if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
+            remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
             return
         before = op.prev_op
         try:

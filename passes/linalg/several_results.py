@@ -13,10 +13,9 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest, generic
-from ..diagnostics import fail
 
 PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
-        tensor.CastOp, tensor.DimOp, arith.ConstantOp)  # fmt: skip
+        tensor.CastOp, tensor.DimOp, tensor.ExtractOp, arith.ConstantOp)  # fmt: skip
 """Operations that do nothing but make their results, beside those of `linalg` on tensors."""
 
 
@@ -31,12 +30,13 @@ def drop_unused(block: Block) -> None:
 class OneResultEach(RewritePattern):
     """Replaces an operation by one for each result that is used: what makes a maximum and its index makes a maximum.
 
-    Raises a located diagnostic for a result whose elements depend on those of another one.
+    An operation stays that has two results of which one depends on what the other has so far.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if len(op.results) < 2:
+        used = [number for number, result in enumerate(op.results) if result.uses]
+        if len(op.results) < 2 or any(_depends(Nest.of(op), number) for number in used):
             return
         values: list[SSAValue | None] = []
         for number, result in enumerate(op.results):
@@ -44,17 +44,16 @@ class OneResultEach(RewritePattern):
         rewriter.replace(op, [], values)
 
 
+def _depends(nest: Nest, number: int) -> bool:
+    """Whether a result depends on what another one has so far."""
+    needed = _needed(nest.yielded[number])
+    return any(access.element in needed for other, access in enumerate(nest.writes) if other != number)
+
+
 def _alone(op: GenericOp, number: int) -> GenericOp:
     """What makes one result of an operation."""
     nest = Nest.of(op)
     needed = _needed(nest.yielded[number])
-    for other, access in enumerate(nest.writes):
-        if other != number and access.element in needed:
-            fail(
-                op,
-                f"{op.name}: result {number} depends on what result {other} has so far; expected results that depend "
-                f"on the inputs and themselves",
-            )
     kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
     told = {loop for n in kept for loop in loops_of(nest.reads[n].map)} | set(nest.writes[number].loops)
     if not told >= set(range(nest.loops)):

@@ -21,7 +21,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from ...dialect.mlir.transform import (
+from ...dialect.schedule.partial import PartialScheduleAttr
+from ...dialect.schedule.transform import (
     AlternativesOp,
     ApplyPatternsOp,
     ForeachOp,
@@ -32,6 +33,7 @@ from ...dialect.mlir.transform import (
     SplitHandleOp,
     WhereOp,
 )
+from ...dialect.warp.attributes import ScheduleAttr
 from ..diagnostics import fail, located, name_of, remark
 from ..source import read_text
 from ..universe import parse_mlir
@@ -192,7 +194,8 @@ def _merge(interpreter: Interpreter, op: transform.MergeHandlesOp, operands: Seq
 
 @step(SetOp)
 def _set(interpreter: Interpreter, op: SetOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    operands[0].set(**op.fields.data.options())
+    fields = op.fields.data.options() if isinstance(op.fields, PartialScheduleAttr | ScheduleAttr) else {}
+    operands[0].set(**fields)
     return ()
 
 

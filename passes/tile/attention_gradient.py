@@ -3,7 +3,7 @@
 With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
 log2(e), each turn computes for a tile of columns::
 
-    p = 2^(k s - log2(e) lse)    ds = p (dp - delta)    sums += p dO, ds Q, or ds K
+    p = 2^(k (s - lse / scale))    ds = scale p (dp - delta)    sums += p dO, ds Q, or ds K
 
 s and dp are products of tiles that stay, one row of them for each row of the results, with those of the turn. p and ds
 lie in registers as operand A of the products of sums. Nothing is added by several CTAs, so all orders of CTAs give the
@@ -39,7 +39,7 @@ from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import Band, as_operand, multiplied
-from .fragment_math import constant, mapped, number, power
+from .fragment_math import constant, fma, mapped, number, power
 from .operands import (
     KTurns,
     OperandTiles,
@@ -54,6 +54,9 @@ from .operands import (
     warp_origin,
 )
 from .tiling import Outliner, Tiling
+
+POWER_OF_TWO = 0.5
+"""The fraction of a number that multiplies exactly, as `math.frexp` has it."""
 
 
 class TiledGradient(NamedTuple):
@@ -131,7 +134,9 @@ class GradientBuilder:
         scale = op.scale.value.data
         if not 0 < scale < math.inf:
             fail(op, f"expected a scale above 0, got {scale:g}")
-        self.scale = scale
+        # Where p is not needed alone, its exponent has the scale of ds. A power of two may as well scale the sums.
+        self.scale, self.scales_p = scale, "dV" not in self.sums
+        self.scales_sums = not self.scales_p and math.frexp(scale)[0] == POWER_OF_TWO
         keys = op.keys
         self.band = Band(keys.diagonal, keys.window) if op.rows == M else Band(keys.window, keys.diagonal)
         self.start, *batch = map(index.known, op.tile)
@@ -246,6 +251,9 @@ class GradientBuilder:
         # Scores start from -lse, and dp from -delta, which so take no further registers. Both starts are made before
         # products: ptxas lets registers wait that are written while others are.
         starts = [_scaled(index, start, factor) for start, factor in zip(of_queries, factors, strict=False)]
+        if self.scales_p:
+            shift = math.log(self.scale) / self.scale
+            starts[0] = mapped(index, lambda x: fma(x[0], number(factors[0]), number(shift)), of_queries[0])
         scores, *slopes = (
             multiplied(index, tiling, a, b, start, part)
             for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
@@ -259,7 +267,7 @@ class GradientBuilder:
         # dV first, so that its products run while ds is computed.
         for name in sorted(self.sums, reverse=True):
             tiling, b = self.sums[name], moves[1 if name == "dV" else 0]
-            a = p if name == "dV" else mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, p, slopes[0])
+            a = p if name == "dV" else mapped(index, self._slope, p, slopes[0])
             a, lefts = as_operand(index, tiling, a), self._widths(tiling)
             if len(results) == len(self.sums) - 1 and self.op.rows != M:
                 place = self._place(index, index.add(turn, self.schedule.cta[1]))
@@ -271,13 +279,18 @@ class GradientBuilder:
         return [value for name in self.sums for value in results[name]] + following
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
-        """2^(k s) of a score less lse."""
+        """2^(k s) of a score less lse, with or without the scale of ds."""
         return power(arith.MulfOp(x[0], number(self.scale * math.log2(math.e))).result)
+
+    def _slope(self, x: Sequence[SSAValue]) -> SSAValue:
+        """scale * p * (dp - delta), which is rounded as it is; or without the scale, of which no bit depends on it."""
+        plain = self.scales_p or self.scales_sums
+        return arith.MulfOp(x[0] if plain else arith.MulfOp(x[0], number(self.scale)).result, x[1]).result
 
     # Results
 
     def _store(self, name: str, parts: Sequence[SSAValue]) -> None:
-        """Scales dQ or dK, and stores a result."""
+        """Stores a result."""
         index, tiling = self.index, self.sums[name]
         product, schedule = tiling.product, ScheduleAttr(part_schedule(tiling.schedule))
         to = product.d.value if product.d.is_whole else matrix_of(index, product.d, self.place)
@@ -285,7 +298,7 @@ class GradientBuilder:
             left = i * fragment_of(part).shape[1]
             if left >= product.n:
                 continue
-            if name != "dV" and self.scale != 1.0:
+            if self.scales_sums and name != "dV":
                 part = _scaled(index, part, self.scale)
             end = EpilogueOp(part, to, index.values([self.row, left]), in_bounds=tiling.in_bounds)
             end.attributes[ScheduleAttr.name] = schedule

@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType, MemRefType, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout
 from ...dialect.mlir.affine import loops_of
+from ...dialect.nest import Nest
 from ...dialect.warp.attention import StepOp
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of
+from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
@@ -53,7 +54,24 @@ LARGEST_ROW = 1 << 31
 """Bytes: indices and rows stay below."""
 
 
+TRAVERSED = frozenset((4, 8, 32))
+"""Bits of the integers in memory that kernels of fragments go through."""
+
 HAVE_KERNELS = "floats of 8, 16, 32 and 64 bits, and integers of 8 and 32 bits"
+
+
+def is_traversed(op: LinalgStructuredOperation) -> bool:
+    """Whether a kernel of fragments goes through the memory of an operation: an elementwise one, of types that
+    fragments have."""
+    if why_not_elementwise(op):
+        return False
+    nest = Nest.of(op)
+    if not nest.loops:
+        return False
+    held = [memory_of(access.value).element_type for access in nest.accesses if is_memory(access.value.type)]
+    computed = [] if nest.indices else [value.type for inner in nest.body.ops for value in inner.results]
+    integers = [kind.bitwidth for kind in held if isinstance(kind, IntegerType)]
+    return TRAVERSED.issuperset(integers) and IntegerType(64) not in computed
 
 
 def traversal_of(found: Elementwise) -> Traversal:

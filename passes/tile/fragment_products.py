@@ -267,9 +267,8 @@ class ScaledProduct(FragmentProduct):
 
 # Products of integers whose groups along k have scales of floats, `times` of `warp.tile_mma`.
 #
-# The products of a group are added up by themselves, and their sums, times the scales of the columns, are added to the
-# rest in f32: the weights themselves are not rounded after they are scaled. Those that are `rounded` are multiplied by
-# their scales in registers, before the product.
+# The sum of a group's products, times the scales of the columns, is added to the rest in f32. Weights that are
+# `rounded` are multiplied by their scales in registers, before the product.
 
 
 class GroupedProduct(DenseProduct):
@@ -285,21 +284,21 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        runs = range(0, depth, run := min(depth, groups.size))
-        kind, stored = fragment_of(accumulator), stored_of(self.op.b)
-        if rounded := stored is not None and stored.rounded:
-            kind = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
+        rounded = stored is not None and stored.rounded
+        of_b = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
-        before = outside if 1 in memory_of(groups.scales).get_shape() else index
+        before = outside if _shape(self, groups)[0] == 1 else index
         scales = [group_scales(self, before, groups, warp, first, kind) for first in runs]
         for first, scale in zip(runs, scales, strict=True):
             every = range(first, first + run, self.tiling.step)
             if rounded:
                 accumulator = self.steps(outside, index, warp, accumulator, every, scale)
-                continue
-            sums = constant(outside, fragment_of(accumulator), 0.0)
-            sums = self.steps(outside, index, warp, sums, every)
-            accumulator = mapped(index, _added, accumulator, sums, scale)
+            else:
+                sums = constant(outside, fragment_of(accumulator), 0.0)
+                sums = self.steps(outside, index, warp, sums, every)
+                accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
 
 
@@ -314,9 +313,7 @@ def group_scales(
 ) -> SSAValue:
     """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
     the columns of a fragment of this kind, or the rows of one of B^T."""
-    held, swapped, schedule = memory_of(groups.scales), way.op.transposed_b is not None, way.tiling.schedule
-    shared = memory_space(held) == SHARED_SPACE
-    count, columns = held.get_shape()[:: -1 if shared and swapped else 1]
+    swapped, schedule, (count, columns) = way.op.transposed_b is not None, way.tiling.schedule, _shape(way, groups)
     group: Index = 0
     if count > 1:
         k = index.add(index.add(index.known(groups.k), warp["k"]), first)
@@ -325,16 +322,22 @@ def group_scales(
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
     kind = kind.with_element(held_type(groups.scales))
     line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
-    if shared:
+    if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
         where = [start, line] if swapped else [line, start]
         return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
-    row = MatrixOp(groups.scales, [line], None, 1)
-    if isinstance(view := groups.scales.owner, MatrixOp):
-        row = view.at([line], None, 1)
+    view = groups.scales.owner
+    row = view.at([line], None, 1) if isinstance(view, MatrixOp) else MatrixOp(groups.scales, [line], None, 1)
     inside = columns % schedule.cta[1] == 0
     bounds = bounds_attribute(inside and along == "rows", inside and along == "columns")
-    where = [index.value(0), start]
-    return index.insert(LoadOp(index.insert(row).matrix, where, kind, bounds, along=along)).fragment
+    matrix, where = index.insert(row).matrix, [index.value(0), start]
+    return index.insert(LoadOp(matrix, where, kind, bounds, along=along)).fragment
+
+
+def _shape(way: Multiplication, groups: GroupScales) -> tuple[int, int]:
+    """Groups and columns of scales; in shared memory they lie as B does."""
+    held, as_b = memory_of(groups.scales), way.op.transposed_b is not None
+    first, last = held.get_shape()
+    return (last, first) if as_b and memory_space(held) == SHARED_SPACE else (first, last)
 
 
 def _added(elements: Sequence[SSAValue]) -> SSAValue:

@@ -35,7 +35,7 @@ from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread,
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from ..patterns import Index, IndexBuilder, PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.attention import part_types
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of
@@ -453,9 +453,9 @@ class OutlineElementwise(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, LinalgStructuredOperation):
-            from . import elementwise_kernel  # with operations that a product does not need
+            from . import elementwise_kernel, nest_kernel  # with operations that a product does not need
 
-            elementwise_kernel.tile(op)
+            (elementwise_kernel if elementwise_kernel.is_traversed(op) else nest_kernel).tile(op)
         elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
             fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
 
@@ -472,4 +472,8 @@ class OutlinePass(PatternPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
+        if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
+            from .nest_kernel import FoldStart
+
+            apply_patterns([FoldStart()], op)
         super().apply(ctx, op)

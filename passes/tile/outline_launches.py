@@ -47,6 +47,8 @@ class OutlineLaunch(RewritePattern):
     def match_and_rewrite(self, op: LaunchOp, rewriter: PatternRewriter) -> None:
         if op.clusterSizeX is not None:
             fail(op, "a gpu.launch with clusters is not outlined; mlir-opt -gpu-kernel-outlining does it")
+        if len(op.body.blocks) != 1:
+            fail(op, f"expected gpu.launch with a body of one block, got {len(op.body.blocks)}")
         module, function = op.get_toplevel_object(), op.parent_op()
         while function is not None and not isinstance(function, func.FuncOp):
             function = function.parent_op()

@@ -369,18 +369,19 @@ def argument(
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(kernel, f"expected kernel arguments in global memory, strided, got {kind}")
     element = element_row(kind.element_type)
-    if element is None:
-        fail(kernel, f"expected an element type of a matrix instruction, got {kind}")
+    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
+    if not bits:
+        fail(kernel, f"expected an element type of a matrix instruction, or i16, i64, index, got {kind}")
     known = [stride or 0 for stride in strides]
-    if max((0, *shape, *(n * element.memory_bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
+    if max((0, *shape, *(n * bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     base = emitter.pure("cvta.to.global.u64", _passed(emitter, "u64", name))
     by = divisor(kernel, value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
-        return MemoryArgument(base, shape, tuple(known), element.memory_bits, aligned)
+        return MemoryArgument(base, shape, tuple(known), bits, aligned)
     sizes = _sizes(emitter, kind, name, by)
-    return MemoryArgument(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), element.memory_bits, aligned)
+    return MemoryArgument(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), bits, aligned)
 
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:

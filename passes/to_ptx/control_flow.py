@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, gpu, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32
+from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
@@ -33,7 +33,7 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @lowers(arith.ConstantOp)
 def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
-    if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16):
+    if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16, i64):
         from .thread_code import constant
 
         constant(lowering, op)
@@ -44,11 +44,19 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
     lowering.values[op.result] = number
 
 
+def _of_elements(lowering: KernelLowering, op: Operation) -> None:
+    """What is done to numbers that are no indices, as to elements of matrices."""
+    from .thread_code import arithmetic
+
+    arithmetic(lowering, op)
+
+
 @lowers(arith.CmpiOp)
 def _compare(lowering: KernelLowering, op: arith.CmpiOp) -> None:
     kind, signed = op.predicate.value.data, len(PREDICATES)
-    if op.lhs.type == i1:
-        fail(op, f"{op.name} is lowered for indices, got i1; arith.xori compares conditions")
+    if op.lhs.type not in (IndexType(), i32):
+        _of_elements(lowering, op)
+        return
     lhs, rhs = lowering.scalar(op.lhs), lowering.scalar(op.rhs)
     name = PREDICATES[kind] if kind < signed else PREDICATES[kind - 4]
     lowering.values[op.result] = lowering.scalars.compare(name, lhs, rhs, signed=kind < signed)
@@ -60,7 +68,8 @@ def _logic(kind: type[Operation], compute: Callable[[Scalars, Condition, Conditi
     def handle(lowering: KernelLowering, op: Operation) -> None:
         (result,) = op.results
         if result.type != i1:
-            fail(op, f"{op.name} is lowered for i1, got {result.type}")
+            _of_elements(lowering, op)
+            return
         lhs, rhs = map(lowering.predicate, op.operands)
         lowering.values[result] = compute(lowering.scalars, lhs, rhs)
 
@@ -78,7 +87,7 @@ def _xor(lowering: KernelLowering, op: arith.XOrIOp) -> None:
     elif op.result.type == IndexType():
         lowering.values[op.result] = lowering.scalars.xor(*lowering.indices(op.operands))
     else:
-        fail(op, f"{op.name} is lowered for i1 and indices, got {op.result.type}")
+        _of_elements(lowering, op)
 
 
 @lowers(arith.AndIOp)
@@ -89,12 +98,15 @@ def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
     elif op.result.type == i1:
         lowering.values[op.result] = lowering.scalars.both(*map(lowering.predicate, op.operands))
     else:
-        fail(op, f"{op.name} is lowered for i1 and i32, got {op.result.type}")
+        _of_elements(lowering, op)
 
 
 @lowers(arith.SelectOp)
 def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
     condition = lowering.predicate(op.cond)
+    if op.result.type == i1:
+        _of_elements(lowering, op)
+        return
     if isinstance(lowering.values[op.lhs], list):
         yes, no = lowering.fragment(op.lhs), lowering.fragment(op.rhs)
         lowering.values[op.result] = lowering.fragments.select(condition, yes, no)
@@ -105,9 +117,17 @@ def _select(lowering: KernelLowering, op: arith.SelectOp) -> None:
 @lowers(arith.IndexCastOp)
 def _cast(lowering: KernelLowering, op: arith.IndexCastOp) -> None:
     """An index as a number of 32 bits, which elements are computed with; or the reverse, of a number from memory."""
-    if {op.input.type, op.result.type} != {i32, IndexType()}:
-        fail(op, f"{op.name} is lowered from index to i32 and back, got {op.input.type} to {op.result.type}")
+    kinds = op.input.type, op.result.type
+    if kinds == (i64, IndexType()):
+        lowering.values[op.result] = lowering.emitter.compute("cvt.u32.u64", lowering.fragment(op.input)[0])
+        return
+    if kinds not in ((i32, IndexType()), (IndexType(), i32), (IndexType(), i64)):
+        fail(op, f"{op.name} is lowered from index to i32 and i64 and back, got {kinds[0]} to {kinds[1]}")
     source = lowering.scalar(op.input)
+    if kinds[1] == i64:
+        word = source if isinstance(source, VirtualRegister) else lowering.emitter.compute("mov.b32", source)
+        lowering.values[op.result] = [lowering.emitter.compute("cvt.s64.s32", word)]
+        return
     if isinstance(source, int):
         source = lowering.emitter.compute("mov.b32", source)
     lowering.values[op.result] = source
@@ -143,7 +163,8 @@ def _binary(kind: type[Operation], compute: Binary) -> None:
 
     def handle(lowering: KernelLowering, op: Operation) -> None:
         if op.results[0].type not in (IndexType(), i32):
-            fail(op, f"{op.name} is lowered for indices and i32, got {op.results[0].type}")
+            _of_elements(lowering, op)
+            return
         lhs, rhs = lowering.indices(op.operands)
         if divides and rhs == 0:
             fail(op, f"{op.name} divides by zero")

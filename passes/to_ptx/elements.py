@@ -19,9 +19,10 @@ from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
+from . import f64_functions, integers_64
 from .emitter import Emitter, VirtualRegister, floating, single
 from .f32_functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
-from .fragments import element_bits
+from .fragments import element_bits, is_clamped
 
 # What registers hold of an element of a matrix, by its type: see `elements.py`.
 
@@ -44,8 +45,10 @@ number and the next that more exponents would allow, and goes to the even one.""
 FLOATS = ("f32", "f64", *NARROW)
 SINGLE = ("f32", *NARROW)
 """Types whose elements are held as f32 and computed with."""
-INTEGERS = ("i1", "i4", "i8", "i16", "i32")
+INTEGERS = ("i1", "i4", "i8", "i16", "i32", "i64")
 WIDTH = 32
+LONG, SELECTS = "b64", (arith.SelectOp.name,)
+"""The register of an integer of 64 bits; what needs to know nothing of them."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def held_as(kind: Attribute) -> str:
     """The PTX type of the register that holds an element; nothing for a type that is not lowered."""
     name = type_name(kind)
     if name in INTEGERS:
-        return "pred" if name == "i1" else "b32"
+        return "pred" if name == "i1" else LONG if name == "i64" else "b32"
     return "f64" if name == "f64" else "f32" if name in (*FLOATS, *EIGHT) else ""
 
 
@@ -98,32 +101,6 @@ def literal(kind: Attribute, value: float) -> Operand:
     if element.name == "f16":
         bits = element_bits(ELEMENT_TYPES["f32"], struct.unpack("<e", struct.pack("<H", bits))[0])
     return floating(bits << 16 if element.name == "bf16" else bits)
-
-
-LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.MaxnumfOp)
-"""What an element is clamped by."""
-
-
-def is_clamped(value: SSAValue, bound: float) -> bool:
-    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
-    value is below a bound."""
-    for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
-        inner = _other_than_constant(value, lower, bound)
-        if inner is not None and _other_than_constant(inner, upper, bound) is not None:
-            return True
-    return False
-
-
-def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
-    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
-    owner = value.owner
-    if not isinstance(owner, kinds):
-        return None
-    for other, constant in (owner.operands, owner.operands[::-1]):
-        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
-        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
-            return other
-    return None
 
 
 # Scalar operations of a region on elements, as instructions on registers.
@@ -173,10 +150,23 @@ class Elements:
         return self._lower(_checked(op), operands)
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+        if LONG in map(held_as, (value.type for value in (*op.operands, *op.results))) and op.name not in SELECTS:
+            return self._of_64_bits(op, [self.rounded(element).held for element in operands])
         handler = _HANDLERS[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
+
+    def _of_64_bits(self, op: Operation, values: Sequence[Operand]) -> HeldElement:
+        """What an operation makes of integers of 64 bits, or such integers of others."""
+        kind = op.results[0].type
+        if type_name(kind) in NARROW:
+            rounding, source = integers_64.FLOATS[op.name]
+            return self.narrow(op, f"{rounding}.{kind}.{source}", values[0])
+        made = integers_64.lower(self.emit, op, values)
+        return (
+            self.normal(made, kind) if isinstance(made, VirtualRegister) and made.type == "b32" else HeldElement(made)
+        )
 
     def rounded(self, element: HeldElement) -> HeldElement:
         """The element with its value final."""
@@ -318,6 +308,13 @@ def _function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
     return e.final(table[op.name](e.emit, x.held, e.target.sm), kind)
 
 
+def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+    """A function of f32 that is computed in f64."""
+    if _type(op) != "f32":
+        fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
+    return e.final(f64_functions.FUNCTIONS[op.name](e.emit, *(o.held for o in operands)), op.results[0].type)
+
+
 def _integer(opcode: str) -> Handler:
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         if _type(op) == "pred":
@@ -364,7 +361,10 @@ def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement
     predicate = op.properties["predicate"]
     name = arith.CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
     if _type(op) == "pred":
-        fail(op, f"{op.name} on elements of i1 is not lowered")
+        if name not in ("eq", "ne"):
+            fail(op, f"{op.name} {name} on elements of i1 is not lowered; eq and ne are")
+        differ = e.emit("xor.pred", *(o.held for o in operands))
+        return HeldElement(differ if name == "ne" else e.emit("not.pred", differ))
     # Sign-extended numbers compare as unsigned ones in the same order that they have before.
     sign = "u" if name.startswith("u") else "s"
     return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
@@ -376,7 +376,8 @@ def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> Held
         yes, no = e.rounded(yes), e.rounded(no)
     type = held_as(op.results[0].type)
     if type == "pred":
-        fail(op, f"{op.name} of elements of i1 is not lowered")
+        either = e.emit("and.pred", yes.held, condition.held), e.emit("not.pred", condition.held)
+        return HeldElement(e.emit("or.pred", either[0], e.emit("and.pred", no.held, either[1])))
     return HeldElement(e.emit(f"selp.{type}", yes.held, no.held, condition.held), yes.pending)
 
 
@@ -403,7 +404,8 @@ def _from_integer(sign: str) -> Handler:
         (x,), kind, source = operands, op.results[0].type, op.operands[0].type
         width = width_of(source)
         if width == 1:
-            fail(op, f"{op.name} of elements of i1 is not lowered; arith.select between two numbers is")
+            one, type = -1.0 if sign == "s" else 1.0, held_as(kind)
+            return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.held))
         held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
         if type_name(kind) in NARROW and width == WIDTH:
             return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
@@ -464,6 +466,7 @@ _HANDLERS: Mapping[str, Handler] = {
     math.ErfOp.name: _function,
     math.SqrtOp.name: _function,
     math.RsqrtOp.name: _function,
+    **dict.fromkeys(f64_functions.FUNCTIONS, _f64_function),
     arith.CmpfOp.name: _compare_floats,
     arith.CmpiOp.name: _compare_integers,
     arith.SelectOp.name: _select,

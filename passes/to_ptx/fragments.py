@@ -8,7 +8,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
@@ -380,4 +381,30 @@ def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
     users = [u.operation for u in variable.uses]
     if all((in_place and u is op) or (u.parent is op.parent and u.is_before_in_block(op)) for u in users):
         return variable
+    return None
+
+
+LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.MaxnumfOp)
+"""What an element is clamped by."""
+
+
+def is_clamped(value: SSAValue, bound: float) -> bool:
+    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
+    value is below a bound."""
+    for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
+        inner = _other_than_constant(value, lower, bound)
+        if inner is not None and _other_than_constant(inner, upper, bound) is not None:
+            return True
+    return False
+
+
+def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
+    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
+    owner = value.owner
+    if not isinstance(owner, kinds):
+        return None
+    for other, constant in (owner.operands, owner.operands[::-1]):
+        number = constant.owner.value if isinstance(constant.owner, arith.ConstantOp) else None
+        if isinstance(number, FloatAttr) and abs(number.value.data) < bound:
+            return other
     return None

@@ -95,6 +95,9 @@ def handler_of(op: Operation) -> Handler | None:
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
+TOGETHER = ("warp.", "nvgpu.", "nvvm.", "gpu.shuffle", "gpu.subgroup_")
+"""How the names of operations begin that the lanes of a warp, which must all be there, do together."""
+
 PATIENT = {"warp.mma", "warp.convert_layout", "warp.convert"}
 """Operations that write over no register that a fragment is yet to be made from: those may wait for their readers."""
 
@@ -153,7 +156,9 @@ class KernelLowering:
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or extents[0] % LANES:
+        together = any(op.name.startswith(TOGETHER) for op in self.kernel.walk())
+        parts = extents[0] % LANES and together
+        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or parts:
             got = " x ".join(map(str, extents))
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
         return extents[0]

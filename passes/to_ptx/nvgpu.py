@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
+from ...dialect.mlir.nvvm import NVVM
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
@@ -316,6 +317,12 @@ def _warpgroup_mma(lowering: KernelLowering, op: nvgpu.WarpgroupMmaOp) -> None:
     emitter.emit("wgmma.commit_group.sync.aligned")
     emitter.emit("wgmma.wait_group.sync.aligned", 1 if op.waitGroup is None else op.waitGroup.value.data)
     lowering.values[op.matrixD] = result
+
+
+@lowers(next(op for op in NVVM.operations if op.name == "nvvm.wgmma.wait.group.sync.aligned"))
+def _wait_group(lowering: KernelLowering, op: Operation) -> None:
+    group = op.properties["group"]
+    lowering.emitter.emit("wgmma.wait_group.sync.aligned", group.value.data if isinstance(group, IntegerAttr) else 0)
 
 
 def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -> VirtualRegister:

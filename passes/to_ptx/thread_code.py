@@ -7,11 +7,21 @@ holds it sign-extended. A vector is its elements in order as they lie in memory,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd, prod
+from dataclasses import replace
+from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, gpu, math, memref, vector
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IndexType, VectorType, i1, i32
+from xdsl.dialects import arith, cf, gpu, math, memref, vector
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    VectorType,
+    i1,
+    i32,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
@@ -97,7 +107,7 @@ def _packed(packing: ElementPacking, kind: AnyVector, elements: Sequence[HeldEle
 def constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
     """A constant that is no integer: a float, or a vector that is one number everywhere."""
     value, kind = op.value, op.result.type
-    if isinstance(value, FloatAttr):
+    if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
         return
     if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not value.is_splat():
@@ -148,12 +158,26 @@ ARITHMETIC = (
     arith.FPToSIOp, arith.FPToUIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp, arith.MaxSIOp, arith.MaxUIOp,
     arith.DivSIOp, arith.RemSIOp, arith.ShLIOp, arith.ShRSIOp, arith.ShRUIOp,
     math.AbsFOp, math.FmaOp, math.FloorOp, math.CeilOp, math.RoundEvenOp, math.TruncOp, math.ExpOp, math.Exp2Op,
-    math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
+    math.LogOp, math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp, math.SinOp, math.CosOp, math.PowFOp,
 )  # fmt: skip
 """What is lowered as it is in the bodies of kernels on whole matrices."""
 
 for _kind in ARITHMETIC:
     lowers(_kind)(arithmetic)
+
+
+@lowers(cf.AssertOp)
+def _assert(lowering: KernelLowering, op: cf.AssertOp) -> None:
+    """Stops the kernel where a condition does not hold."""
+    holds, emitter = lowering.predicate(op.arg), lowering.emitter
+    if isinstance(holds, VirtualRegister):
+        end = emitter.fresh_label("holds")
+        with emitter.loop():
+            emitter.branch(end, unless=emitter.compute("not.pred", holds))
+            emitter.emit("trap")
+            emitter.label(end)
+    elif not holds:
+        emitter.emit("trap")
 
 
 # Numbers of threads and CTAs; words that lanes exchange.
@@ -267,7 +291,30 @@ def bytes_together(lowering: KernelLowering, value: SSAValue, indices: Sequence[
 
 @lowers(memref.GetGlobalOp)
 def _get_global(lowering: KernelLowering, op: memref.GetGlobalOp) -> None:
+    kind = op.memref.type
+    if is_memory(kind) and 0 in kind.get_shape():  # as in CUDA, another name of what a launch gives
+        base = lowering.addressing.shared_bytes_at(0, 0).base
+        lowering.memories[op.memref] = MemoryArgument(base, (0,), (1,), element_bits(op, kind), space="shared")
+        return
     lowering.named_memory(op, op.memref, op.name_.root_reference.data)
+
+
+@lowers(memref.AssumeAlignmentOp)
+def _assume_alignment(lowering: KernelLowering, op: memref.AssumeAlignmentOp) -> None:
+    source = lowering.memories.get(op.memref)
+    if source is None:
+        fail(op, f"expected memory of the kernel, got {op.memref.type}")
+    lowering.memories[op.result] = replace(source, alignment=lcm(source.alignment, op.alignment.value.data))
+
+
+@lowers(memref.ReinterpretCastOp)
+def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None:
+    source, kind = lowering.memories.get(op.source), op.result.type
+    strides = strides_of(kind) if is_memory(kind) else None
+    if source is None or strides is None or None in strides or not is_memory(kind) or kind.get_offset():
+        fail(op, f"expected memory of the kernel, from its start, with strides that are known, got {kind}")
+    known = tuple(stride or 0 for stride in strides)
+    lowering.memories[op.result] = replace(source, shape=tuple(kind.get_shape()), strides=known)
 
 
 @lowers(memref.SubviewOp)
@@ -345,7 +392,7 @@ def _register(kind: Attribute) -> str:
     name = type_name(kind)
     if name in ("f32", "f64"):
         return name
-    return "b64" if kind == IndexType() else "b16" if name in ("f16", *EIGHT) else "b32"
+    return "b64" if kind == IndexType() or name == "i64" else "b16" if name in ("f16", *EIGHT) else "b32"
 
 
 def _stored(kind: Attribute) -> str:

@@ -133,8 +133,6 @@ def _check(args: argparse.Namespace) -> int:
         print(diagnostic.show(args.file))
     for note in found.notes:
         print(note.show(args.file, "note"))
-    if found.note:
-        print(f"{args.file}: note: {found.note}")
     return 1 if diagnostics else 0
 
 

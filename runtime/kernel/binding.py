@@ -223,11 +223,14 @@ def _misfit(argument: Argument, parameter: Parameter) -> int | None:
 
 
 def _same_words(argument: Argument, expected: DType) -> bool:
-    """Equal types, signless integers of either sign, and raw words ('V2', which numpy loads bf16 files as)."""
+    """Equal types, signless integers of either sign, bytes of truth values, and raw words ('V2', which numpy loads bf16
+    files as)."""
     if argument.itemsize != expected.itemsize or argument.packed != PACKED.get(element_of(expected), 1):
         return False
     if argument.element == element_of(expected) or argument.element.startswith("|V"):
         return True
+    if argument.element in ("i1", "bool"):
+        return element_of(expected) == "i8"
     return argument.element.removeprefix("u") == element_of(expected).removeprefix("u")
 
 

@@ -62,21 +62,11 @@ def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a check: `unmodelled` counts instructions that PTX has and that were not looked at; `notes` are no
-    errors: what ptxas makes otherwise than the text says, and a version newer than the rows."""
+    """What came of a check: `notes` are no errors, but what ptxas makes otherwise than the text says, and a version
+    newer than the rows."""
 
     diagnostics: list[Diagnostic]
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    unmodelled: dict[str, int] = field(default_factory=dict[str, int])
-
-    @property
-    def note(self) -> str:
-        """The closing line about what was not looked at; "" where that is nothing."""
-        if not self.unmodelled:
-            return ""
-        count = sum(self.unmodelled.values())
-        counts = ", ".join(f"{n} {family}" for family, n in sorted(self.unmodelled.items()))
-        return f"{count} instruction{'s' if count > 1 else ''} of families that are not modelled: {counts}"
 
 
 def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str | None = None) -> list[Diagnostic]:
@@ -89,8 +79,6 @@ def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str
     - operands that do not fit, or are not declared;
     - instructions that cannot be right at their position.
 
-    For families of instructions that are not modelled, it checks only the names; `check_text` counts them.
-
     `text` and `name` are those of `load_ptx`. `target` replaces the file's own `.target`.
 
     Raises:
@@ -101,7 +89,7 @@ def check_ptx(text: str | os.PathLike[str], target: str | None = None, name: str
 
 
 def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Checked:
-    """As `check_ptx`, with notes, and the number of instructions that were not looked at.
+    """As `check_ptx`, with notes.
 
     Raises:
         WarploomError: for an unknown `target`.
@@ -120,7 +108,7 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     )
     diagnostics.extend(checker.problems())
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
-    return Checked(diagnostics, sorted(checker.notes()), checker.unmodelled)
+    return Checked(diagnostics, sorted(checker.notes()))
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:

@@ -18,14 +18,7 @@ from ..numerics.floats import Array
 from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
-from .references import (
-    DRAWS,
-    Expected,
-    JudgeReference,
-    NotComparedError,
-    forbidden_of,
-    of_source,
-)
+from .references import DRAWS, Expected, JudgeReference, NotComparedError, forbidden_of, of_source
 from .service import Answer, JudgeRequest, Service
 from .tensors import is_float, is_ndarray
 from .worker import LimitError, Worker
@@ -174,10 +167,8 @@ class _Session:
         again = self._ask(JudgeRequest("call", call))
         if again.outputs is None or answer.outputs is None:
             return
-        if any(
-            np.asarray(a).tobytes() != np.asarray(b).tobytes()
-            for a, b in zip(again.outputs, answer.outputs, strict=False)
-        ):
+        pairs = zip(again.outputs, answer.outputs, strict=False)
+        if any(np.asarray(a).tobytes() != np.asarray(b).tobytes() for a, b in pairs):
             self.verdict.add(note("not-deterministic", "two calls with the same inputs give different bits"))
         if not self.verdict and {"wrong-value", "wrong-bits"} & set(self.verdict.codes):
             self._dependence(call, again)
@@ -193,15 +184,12 @@ class _Session:
                 moved = self.reference.expected(other)
                 changed = self._ask(JudgeRequest("call", CandidateCall(other, call.outputs, call.written, call.sizes)))
                 for i, (a, b) in enumerate(zip(answer.outputs or (), changed.outputs or (), strict=False)):
-                    if (
-                        np.array_equal(base[i].value, moved[i].value)
-                        or np.asarray(a).tobytes() != np.asarray(b).tobytes()
-                    ):
+                    same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
+                    if not same or np.array_equal(base[i].value, moved[i].value):
                         continue
                     label = self._label(call, i)
-                    self.verdict.add(
-                        JudgeFinding("ignores-input", f"{label} does not depend on {name}, and should", output=label)
-                    )
+                    text = f"{label} does not depend on {name}, and should"
+                    self.verdict.add(JudgeFinding("ignores-input", text, output=label))
 
     def _label(self, call: CandidateCall, i: int) -> str:
         names = [*call.written] or [*call.outputs]
@@ -214,13 +202,9 @@ class _Session:
         )
 
     def _compare(
-        self,
-        call: CandidateCall,
-        answer: Answer,
-        wanted: Sequence[Expected],
-        earlier: Sequence[Sequence[Array]],
+        self, call: CandidateCall, answer: Answer, wanted: Sequence[Expected], earlier: Sequence[Sequence[Array]],
         kind: str,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Holds what a call left against what it should."""
         outputs = answer.outputs or []
         if len(outputs) != len(wanted):

@@ -143,6 +143,7 @@ class Bytes:
             made, kind, root = signs
         else:
             kind = "bits"
+            self.shadow.unknown.add(self.decoded.source.line)
             roots = [table.root(codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value)
                      for s in data]  # fmt: skip
             root = np.where(np.logical_and.reduce([r == roots[0] for r in roots]), roots[0], 0)

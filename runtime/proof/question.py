@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
 from ..arguments.arrays import borrow
@@ -219,6 +220,7 @@ class Trial:
         self.checks: Sequence[str] = ()
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
+        self.unknown: set[int] = set()
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [_copied(array) for array in arrays]
         self.table = Table(ordered=bool(names))
@@ -251,24 +253,29 @@ class Trial:
             if array.ndim:
                 planes = memory.of(borrow(array).array())
                 if index is not None:
-                    _scatter(planes, array, planes_of(index, array.itemsize))
+                    words = np.ascontiguousarray(planes_of(index, array.itemsize))
+                    _bytes_of(planes, array)[...] = words.view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
         try:
             run(mine, shadow, self.checks)
         except CheckError as error:  # The launches ran to their end.
             self.fault = error
         self.compared |= shadow.compared
+        self.unknown |= shadow.unknown
         self.left = []
-        return [self._left(array, memory) for array in mine]
+        return [self._left(array, memory, shadow) for array in mine]
 
-    def _left(self, array: Array, memory: PlaneMemory) -> Array:
+    def _left(self, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
-        words = _gather(memory.of(borrow(array).array()), array)
-        codes = codes_of(words)
+        held = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
+        codes = codes_of(held.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
         self.left.append((codes.value, shown.reshape(array.shape)))
-        key = self.table.numbers_or(codes.value, shown.reshape(array.shape)).key
+        numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
+        if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
+            numbers = shadow.recognise(numbers, np.where(bits, self.table.root(codes.value), 0), self.left[-1][1])
+        key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 
     def of_function(self, function: func.FuncOp) -> list[Array]:
@@ -300,23 +307,9 @@ def _copied(array: Array) -> Array:
     return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
 
 
-def _offsets(array: Array) -> Array:
-    """The first byte of each element."""
-    found: Array = np.zeros(array.shape, np.int64)
-    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        along = np.arange(size, dtype=np.int64) * stride
-        found = found + along.reshape([-1 if other == axis else 1 for other in range(array.ndim)])
-    return found
-
-
-def _scatter(planes: Array, array: Array, words: Array) -> None:
-    at = _offsets(array)[..., None] + np.arange(array.itemsize)
-    planes[:, at] = np.ascontiguousarray(words).view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
-
-
-def _gather(planes: Array, array: Array) -> Array:
-    at = _offsets(array)[..., None] + np.arange(array.itemsize)
-    return np.ascontiguousarray(planes[:, at]).view(f"u{array.itemsize}").reshape(PLANES, *array.shape)
+def _bytes_of(planes: Array, array: Array) -> Array:
+    """The planes (planes, ..., bytes of an element) of the elements of an array, by those of its memory."""
+    return as_strided(planes, (PLANES, *array.shape, array.itemsize), (planes.strides[0], *array.strides, 1))
 
 
 @dataclass(frozen=True)
@@ -350,6 +343,10 @@ class Question:
                 index = tuple(int(n) for n in bad[0])
                 reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
+        if differences and trial.unknown and not differences[0].reason:
+            where = ", ".join(map(str, sorted(trial.unknown)[:4]))
+            text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
+            return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
         if trial.fault is not None:
@@ -415,10 +412,11 @@ def of_function(function: func.FuncOp) -> Evaluator:
 
 
 def _small(array: Array) -> Array:
-    """Floating-point elements near 0, so that no sum leaves the range of its type."""
+    """Floating-point elements near 0, so that no sum leaves the range of its type, and finite ones: a proof is of all
+    values."""
     if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
         return array
     made = _copied(array)
-    values = np.nan_to_num(made.astype(np.float64), nan=0.5)
+    values = np.nan_to_num(made.astype(np.float64), nan=0.5, posinf=4.0, neginf=-4.0)
     made[...] = (values * 0.3).astype(made.dtype)
     return made

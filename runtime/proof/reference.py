@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, ShapedType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -38,6 +38,8 @@ from . import field
 from .field import FUNCTIONS, FieldFunctions, Residues
 from .values import Table
 
+FUNCTION = np.uint64(63)
+"""The bit of an origin that says that a function is on the way."""
 CHUNK = 1 << 19
 """Elements of a nest that are evaluated at once."""
 
@@ -187,6 +189,8 @@ class FieldEvaluation(Evaluation):
     def _scalar(self, value: SSAValue) -> BodyElements:
         """A number from outside: a constant, or an argument."""
         known = self.scope[value].value
+        if isinstance(value.type, ShapedType):
+            return self._read(known)
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
         return self._read(known) if argument else constants(known)
 
@@ -198,7 +202,10 @@ class FieldEvaluation(Evaluation):
             raise HostError("no proof for a function that reads elements of which nothing is known")
         found = index.astype(np.int64)
         numbers = self.table.numbers(found)
-        return self._as_seen(BodyElements(numbers, self.table.shown(found), numbers.key))
+        origin = self.table.origin(found)
+        function = bool((origin >> FUNCTION == 1).all())
+        root = np.where(origin > 0, origin & ~(np.uint64(1) << FUNCTION), numbers.key)
+        return self._as_seen(BodyElements(numbers, self.table.shown(found), root, function))
 
     def _as_seen(self, made: BodyElements) -> BodyElements:
         """Elements with the values that their numbers have in the run of the kernel."""
@@ -296,11 +303,7 @@ class FieldEvaluation(Evaluation):
         self._put(op, 0, self._joined(how, old, self._read(terms)))
 
     def _over(
-        self,
-        op: Operation,
-        nest: Nest,
-        order: Sequence[int],
-        make: Callable[[ElementsOf], BodyElements],
+        self, op: Operation, nest: Nest, order: Sequence[int], make: Callable[[ElementsOf], BodyElements]
     ) -> Array:
         """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
         its first loop at a time."""
@@ -318,7 +321,8 @@ class FieldEvaluation(Evaluation):
             mine = {value: _part(held, loop, some) for value, held in inputs.items()}
             made = make(partial(self._evaluated, nest, mine, own))
             kept = [own[at] if made.shown.shape[at] > 1 or own[at] == 1 else 1 for at in range(len(own))]
-            index = self.table.add(made.numbers, "bits", made.shown).reshape(kept)
+            origin = made.root if made.root is None else made.root | np.uint64(made.function) << FUNCTION
+            index = self.table.add(made.numbers, "bits", made.shown, origin=origin).reshape(kept)
             parts.append(index.transpose([*order, *(at for at in range(len(own)) if at not in order)]))
         found = np.concatenate(parts, axis=0) if order else parts[0]
         return found.reshape([sizes[at] for at in order]).astype(np.float64)
@@ -432,12 +436,12 @@ class FieldEvaluation(Evaluation):
             special: Array = np.logical_or.reduce(field.is_special(rows.numbers), axis=-1)
             return _pick(special, constants(made.shown), made) if special.any() else made
         if name in EXTREMES:
-            chosen = rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1)
-            residues = np.take_along_axis(rows.numbers.residues, chosen[None, ..., None], axis=-1)[..., 0]
-            exact = np.take_along_axis(rows.numbers.exact, chosen[..., None], axis=-1)[..., 0]
-            return BodyElements(
-                Residues(residues, exact), np.take_along_axis(rows.shown, chosen[..., None], axis=-1)[..., 0]
+            chosen = (rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1))[..., None]
+            residues = np.take_along_axis(rows.numbers.residues, chosen[None], axis=-1)[..., 0]
+            exact, shown = (
+                np.take_along_axis(each, chosen, axis=-1)[..., 0] for each in (rows.numbers.exact, rows.shown)
             )
+            return BodyElements(Residues(residues, exact), shown)
         found = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):
             found = field.multiply(found, rows.numbers.at(..., i))
@@ -489,6 +493,6 @@ def _whole(made: BodyElements, sizes: Sequence[int]) -> BodyElements:
     residues = made.numbers.residues
     residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])
     residues = np.broadcast_to(residues, (4, *sizes))
-    return BodyElements(
-        Residues(residues, np.broadcast_to(made.numbers.exact, sizes)), np.broadcast_to(made.shown, sizes)
-    )
+    root = None if made.root is None else np.broadcast_to(made.root, sizes)
+    numbers = Residues(residues, np.broadcast_to(made.numbers.exact, sizes))
+    return BodyElements(numbers, np.broadcast_to(made.shown, sizes), root, made.function)

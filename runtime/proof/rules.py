@@ -181,24 +181,16 @@ def _fused(a: Residues, b: Residues, c: Residues) -> Residues:
 
 
 ARITHMETIC: Mapping[str, FieldFunction] = {
-    "add.float": field.add,
-    "sub.float": field.subtract,
+    **dict.fromkeys(("add.float", "add.mixed"), field.add),
+    **dict.fromkeys(("sub.float", "sub.mixed"), field.subtract),
+    **dict.fromkeys(("fma.float", "mad.float", "fma.mixed"), _fused),
     "mul.float": field.multiply,
-    "fma.float": _fused,
-    "mad.float": _fused,
     "div.float": field.divide,
     "rcp.float": field.reciprocal,
     "neg.float": field.negate,
-    "add.mixed": field.add,
-    "sub.mixed": field.subtract,
-    "fma.mixed": _fused,
-    "sqrt.float": FUNCTIONS["sqrt"],
-    "rsqrt.float": FUNCTIONS["rsqrt"],
+    **{f"{name}.float": FUNCTIONS[name] for name in ("sqrt", "rsqrt", "tanh", "sin", "cos")},
     "ex2.float": FUNCTIONS["exp2"],
     "lg2.float": FUNCTIONS["log2"],
-    "tanh.float": FUNCTIONS["tanh"],
-    "sin.float": FUNCTIONS["sin"],
-    "cos.float": FUNCTIONS["cos"],
 }
 """Instructions by what their rows mean; roundings aside."""
 CHOOSING = ("min.float", "max.float", "abs.float", "copysign.float")
@@ -358,9 +350,13 @@ class _Arithmetic:
 
     def _made(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
         table, bound = self.shadow.table, self.decoded.traits.bindings
-        numbers = [table.numbers_or(i, c) for i, c in operands]
-        for (i, c), n in zip(operands, numbers, strict=True):
+        numbers: list[Residues] = []
+        for i, c in operands:
             table.show(i, c)
+            n = table.numbers_or(i, c)
+            if (bits := table.is_kind(i, "bits") & (i > 0)).any():
+                n = self.shadow.recognise(n, np.where(bits, table.root(i), 0), c)
+            numbers.append(n)
             if self.means in CHOOSING:
                 self.shadow.functions.see(n.key, c)
         if self.means in ("min.float", "max.float") and not (bound.get("ABS") or bound.get("SIGN")):

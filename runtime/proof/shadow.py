@@ -2,7 +2,8 @@
 
 What moves bytes moves their codes (`mirror`); what computes makes new values (`rules`, `products`). Where data would
 decide an address, a branch, or whether memory is written, the run ends with an error at that line: then one run says
-nothing of other data. A comparison of data, and what it selects, is taken as in this run, and `compared` keeps where.
+nothing of other data. A comparison of data, and what it selects, is taken as in this run, and `compared` keeps where;
+`unknown` keeps where bits of data are computed with.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class FieldShadow(Observer):
         self.memory = memory
         self.target = target
         self.compared: set[int] = set()
+        self.unknown: set[int] = set()
         self._later: Callable[[], None] | None = None
 
     # The machine's events
@@ -390,13 +392,7 @@ class FieldProduct:
             raise FaultError("an element is made of parts of several values", 0)
         return index, _values(words, kind, self.row.kind)
 
-    def _scaled(
-        self,
-        numbers: Residues,
-        planes: Sequence[Collected],
-        more: SideOperands,
-        side: str,
-    ) -> Residues:
+    def _scaled(self, numbers: Residues, planes: Sequence[Collected], more: SideOperands, side: str) -> Residues:
         """A or B times its scales, of which one stands for a block along k."""
         name = f"scale_{side}"
         words: Array | None = getattr(more, name)

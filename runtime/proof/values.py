@@ -73,13 +73,15 @@ class Table:
         self._exact = np.ones(1024, np.bool_)
         self._kind = np.zeros(1024, np.uint8)
         self._root = np.zeros(1024, np.int64)
+        self._origin = np.zeros(1024, np.uint64)
         self._shown = np.zeros(1024, np.float64)
 
     def add(
         self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None,
-        term: Term | None = None,
+        term: Term | None = None, origin: Array | None = None,
     ) -> Array:  # fmt: skip
-        """Values for numbers of any shape; `shown` is what they are in the run. Returns their indices."""
+        """Values for numbers of any shape; `shown` is what they are in the run, `origin` the key of the one number of
+        the function that each was computed from. Returns their indices."""
         shape = numbers.exact.shape
         count = numbers.exact.size
         first, self.size = self.size, self.size + count
@@ -89,6 +91,8 @@ class Table:
         self._exact[span] = numbers.exact.reshape(-1)
         self._kind[span] = KINDS.index(kind)
         self._shown[span] = np.broadcast_to(shown, shape).reshape(-1)
+        if origin is not None:
+            self._origin[span] = np.broadcast_to(origin, shape).reshape(-1)
         own = np.arange(first, self.size)
         self._root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
         if self.ordered:
@@ -119,7 +123,7 @@ class Table:
         if self.size <= len(self._exact):
             return
         capacity = max(self.size, 2 * len(self._exact))
-        for name in ("_residues", "_exact", "_kind", "_root", "_shown", "_tree"):
+        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_shown", "_tree"):
             old: Array = getattr(self, name)
             new = np.zeros((capacity, *old.shape[1:]), old.dtype)
             new[: len(old)] = old
@@ -150,6 +154,10 @@ class Table:
 
     def root(self, index: Array) -> Array:
         return self._root[index]
+
+    def origin(self, index: Array) -> Array:
+        """The keys of the numbers that values of the function were computed from alone; 0 for others."""
+        return self._origin[index]
 
     def shown(self, index: Array) -> Array:
         """What values are in the run."""

@@ -93,6 +93,12 @@ FUNCTIONS: Mapping[str, tuple[FloatsFunction, float, float]] = {
 """Monotonous functions, and the errors of computing them, relative to the result (to 1 where that is less): good ones,
 and the approximate ones that `fastmath<afn>` allows."""
 
+PERIODIC: Mapping[str, FloatsFunction] = {"math.sin": np.sin, "math.cos": np.cos}
+"""Functions whose values change at most as much as their arguments."""
+
+OF_F64 = 2e-7
+"""The relative error of what is computed in f64 and rounded to f32."""
+
 FROM_ZERO = ("math.sqrt", "math.rsqrt", "math.log")
 """Those of no number below 0."""
 
@@ -152,6 +158,8 @@ def _apply(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
         return _constant(kind, float(op.value.value.data))
     if name in FUNCTIONS:
         return _function(op, operands[0], slack)
+    if name in PERIODIC or name == "math.powf":
+        return _of_f64(op, operands, slack)
     if name == "arith.cmpf":
         return _compare_floats(op, *operands)
     if name == "arith.cmpi":
@@ -232,6 +240,19 @@ def _function(op: Operation, x: Bounded, slack: Slack) -> Bounded:
     size = _size(value)
     computed = (approximate if fast else good) * (np.maximum(size, 1.0) if fast else size)
     error = off + computed + _rounded_before(op, value)
+    return _round(value, error, _dtype(op, op.results[0].type), slack)
+
+
+def _of_f64(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded:
+    """A sine, a cosine, or a power, which grows or falls along each of its operands."""
+    if op.name in PERIODIC:
+        value = PERIODIC[op.name](operands[0].value)
+        off = np.minimum(operands[0].error, 2.0)
+    else:
+        base, power = operands
+        value = np.power(base.value, power.value)
+        off = distance(value, *(np.power(x, y) for x in base.ends for y in power.ends))
+    error = off + OF_F64 * _size(value) + _rounded_before(op, value)
     return _round(value, error, _dtype(op, op.results[0].type), slack)
 
 

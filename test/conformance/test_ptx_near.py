@@ -201,9 +201,73 @@ def video() -> Iterator[str]:
             yield f"{opcode} {', '.join(f'%u32_{i}{selector}' for i, selector in enumerate(chosen))};"
 
 
+def textures() -> Iterator[str]:
+    """Loads of textures, loads, stores and reductions of surfaces, in every geometry."""
+    places = {"1d": "{{{0}4}}", "2d": "{{{0}4, {0}5}}", "3d": "{{{0}4, {0}5, {0}6, {0}7}}", "a1d": "{{%s32_4, {0}5}}",
+              "a2d": "{{%s32_4, {0}5, {0}6, {0}7}}", "cube": "{{{0}4, {0}5, {0}6, {0}7}}",
+              "acube": "{{%s32_4, {0}5, {0}6, {0}7}}", "2dms": "{{%s32_4, {0}5, {0}6, {0}7}}"}  # fmt: skip
+    results = ("v4.u32", "v4.f32", "v4.f16", "v2.f16x2", "v2.f32", "v4.b32", "f32")
+    ends = ("", ", %s32_1", ", {%s32_1, %s32_2}", ", %f32_1", ", {%s32_1, %s32_2}, %f32_1")
+    for mode, (geometry, place), result, kind, end in product(
+        ("tex", "tex.base", "tex.level", "tex.grad", "tld4.r", "tld4.x"), places.items(), results, ("f32", "s32"), ends
+    ):
+        more = {"tex.level": f", %{kind}_3", "tex.grad": ", {%f32_2, %f32_3}, {%f32_6, %f32_7}"}.get(mode, "")
+        if ("2d" not in geometry and (mode == "tex.grad" or "}" in end)) or ("1d" not in geometry and end == ends[1]):
+            continue  # ptxas takes vectors of other sizes than are needed
+        size, _, type = result.rpartition(".")
+        into = ", ".join(register(type, i) for i in range(int(size[1:] or 1)))
+        opcode = f"{mode}.{geometry}.{result}.{kind}"
+        yield f"{opcode} {{{into}}}, [%b64_6, {place.format(f'%{kind}_')}]{more}{end};"
+    roots = ("suld.b", "sust.b", "sust.p", "sured.b.add", "sured.p.min", "sured.b.or")
+    types = ("b8", "b32", "u32", "b64", "u64", "s64")
+    for root, geometry, cache, size, type, end in product(
+        roots, ("1d", "2d", "3d", "a1d", "cube"), ("", ".ca", ".wb"), ("", ".v2", ".v4"), types, (".trap", ".zero", "")
+    ):
+        count, names = int(size[2:] or 1), [register("b16" if type == "b8" else type, i) for i in range(4)]
+        value = f"{{{', '.join(names[:count])}}}" if count > 1 else names[0]
+        place = "{%s32_4}" if geometry == "1d" else places[geometry].format("%s32_")
+        opcode, where = f"{root}.{geometry}{cache}{size}.{type}{end}", f"[%b64_6, {place}]"
+        yield f"{opcode} {value}, {where};" if root == "suld.b" else f"{opcode} {where}, {value};"
+    for root, name in product(("txq", "txq.level", "suq"), ("width", "array_size", "filter_mode", "x")):
+        yield f"{root}.{name}.b32 %b32_1, [%b64_6]{', %b32_2' if root == 'txq.level' else ''};"
+    for name in ("texref", "samplerref", "surfref", "x"):
+        yield f"istypep.{name} %pred_1, %b64_6;"
+
+
+def fabrics() -> Iterator[str]:
+    """Copies, reductions and atomics at endpoints of a fabric."""
+    done = "shared::cta.mbarrier::complete_tx::{}.mbarrier::report::fabric"
+    where, counted = "[%b32_6, %b64_6]", "[%b32_6, %b64_6, %b64_7]"
+    types = ("u32", "s64", "b32", "b128", "f16", "bf16x2", "f32", "f64", "e4m3")
+    for root, unit, count, op, type in product(
+        ("try_red", "try_red.async.multimem", "try_atom", "try_pullred", "try_put"), ("bytes", "16B"),
+        ("", ".counted::bytes"), ("", ".add", ".max", ".xor", ".cas", ".add.acc::f32"), types,
+    ):  # fmt: skip
+        name = root if ".async" in root else f"{root}.async" + (".multimem" if root == "try_pullred" else "")
+        opcode = f"fabric.{name}.{done.format(unit)}{count}.relaxed.sys{op}.{type}"
+        place = counted if count else where
+        if root == "try_pullred":
+            yield f"{opcode}.sync [%b64_5], {place}, %u32_1, [%b64_4], -1;"
+        elif op != ".add.acc::f32":  # ptxas takes it anywhere
+            yield f"{opcode} {place}, [%b64_5], {'[%b64_3]' if root == 'try_atom' else '%u32_1'}, [%b64_4];"
+    yield "fabric.wait.sync_restrict::read 3;"
+    yield f"fabric.try_get.async.{done.format('bytes')}.relaxed.sys.b128 [%b64_5], {where}, %u32_1, [%b64_4];"
+
+
 LINES: dict[str, Sequence[str]] = {
     each.__name__: tuple(dict.fromkeys(each()))
-    for each in (conversions, narrow_conversions, packed, arithmetic, carries, warps, tensor_maps, video)
+    for each in (
+        conversions,
+        narrow_conversions,
+        packed,
+        arithmetic,
+        carries,
+        warps,
+        tensor_maps,
+        textures,
+        fabrics,
+        video,
+    )
 }
 
 
@@ -218,7 +282,11 @@ def test_spellings_near_the_rows(family: str, name: str) -> None:
     errors = rejected(lines, target, version)
     wrong = [line for i, line in enumerate(lines) if ours[i] == (i in errors)]
     assert not [line for line in wrong if not (NO_ROUNDING.match(line) and not ours[lines.index(line)])]
-    assert any(ours) or (family in ("tensor_maps", "narrow_conversions") and target.sm < 90)
+    assert (
+        any(ours)
+        or (family in ("tensor_maps", "narrow_conversions") and target.sm < 90)
+        or (family == "fabrics" and target.sm < 100)
+    )
 
 
 NO_ROUNDING = re.compile(r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2 ")

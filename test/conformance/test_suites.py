@@ -50,7 +50,6 @@ def test_both_kinds_of_disagreement_are_found(monkeypatch: pytest.MonkeyPatch) -
 
     class Silent:
         diagnostics: tuple[()] = ()
-        unmodelled: dict[str, int] = {}  # noqa: RUF012
 
     monkeypatch.setattr(verdicts, "check_text", lambda text: Silent)
     (taken,) = verdicts.compare(case).taken
@@ -123,24 +122,9 @@ def test_a_refused_statement_leaves_the_braces_of_its_block() -> None:
     assert (sorted(found), failed) == ([6, 7], "")
 
 
-@pytest.mark.skipif(verdicts.PTXAS is None, reason="needs ptxas")
-def test_families_without_rows_are_taken_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unmodelled:
-        diagnostics: tuple[()] = ()
-        unmodelled = {"txq": 1}  # noqa: RUF012
-
-    monkeypatch.setattr(verdicts, "check_text", lambda text: Unmodelled)
-    body = ".visible .entry k() {\ntcgen05.wait::st.sync.aligned;\nret;\n}\n"
-    refused = verdicts.compare(verdicts.Case("a", HEAD + body, "sm_90"))
-    assert (refused.instructions, [line for line, _, _ in refused.taken]) == (1, [5])
-    both = verdicts.compare(verdicts.Case("a", HEAD.replace("sm_90", "sm_100a") + body, "sm_100a"))
-    assert (both.instructions, both.taken) == (1, [])
-
-
 FAULTS = {
     "nothing": ([], "nothing judged"),
     "skipped alone": ([verdicts.Outcome("a", skipped="PTX 9.9 is newer than ptxas")], "nothing judged"),
-    "no instruction": ([verdicts.Outcome("a", unmodelled={"tex": 9})], "nothing judged"),
     "failed": (
         [verdicts.Outcome("a", 3), verdicts.Outcome("b", failed="ptxas goes on finding errors")],
         "1 files not judged in full",

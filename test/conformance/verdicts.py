@@ -10,7 +10,7 @@ import itertools
 import re
 import subprocess
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pool
@@ -60,15 +60,12 @@ class Outcome:
 
     name: str
     instructions: int = 0
-    """Those of families that we do not look at aside."""
     taken: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and ptxas's message, where we have no objection."""
     refused: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and our message, where ptxas has none and nothing says why."""
     listed: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and the reason, where ptxas has no message and we refuse on purpose."""
-    unmodelled: dict[str, int] = field(default_factory=dict[str, int])
-    """Statements of families that we do not look at, by family; `taken` has those that ptxas refuses."""
     skipped: str = ""
     """Why no ptxas of this version can judge the file."""
     failed: str = ""
@@ -123,8 +120,6 @@ def compare(case: Case) -> Outcome:
     outcome = Outcome(case.name, sum(map(_is_instruction, lines)))
     checked = check_text(case.text)
     ours = {first[min(d.line, len(lines)) - 1]: d.message for d in reversed(checked.diagnostics)}
-    outcome.unmodelled = dict(checked.unmodelled)
-    outcome.instructions -= sum(checked.unmodelled.values())
     theirs, outcome.failed = verdict(lines, first, case.arch)
     for line in sorted(theirs.keys() - ours.keys()):
         outcome.taken.append((line + 1, _statement(lines, first, line), theirs[line]))
@@ -282,9 +277,6 @@ class Report:
             for (opcode, message), places in rows.items():
                 yield f"{len(places):5} {opcode}: {message}" if opcode else f"{len(places):5} {message}"
                 yield f"        e.g. {places[0][:200]}"
-        families = sum((Counter(outcome.unmodelled) for outcome in self.judged), Counter[str]())
-        listed = ", ".join(f"{count} {name}" for name, count in families.most_common())
-        yield f"\n== of families that are not modelled: {sum(families.values())}: {listed}"
         for name, which in (("not judged in full", "failed"), ("skipped", "skipped")):
             reasons: defaultdict[str, list[str]] = defaultdict(list)
             for outcome in self.outcomes:

@@ -20,9 +20,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their name")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        chosen = [c for c in cases(Path(folder)) if args.only in c.name][:: args.every]
+        chosen = [c for c in cases(Path(folder)) if args.only in c.name][args.first :: args.every]
         wrong = 0
         for case in chosen:
             start = time.monotonic()

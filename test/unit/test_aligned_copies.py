@@ -41,7 +41,7 @@ def bound(case: Case) -> float:
     return max(coarse, {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2.0**-17, "f64": 2.0**-46, "i32": 0.0}[case.result])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_copies_give_the_product(case: Case) -> None:
     """Elements of four bytes and more gain by it only where warpgroups multiply; constants of `arith` have no sign."""
@@ -116,6 +116,7 @@ def test_a_matrix_in_two_places_is_not_copied() -> None:
     assert (np.abs(d - x @ x) <= 70 * 2.0**-23 * (np.abs(x) @ np.abs(x))).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loops", ["bmk,bkn->bmn", "bmk,kn->bmn", "bkm,kbn->mbn", "smk,skn->mn"])
 def test_batches_and_further_sums_are_copied_whole(loops: str) -> None:
     sizes = {"b": 3, "s": 2, "m": 67, "n": 51, "k": 45}

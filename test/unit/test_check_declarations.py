@@ -189,13 +189,27 @@ def test_registers_have_a_first_target_and_version(body: str, version: str, targ
     expect(module(body=body, version=version, target=target), message)
 
 
-def test_families_without_rows_are_counted() -> None:
-    texture = "tex.1d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%rd1, {%r1}];\ntxq.width.b32 %r1, [%rd1];"
-    checked = check_text(module(body=texture))
-    assert checked.diagnostics == []
-    assert checked.unmodelled == {"tex": 1, "txq": 1}
-    assert checked.note == "2 instructions of families that are not modelled: 1 tex, 1 txq"
-    assert check_text(module()).note == ""
+TEXTURE = "tex.1d.v4.f32.s32 {%r0, %r1, %r2, %r3}, [%rd1, {%r1}]"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (f"{TEXTURE};", ""),
+        (f"{TEXTURE}, {{%r1}};", ""),
+        (TEXTURE.replace("%rd1,", "%rd1, %rd2,") + ";", ""),
+        (TEXTURE.replace("{%r1}]", "{%r1, %r2}]") + ";", "expected 1 coordinates, got 2"),
+        (TEXTURE.replace("%rd1", "%r1") + ";", "expected the address of an opaque object in 64 bits, got .b32"),
+        (TEXTURE.replace(", {%r1}", "") + ";", "expected [texture, {coordinates}], got an address"),
+        (TEXTURE.replace("1d", "cube") + ";", "is not a PTX instruction known here"),
+        ("txq.width.b32 %r1, [%rd1];", ""),
+        ("suld.b.2d.v2.b32.trap {%r1, %r2}, [%rd1, {%r1, %r2}];", ""),
+        ("sust.b.2d.b32.zero [%rd1, %rd2, {%r1, %r2}], %r1;", "expected [surface, {coordinates}], got an address"),
+        ("sured.b.add.1d.s64.clamp [%rd1, {%r1}], %rd1;", "is not a PTX instruction known here"),
+    ],
+)
+def test_textures_and_surfaces(body: str, message: str) -> None:
+    expect(module(body=body), message)
 
 
 WRONG = {

@@ -77,7 +77,7 @@ HEADS = """func.func @f(%x: tensor<2x16x64xf16>, %w: tensor<80x48xf16>, %b: tens
 def test_reshapes_parts_and_broadcasts() -> None:
     """Shapes and parts are views; the broadcast writes where the result is returned, and the product adds to it."""
     check(HEADS, draw(2, 16, 64), draw(80, 48), draw(48, dtype=np.float32), np.full((2, 16, 48), np.nan, np.float32),
-          launches=2)  # fmt: skip
+          launches=1)  # fmt: skip
 
 
 ANY = """func.func @f(%A: tensor<?x64xf16>, %B: tensor<64x?xf16>) -> tensor<?x?xf32> {
@@ -132,13 +132,6 @@ def test_memref_copy_and_cast() -> None:
             "func.func private @g(memref<4x4xf32>)\nfunc.func @f(%A: memref<4x4xf32>) {\n"
             "  call @g(%A) : (memref<4x4xf32>) -> ()\n  return\n}",
             r":3:3: error: expected @g to be a function of the module with one block",
-        ),
-        (
-            "func.func @f(%A: memref<4x8xf32>, %y: memref<4xf32>) {\n"
-            "  linalg.reduce ins(%A : memref<4x8xf32>) outs(%y : memref<4xf32>) dimensions = [1]\n"
-            "  (%in: f32, %init: f32) {\n    %0 = arith.subf %in, %init : f32\n    linalg.yield %0 : f32\n  }\n"
-            "  return\n}",
-            r":2:3: error: linalg.generic sums, but is no product of matrices: its body does not add the product",
         ),
     ],
 )

@@ -316,3 +316,14 @@ def test_the_reference_knows_groups(tmp_path: Path, capsys: pytest.CaptureFixtur
         path.write_text(text)
         assert main(["run", str(path), "--device", "interp", "--check"]) == 0
         assert "within the bound" in capsys.readouterr().out
+
+
+def test_one_column_of_several_groups() -> None:
+    """Its scales are those of other groups in each turn of the loop."""
+    text = function("i8", "kn", 32).replace("x56x", "x1x")
+    rng = np.random.default_rng()
+    a, q = rng.standard_normal((M, K)).astype(np.float16), rng.integers(-128, 128, (K, 1)).astype(np.int8)
+    s, c = (rng.random((K // 32, 1)) + 0.1).astype(np.float16), np.full((M, 1), np.nan, np.float32)
+    compile(text, cache=False, cta=(16, 16, 32), warp=(16, 16))(a, q, s, c, device="interp")
+    weights = (q * np.repeat(s.astype(np.float64), 32, 0)).astype(np.float16).astype(np.float64)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ weights, rtol=1e-5, atol=1e-3)

@@ -279,3 +279,26 @@ def test_rows_by_ends_in_memory_are_proven():
     assert prove(kernel, ENDS.format(last=4), arrays, explain=False).outcome == "refuted"
     with pytest.raises(HostError, match="passes the end of its memory"):
         prove(kernel, ENDS.format(last=6), arrays)
+
+
+def test_functions_are_known_through_several_operations():
+    """Each operation of a function is a nest of its own; the kernel computes tanh by exp, in another form."""
+    nest = """linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+        iterator_types = ["parallel"]}} ins(%{0} : memref<32xf32>) outs(%{1} : memref<32xf32>) {{
+      ^bb0(%a: f32, %b: f32):
+        %half = arith.constant 0.5 : f32
+        %m = {2} : f32
+        linalg.yield %m : f32
+      }}"""
+    steps = [nest.format(*step) for step in (("x", "y", "arith.mulf %a, %half"), ("y", "y", "math.tanh %a"),
+                                             ("y", "z", "arith.mulf %a, %half"))]  # fmt: skip
+    text = f"func.func @f(%x: memref<32xf32>, %y: memref<32xf32>, %z: memref<32xf32>) {{ {' '.join(steps)} return }}"
+    body = "mul.f32 %f1, %f1, 0f3F000000; mul.f32 %f4, %f1, 0fBFB8AA3B; add.f32 %f4, %f4, %f4; ex2.approx.f32 %f4, %f4;"
+    body += (
+        "and.b32 %r3, %r1, 0; mov.b32 %r4, %f4; add.u32 %r4, %r4, %r3; mov.b32 %f4, %r4; add.f32 %f5, %f4, 0f3F800000;"
+    )
+    body += "rcp.rn.f32 %f5, %f5; add.f32 %f5, %f5, %f5; sub.f32 %f5, %f5, 0f3F800000; mul.f32 %f3, %f5, 0f3F000000;"
+    proof = prove(launch(body + "st.global.f32 [%rd2], %f5;"), text, ARRAYS)
+    assert proof, proof
+    assert "functions computed otherwise" in proof.text
+    assert prove(launch(body + "st.global.f32 [%rd2], %f3;"), text, ARRAYS).outcome == "undecided"

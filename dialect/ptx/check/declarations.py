@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...isa.row import NEWEST, UnknownTargetError, Version, named
+from ..addresses import SpaceOf
 from ..text.operands import IDENTIFIER, ConstantError, evaluate
 from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
-from ..verifier import SpaceOf, TargetContext
+from ..verifier import TargetContext
 
 # Are directives between a function's header and its body ones that PTX has, with the numbers that they take.
 #

@@ -4,7 +4,7 @@ where they stand, and text that ptxas repairs silently."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import starmap
 from math import gcd
 
@@ -12,7 +12,7 @@ from ...isa import wmma
 from ...isa.families import LoadMatrix, StoreMatrix
 from ...isa.form import Form, ProductForm
 from ...isa.wmma import WmmaLoad, WmmaStore
-from ..instructions import Traits, family, traits
+from ..instructions import Traits, traits
 from ..text.syntax import (
     Address,
     Directive,
@@ -380,14 +380,12 @@ class Diagnostic:
 class Checker:
     """Checks a module, or functions of it. `context` is what it is for, its own version and target or others.
 
-    With `uses`, instructions that are legal by themselves are looked at where they stand. `unmodelled` counts those
-    that nothing is known of but their names, by the first word of their opcode.
+    With `uses`, instructions that are legal by themselves are looked at where they stand.
     """
 
     module: Module
     context: TargetContext
     uses: bool = True
-    unmodelled: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         self._names = Names.of(self.module, self.context)
@@ -476,8 +474,6 @@ class Checker:
         if message is not None:
             yield message
             return
-        if (of := family(instruction.opcode)) is not None:
-            self.unmodelled[of] = self.unmodelled.get(of, 0) + 1
         if uses is not None:
             for problem in uses.problems(instruction, names):
                 yield f"{instruction.opcode}: {problem}"

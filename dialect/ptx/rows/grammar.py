@@ -24,6 +24,8 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
   memory;
 - `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows; `descriptor`: a register of 64 bits; `flag`: a predicate, 0 or 1;
+- `texture(2)`, `surface(2)`: an opaque object with so many coordinates, those of a texture of the type that `C` binds;
+  `i2`: the first is an index; 0: the object alone; `fabric(2)`: a logical endpoint and one offset, or two, in it;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
 """
 
@@ -48,6 +50,7 @@ from ...isa.row import (
     SCALAR,
     SELECTOR,
     TENSOR,
+    TEXTURE,
     VECTOR,
     Bindings,
     Gone,
@@ -83,6 +86,12 @@ _PARTS = {
     "check_layout",
     "clusterlaunchcontrol": "try_cancel query_cancel async",
     "trace": "mark",
+    "fabric": "try_get try_put try_red try_pullred try_atom submit wait async",
+    "tex": "base level grad",
+    "txq": "level",
+    "suld": "b",
+    "sust": "b p",
+    "sured": "b p",
     "applypriority": "async bulk tensor",
     "cp": "async reduce bulk tensor prefetch mbarrier arrive commit_group wait_group wait_all",
 }
@@ -103,7 +112,8 @@ Needs = tuple[Need, ...]
 
 _NAMED = {"descriptor": DESCRIPTOR, "_": DISCARDED, "flag": PREDICATE, "label": LABEL, "...": ANYTHING}
 _WRAPPED = re.compile(
-    r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)|select\((?P<selector>.*)\)"
+    r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)"
+    r"|(?P<opaque>texture|surface|fabric)\((?P<index>i?)(?P<places>\d)\)|select\((?P<selector>.*)\)"
 )
 
 
@@ -128,6 +138,10 @@ def slot(text: str) -> Slot:
         return replace(common, kind=ADDRESS, type=wrapped["address"])
     if wrapped["tensor"] is not None:
         return replace(common, kind=TENSOR, count=int(wrapped["tensor"].strip("()") or 0))
+    if wrapped["opaque"]:
+        type = {"texture": "C", "surface": "s32", "fabric": "u64"}[wrapped["opaque"]]
+        return replace(common, kind=TEXTURE, type=type, count=int(wrapped["places"]), span=wrapped["index"],
+                       wider=type == "C")  # fmt: skip
     if wrapped["selector"] is not None:
         return replace(common, kind=SELECTOR, type="u16", span=wrapped["selector"])
     return replace(common, kind=CONSTANT, span=wrapped["constant"] or "")

@@ -12,7 +12,6 @@ import numpy as np
 from ....dialect import plugins
 from ....dialect.index import MEANINGS as HOMES
 from ....dialect.isa.row import Bindings, Row
-from ....dialect.ptx.instructions import family as unmodelled
 from ....dialect.ptx.text.syntax import (
     Address,
     Immediate,
@@ -338,7 +337,7 @@ def decode(context: Context) -> Action:
     opcode = context.instruction.opcode
     resolved = resolve(opcode, context.operands, context.type_of)
     if isinstance(resolved, str):
-        raise DecodeError(f"instruction {opcode} is not supported" if unmodelled(opcode) else resolved)
+        raise DecodeError(resolved)
     context.row, bindings = resolved
     action = meaning_of(context.row.means)(context, bindings)
     reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)

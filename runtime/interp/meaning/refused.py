@@ -15,6 +15,8 @@ REASONS = {
     "mbarrier.multicast": "signals to several CTAs at once are not simulated",
     "clusterlaunchcontrol": "a launch on the CPU has no scheduler of clusters to ask",
     "multimem": "memory of several GPUs is not simulated",
+    "fabric": "memory behind a fabric is not simulated",
+    "texture": "textures and surfaces are objects of a driver, which are not simulated",
 }
 """Why, by the meaning of the row."""
 

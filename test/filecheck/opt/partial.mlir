@@ -2,10 +2,10 @@
 
 // RUN: warploom-opt %s -p 'warploom{target=sm_80}' --allow-unregistered-dialect --remarks 2>&1 | filecheck %s
 // RUN: not warploom-opt %s -p 'warploom{target=sm_80}' --allow-unregistered-dialect --full-conversion 2>&1 | filecheck %s --check-prefix=FULL
-// FULL: partial.mlir:[[# @LINE + 57]]:3: error: linalg.generic is not lowered: tensor.extract in linalg.generic reads a tensor
+// FULL: partial.mlir:[[# @LINE + 41]]:3: error: linalg.add is not lowered: expected an element type
 
-// CHECK-DAG: partial.mlir:[[# @LINE + 39]]:3: remark: partial-conversion: linalg.add stays as it is: linalg.add on elements of i64 has no kernel of its own
-// CHECK-DAG: partial.mlir:[[# @LINE + 54]]:3: remark: partial-conversion: linalg.generic stays as it is: tensor.extract in linalg.generic reads a tensor at a place that is computed
+// CHECK-DAG: partial.mlir:[[# @LINE + 39]]:3: remark: partial-conversion: linalg.add stays as it is: expected an element type of a matrix instruction, or i16, i64, index, got memref<3xi128>
+// CHECK-DAG: partial.mlir:[[# @LINE + 54]]:3: remark: partial-conversion: linalg.generic stays as it is: math.atan is not lowered to PTX inside a kernel
 // CHECK-DAG: remark: partial-conversion: foreign.init stays as it is: its dialect is not known
 // CHECK-DAG: remark: partial-conversion: foreign.write stays as it is: its dialect is not known
 
@@ -35,15 +35,15 @@ func.func @branches(%a: memref<4xf32>, %c: i1) {
 // CHECK:        gpu.launch_func @kernels::@between blocks
 // CHECK:        "foreign.write"(%C)
 // CHECK:        gpu.launch_func @kernels::@between_1 blocks
-// CHECK-NEXT:   linalg.add ins(%i, %i : memref<3xi64>, memref<3xi64>) outs(%o : memref<3xi64>)
+// CHECK-NEXT:   linalg.add ins(%i, %i : memref<3xi128>, memref<3xi128>) outs(%o : memref<3xi128>)
 // CHECK-NEXT:   func.return
 func.func @between(
-    %A: memref<40x48xf16>, %B: memref<48x56xf16>, %C: memref<40x56xf32>, %i: memref<3xi64>, %o: memref<3xi64>) {
+    %A: memref<40x48xf16>, %B: memref<48x56xf16>, %C: memref<40x56xf32>, %i: memref<3xi128>, %o: memref<3xi128>) {
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%C : memref<40x56xf32>)
   "foreign.write"(%C) : (memref<40x56xf32>) -> ()
   linalg.matmul ins(%A, %B : memref<40x48xf16>, memref<48x56xf16>) outs(%C : memref<40x56xf32>)
-  linalg.add ins(%i, %i : memref<3xi64>, memref<3xi64>) outs(%o : memref<3xi64>)
+  linalg.add ins(%i, %i : memref<3xi128>, memref<3xi128>) outs(%o : memref<3xi128>)
   return
 }
 
@@ -64,7 +64,8 @@ func.func @tensors(%x: tensor<7xf32>, %at: tensor<5xi32>) -> tensor<5xf32> {
   ^bb0(%i: i32, %old: f32):
     %n = arith.index_cast %i : i32 to index
     %z = tensor.extract %y[%n] : tensor<7xf32>
-    linalg.yield %z : f32
+    %a = math.atan %z : f32
+    linalg.yield %a : f32
   } -> tensor<5xf32>
   %r = linalg.exp ins(%g : tensor<5xf32>) outs(%o : tensor<5xf32>) -> tensor<5xf32>
   return %r : tensor<5xf32>

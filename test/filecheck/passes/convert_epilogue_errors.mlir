@@ -1,6 +1,6 @@
 // RUN: warploom-opt %s -p convert-warp-to-ptx --split-input-file --verify-diagnostics
 
-// expected-error @+8 {{math.sin is not lowered in an epilogue; these are: arith.addf,}}
+// expected-error @+8 {{math.tan is not lowered in an epilogue; these are: arith.addf,}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf32>) -> (), kernel}> ({
@@ -8,7 +8,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c0 = arith.constant 0 : index
     %x = warp.load %X[%c0, %c0] : memref<16x8xf32> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %y = warp.map %x : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
-      %0 = math.sin %e : f32
+      %0 = math.tan %e : f32
       warp.yield %0 : f32
     }
     warp.store %y, %Y[%c0, %c0] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32>
@@ -57,7 +57,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+8 {{arith.extf on elements of f128 is not lowered; f32, f64, f16, bf16, i1, i4, i8, i16, i32 are}}
+// expected-error @+8 {{arith.extf on elements of f128 is not lowered; f32, f64, f16, bf16, i1, i4, i8, i16, i32, i64 are}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<16x8xf32>, memref<16x8xf32>) -> (), kernel}> ({

@@ -128,11 +128,11 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+3 {{expected an element type of a matrix instruction, got memref<4x4xindex>}}
+// expected-error @+3 {{expected an element type of a matrix instruction, or i16, i64, index, got memref<4x4xi128>}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-  "gpu.func"() <{function_type = (memref<4x4xindex>) -> (), kernel}> ({
-  ^bb0(%x: memref<4x4xindex>):
+  "gpu.func"() <{function_type = (memref<4x4xi128>) -> (), kernel}> ({
+  ^bb0(%x: memref<4x4xi128>):
     %c0 = arith.constant 0 : index
     
     "gpu.return"() : () -> ()
@@ -433,12 +433,13 @@ func.func @launch(%c: memref<64x64xf32>) {
 
 // -----
 
-// expected-error @+5 {{arith.andi is lowered for i1 and i32, got i8}}
+// expected-error @+6 {{arith.andi on elements of index is not lowered}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
-"gpu.func"() <{function_type = (i8) -> (), kernel}> ({
-^bb0(%x: i8):
-  %y = arith.andi %x, %x : i8
+"gpu.func"() <{function_type = () -> (), kernel}> ({
+^bb0():
+  %x = arith.constant 0 : index
+  %y = arith.andi %x, %x : index
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -18,33 +18,6 @@ func.func @unknown_zero_point(%a: memref<4x5xi8>, %b: memref<5x6xi8>, %z: i32, %
 
 // -----
 
-// expected-error @+2 {{linalg.generic sums, but is no product of matrices: its body does not add the product of its two inputs to its output}}
-func.func @row_sum(%a: memref<4x5xf32>, %c: memref<4xf32>) {
-  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
-      ins(%a : memref<4x5xf32>) outs(%c : memref<4xf32>) {
-  ^bb0(%x: f32, %z: f32):
-    %0 = arith.addf %x, %z : f32
-    linalg.yield %0 : f32
-  }
-  return
-}
-
-// -----
-
-// expected-error @+2 {{linalg.generic sums, but is no product of matrices: its body does not}}
-func.func @maximum(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf16>) {
-  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf16>) {
-  ^bb0(%x: f16, %y: f16, %z: f16):
-    %0 = arith.mulf %x, %y : f16
-    %1 = arith.maximumf %0, %z : f16
-    linalg.yield %1 : f16
-  }
-  return
-}
-
-// -----
-
 // expected-error @+2 {{expected every dimension of an input along a sum of loops times constants, got (d0, d1, d2) -> ((d0 floordiv 2), d2)}}
 func.func @repeated_rows(%a: memref<2x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf16>) {
   linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m floordiv 2, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}

@@ -38,16 +38,6 @@ func.func @tensors(%a: tensor<4x5xf16>, %b: tensor<5x6xf16>, %c: tensor<4x6xf32>
 
 // -----
 
-// expected-error @+3 {{expected the rows or the columns of A to be contiguous, got memref<?x?xf16, strided<[?, ?]>>}}
-builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @unknown_strides(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<5x6xf16>, %c: memref<?x6xf32>) {
-  linalg.matmul ins(%a, %b : memref<?x?xf16, strided<[?, ?]>>, memref<5x6xf16>) outs(%c : memref<?x6xf32>)
-  return
-}
-}
-
-// -----
-
 // expected-error @+4 {{a sparse A and its metadata need static sizes, got memref<?x64xf16> and memref<16x64xi32>}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
 func.func @sparse(%a: memref<?x64xf16>, %e: memref<16x64xi32>, %b: memref<128x6xf16>, %c: memref<?x6xf32>) {

@@ -15,3 +15,10 @@ func.func @f(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24
   warp.attention_gradient %q, %k, %v, %do, %lse, %delta into %dq {scale = 0.5 : f32, indexing_maps = [#q, #k, #v, #o, #row, #row, #q]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16>, memref<1x2x8xf32>, memref<1x2x8xf32> into memref<1x2x8x16xf16>
   return
 }
+
+// What it needs, from the forward pass.
+// CHECK: warp.attention %q, %k, %v into %o {scale = 5.000000e-01 : f32, lse_map = affine_map<{{.*}}>, indexing_maps = [{{.*}}]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16> lse %lse : memref<1x2x8xf32>
+func.func @forward(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24xf16>, %o: memref<1x2x8x24xf16>, %lse: memref<1x2x8xf32>) {
+  warp.attention %q, %k, %v into %o {scale = 0.5 : f32, lse_map = #row, indexing_maps = [#q, #k, #v, #o]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16> lse %lse : memref<1x2x8xf32>
+  return
+}

@@ -32,3 +32,14 @@ func.func @halves(%q: memref<8x16xf16>, %r: memref<8xf16>) {
   warp.attention_gradient %q, %q, %q, %q, %r, %r into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf16>, memref<8xf16> into memref<8x16xf16>
   return
 }
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+
+// expected-error @+2 {{warp.attention: expected lse to be indexed by all loops of the batch and m, got [1]}}
+func.func @keys(%q: memref<8x16xf16>, %r: memref<8xf32>) {
+  warp.attention %q, %q, %q into %q {scale = 0.5 : f32, lse_map = affine_map<(m, n, d, e) -> (n)>, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16> lse %r : memref<8xf32>
+  return
+}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, SymbolRefAttr
-from xdsl.ir import Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -29,8 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ..schedule.partial import PartialScheduleAttr
-from ..warp.attributes import ScheduleAttr
+from .partial import PartialScheduleAttr
 
 Handle = transform.TransformOpHandleType
 
@@ -176,10 +175,14 @@ class SetOp(IRDLOperation):
 
     name = "transform.warp.set"
 
-    fields = prop_def(PartialScheduleAttr | ScheduleAttr)
+    fields = prop_def(Attribute)
     target = operand_def(Handle)
 
     assembly_format = "$target `to` $fields attr-dict `:` type($target)"
+
+    def verify_(self) -> None:
+        if self.fields.name != PartialScheduleAttr.name:
+            raise VerifyException(f"expected fields of a schedule, #{PartialScheduleAttr.name}<...>, got {self.fields}")
 
 
 @irdl_op_definition

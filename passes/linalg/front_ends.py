@@ -1,0 +1,218 @@
+"""What front ends write for want of a simpler form: powers of whole numbers, conditions that a row is reduced to."""
+
+from __future__ import annotations
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, math, tensor
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.generic import weighted
+from ...dialect.nest import Nest, generic
+from ...dialect.warp.elements import only_computes
+from ..diagnostics import fail
+from ..patterns import constant_value
+from . import contraction
+from .moved_operands import element_of
+
+LARGEST_POWER = 64
+
+
+class MultiplyPower(RewritePattern):
+    """Replaces a power by a constant whole number by products, of which there are as few as squares allow.
+
+    Raises a located diagnostic for another power.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: math.FPowIOp, rewriter: PatternRewriter) -> None:
+        power, kind = constant_value(op.rhs), op.lhs.type
+        if power is None or abs(power) > LARGEST_POWER or not isinstance(kind, AnyFloat):
+            fail(op, f"{op.name} is lowered for constant powers from -{LARGEST_POWER} to {LARGEST_POWER}, and floats")
+        builder = Builder(InsertPoint.before(op))
+        one = builder.insert(arith.ConstantOp(FloatAttr(1.0, kind))).result
+        result = _product(builder, op.lhs, abs(power), one)
+        if power < 0:
+            result = builder.insert(arith.DivfOp(one, result)).result
+        rewriter.replace(op, [], [result])
+
+
+def _product(builder: Builder, base: SSAValue, power: int, one: SSAValue) -> SSAValue:
+    if power == 0:
+        return one
+    result: SSAValue | None = None
+    while True:
+        if power & 1:
+            result = base if result is None else builder.insert(arith.MulfOp(result, base)).result
+        power >>= 1
+        if not power and result is not None:
+            return result
+        base = builder.insert(arith.MulfOp(base, base)).result
+
+
+class ReadNumber(RewritePattern):
+    """Lets an operation read the tensor of one element itself whose element it takes from outside."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = Nest.of(op)
+        captured = [(value, value.owner) for value in nest.captured]
+        numbers = {v: at.tensor for v, at in captured if isinstance(at, tensor.ExtractOp) and not at.indices}
+        if not numbers or not op.results:
+            return
+        body, first = op.body.clone(), len(op.inputs)
+        read = {value: body.block.insert_arg(value.type, first + n) for n, value in enumerate(numbers)}
+        for inner in body.block.ops:
+            inner.operands = [read.get(value, value) for value in inner.operands]
+        scalar = AffineMap(nest.loops, 0, ())
+        maps = [access.map for access in nest.accesses]
+        maps[first:first] = [scalar] * len(numbers)
+        inputs = [*op.inputs, *numbers.values()]
+        made = generic(op, inputs, list(op.outputs), body, maps, nest.summed, op.result_types)
+        rewriter.replace(op, made)
+
+
+class FuseWide(RewritePattern):
+    """Lets operations compute the elements that they read of a tensor of f64, i64 or i1, which another operation
+    computes element by element: front ends convert to such types on the way from a tensor to another one."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        if not op.results or contraction.adds_products(op):
+            return
+        number = 0
+        while number < len(op.inputs):
+            made = _inlined(op, number, op.inputs[number].owner)
+            number += made is None
+            if made is not None:
+                Rewriter.replace_op(op, made)
+                op, rewriter.has_done_action = made, True
+
+
+WIDE = (f64, i64, i1)
+LARGEST_BODY = 48
+"""Operations of a body; elements that are read several times are computed as often."""
+
+
+def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> GenericOp | None:
+    """An operation that computes an input itself; None where that may not be."""
+    if not isinstance(producer, GenericOp) or len(producer.results) != 1 or element_of(op.inputs[number]) not in WIDE:
+        return None
+    outer, inner = Nest.of(op), Nest.of(producer)
+    operations = [*inner.body.ops, *outer.body.ops]
+    if not inner.is_elementwise or inner.writes[0].element.uses or len(operations) > LARGEST_BODY:
+        return None
+    if not all(only_computes(each) or isinstance(each, YieldOp) for each in inner.body.ops):
+        return None
+    at = [outer.reads[number].map.results[inner.writes[0].loops.index(loop)] for loop in range(inner.loops)]
+    maps = [access.map for n, access in enumerate(outer.accesses) if n != number]
+    last = len(op.inputs) - 1
+    maps[last:last] = [access.map.replace_dims_and_symbols(at, [], outer.loops, 0) for access in inner.reads]
+    if not {loop for map_ in maps for loop in loops_of(map_)} >= set(range(outer.loops)):
+        return None  # No operand would tell the length of some loop.
+    body = op.body.clone()
+    block, argument = body.block, body.block.args[number]
+    first, known = len(op.inputs), dict[SSAValue, SSAValue]()
+    for n, access in enumerate(inner.reads):
+        known[access.element] = block.insert_arg(access.element.type, first + n)
+    place = Builder(InsertPoint.at_start(block))
+    for each in inner.body.ops:
+        if isinstance(each, YieldOp):
+            argument.replace_all_uses_with(known.get(each.operands[0], each.operands[0]))
+        elif isinstance(each, IndexOp):
+            known[each.result] = _place(place, at[each.dim.value.data])
+        else:
+            copy = place.insert(each.clone(known))
+            copy.location = each.location
+            known |= dict(zip(each.results, copy.results, strict=True))
+    block.erase_arg(argument)
+    inputs = [*(value for n, value in enumerate(op.inputs) if n != number), *producer.inputs]
+    return generic(op, inputs, list(op.outputs), body, maps, outer.summed, op.result_types)
+
+
+def _place(builder: Builder, expr: AffineExpr) -> SSAValue:
+    """The value of an expression of loops."""
+    match expr:
+        case AffineDimExpr():
+            return builder.insert(IndexOp(expr.position)).result
+        case AffineConstantExpr():
+            return builder.insert(arith.ConstantOp(IntegerAttr(expr.value, IndexType()))).result
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
+            kind = arith.AddiOp if expr.kind is AffineBinaryOpKind.Add else arith.MuliOp
+            return builder.insert(kind(_place(builder, expr.lhs), _place(builder, expr.rhs))).result
+        case AffineBinaryOpExpr():
+            kind = arith.DivUIOp if expr.kind is AffineBinaryOpKind.FloorDiv else arith.RemUIOp
+            return builder.insert(kind(_place(builder, expr.lhs), _place(builder, expr.rhs))).result
+        case _:
+            raise TypeError(f"expected an expression of loops, got {expr}")
+
+
+def _starts(op: Operation, number: int) -> bool:
+    """Whether an operand is what an operation starts from, convolutions among the products: others become one."""
+    starts = isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
+    return starts and (
+        isinstance(op, ConvolutionOp) or (isinstance(op, GenericOp) and not contraction.adds_products(op))
+    )
+
+
+class FillForEach(RewritePattern):
+    """Gives each operation that starts from a filled tensor one of its own, which becomes the start of its sums."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
+        uses, empty = list(op.results[0].uses) if op.results else [], op.outputs[0].owner
+        starts = [use for use in uses if _starts(use.operation, use.index)]
+        if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
+            return
+        for use in starts[len(starts) == len(uses) :]:
+            place = Builder(InsertPoint.before(use.operation))
+            again = place.insert(empty.clone())
+            copy = place.insert(FillOp(op.inputs, [again.tensor], [again.tensor.type]))
+            copy.location = op.location
+            use.operation.operands[use.index] = copy.results[0]
+        rewriter.has_done_action = True
+
+
+class AddStart(RewritePattern):
+    """Replaces a product that starts from a bias by one that starts from zero, to which the bias is added: what the
+    epilogue of the product does, which writes its result once."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or len(op.outputs) != 1:
+            return
+        start, kind = op.outputs[0], op.results[0].type
+        bias, body = start.owner, weighted(op.body.block)
+        if body is None or not body.is_plain or not isinstance(bias, GenericOp) or element_of(start) not in (f32, i32):
+            return
+        if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]) or min(kind.get_shape()) < 0:
+            return
+        zero: FloatAttr | IntegerAttr = FloatAttr(0.0, f32) if element_of(start) == f32 else IntegerAttr(0, i32)
+        number = rewriter.insert(arith.ConstantOp(zero)).result
+        first, last = (rewriter.insert(tensor.EmptyOp([], kind)).tensor for _ in range(2))
+        filled = rewriter.insert(FillOp([number], [first], [kind]))
+        product = op.clone()
+        product.operands[len(op.inputs)] = filled.results[0]
+        rewriter.insert(product)
+        block = Block(arg_types=[element_of(start)] * 3)
+        add = arith.AddfOp if isinstance(zero, FloatAttr) else arith.AddiOp
+        block.add_op(total := add(block.args[0], block.args[1]))
+        block.add_op(YieldOp(total.result))
+        identity, inputs = AffineMap.identity(len(kind.get_shape())), [product.results[0], start]
+        made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
+        filled.location = product.location = op.location
+        rewriter.replace(op, made)

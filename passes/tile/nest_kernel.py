@@ -1,0 +1,288 @@
+"""Operations of `linalg` that are neither products nor rows nor elementwise: a thread for each element that is written.
+
+A thread goes along the loops that are reduced in their order, and computes the body as it stands: in f64 or i64, of
+several results, with elements at places that it computes, of windows that overlap. Sums are those of the IR, term by
+term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    StringAttr,
+    i1,
+    i32,
+)
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import FIXED
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.nest import Nest, NestAccess, is_constant
+from ...dialect.warp.attributes import COMPUTES
+from ...dialect.warp.elements import shape_of
+from ..diagnostics import fail
+from ..linalg.element_expressions import writer_before
+from ..linalg.elementwise import check_nest
+from ..linalg.operand import VectorOperand, root
+from ..patterns import Index, IndexBuilder
+from .elementwise_kernel import is_traversed
+from .tiling import Outliner
+from .traversal import LARGEST_GRID
+
+THREADS = 128
+
+
+def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
+    """Why no thread can compute the elements that an operation writes; "" if one can."""
+    if op.results or not all(isinstance(access.value.type, MemRefType) for access in nest.writes):
+        return "it is on tensors; bufferize them first"
+    kept = [loop for loop in range(nest.loops) if loop not in nest.summed]
+    for access in nest.writes:
+        if sorted(loop for loop in access.loops if loop != FIXED) != kept or not _is_fixed_elsewhere(access):
+            return f"expected the output to be indexed by every loop that is not reduced, got {access.map}"
+        if nest.summed and not access.element.uses:
+            return "it reduces over a loop without the value that its output has"
+    if unknown := [loop for loop in range(nest.loops) if nest.along(loop) is None]:
+        return f"no operand tells the size of loop {unknown[0]}"
+    return ""
+
+
+def _is_fixed_elsewhere(access: NestAccess) -> bool:
+    """Whether each dimension runs along a loop, or has one element."""
+    pairs = zip(access.map.results, access.loops, shape_of(access.value), strict=True)
+    return all(loop != FIXED or (size == 1 and expr == AffineConstantExpr(0)) for expr, loop, size in pairs)
+
+
+class ElementThread:
+    """What one thread does, where `index` builds: `arguments` are what stands in the kernel for values of the host, and
+    `loops` the indices of those loops that are known."""
+
+    def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder) -> None:
+        self.nest, self.arguments, self.index = nest, dict(arguments), index
+        self.loops: dict[int, Index] = {}
+
+    def size(self, loop: int) -> Index:
+        """How many turns a loop has."""
+        along = self.nest.along(loop)
+        return 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+
+    def constant(self, value: SSAValue) -> SSAValue:
+        """What stands for a value from outside: a constant is made here again."""
+        if value not in self.arguments and isinstance(owner := value.owner, arith.ConstantOp):
+            self.arguments[value] = self.index.constants.insert(owner.clone()).result
+        return self.arguments[value]
+
+    def place(self, map_: AffineMap) -> list[SSAValue]:
+        """The indices that a map gives."""
+        return self.index.values([self._number(expr) for expr in map_.results])
+
+    def _number(self, expr: AffineExpr) -> Index:
+        index = self.index
+        match expr:
+            case AffineDimExpr():
+                return self.loops[expr.position]
+            case AffineBinaryOpExpr():
+                lhs, rhs = self._number(expr.lhs), self._number(expr.rhs)
+                match expr.kind:
+                    case AffineBinaryOpKind.Add:
+                        return index.add(lhs, rhs)
+                    case AffineBinaryOpKind.Mul:
+                        return index.mul(lhs, rhs)
+                    case AffineBinaryOpKind.FloorDiv:
+                        return index.div(lhs, rhs)
+                    case AffineBinaryOpKind.Mod:
+                        return index.rem(lhs, rhs)
+                    case AffineBinaryOpKind.CeilDiv:
+                        return index.div(index.add(lhs, index.sub(index.value(rhs), 1)), rhs)
+            case _:
+                return expr.value if isinstance(expr, AffineConstantExpr) else 0
+
+    def element(self, access: NestAccess) -> SSAValue:
+        """The element of an operand, or a number."""
+        if not isinstance(access.value.type, MemRefType):
+            return self.constant(access.value)
+        return self.index.insert(memref.LoadOp.get(self.arguments[access.value], self.place(access.map))).res
+
+    def compute(self) -> None:
+        """Computes and stores the elements, the loops that are not reduced being known."""
+        started = [self._start(access) if access.element.uses else None for access in self.nest.writes]
+        carried = [value for value in started if value is not None]
+        made = self._reduced(list(self.nest.summed), carried)
+        for access, value in zip(self.nest.writes, made, strict=True):
+            self.index.insert(memref.StoreOp.get(value, self.arguments[access.value], self.place(access.map)))
+
+    def _start(self, access: NestAccess) -> SSAValue:
+        """What an element is before: a constant that its memory is filled with, or what memory has."""
+        around = self.nest.body.parent_op()
+        starts = None if around is None else around.attributes.get(STARTS)
+        if isa(starts, ArrayAttr[Attribute]):
+            number = starts.data[self.nest.writes.index(access)]
+            if isa(number, FloatAttr) or isa(number, IntegerAttr):
+                return self.index.constants.insert(arith.ConstantOp(number)).result
+        return self.element(access)
+
+    def _reduced(self, summed: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """What the turns of some loops make of what is carried."""
+        if not summed:
+            return self._turn(carried)
+        around, size = self.index, self.index.value(self.size(summed[0]))
+        kinds = [value.type for value in carried]
+        words = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in carried]
+        block = Block(arg_types=[IndexType(), *(value.type for value in words)])
+        self.index, self.loops[summed[0]] = around.at(Builder(InsertPoint.at_end(block))), block.args[0]
+        inside = [
+            self._cast(arith.TruncIOp, value) if kind == i1 else value
+            for value, kind in zip(block.args[1:], kinds, strict=True)
+        ]
+        made = self._reduced(summed[1:], inside)
+        made = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in made]
+        block.add_op(scf.YieldOp(*made))
+        self.index = around
+        loop = around.insert(scf.ForOp(around.value(0), size, around.value(1), words, block))
+        results = zip(loop.results, kinds, strict=True)
+        return [self._cast(arith.TruncIOp, value) if kind == i1 else value for value, kind in results]
+
+    def _cast(self, kind: type[arith.ExtUIOp | arith.TruncIOp], value: SSAValue) -> SSAValue:
+        """A condition as a word, which loops carry, or the reverse."""
+        return self.index.insert(kind(value, i32 if kind is arith.ExtUIOp else i1)).results[0]
+
+    def _turn(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """What the body yields."""
+        nest, held = self.nest, iter(carried)
+        known = dict(self.arguments)
+        for access in nest.accesses:
+            if access in nest.writes and access.element.uses:
+                known[access.element] = next(held)
+            elif access.element.uses:
+                known[access.element] = self.element(access)
+        for op in nest.body.ops:
+            if isinstance(op, IndexOp):
+                known[op.result] = self.index.value(self.loops[op.dim.value.data])
+            elif isinstance(op, YieldOp):
+                return [known[value] if value in known else self.constant(value) for value in op.operands]
+            else:
+                known |= {value: self.constant(value) for value in op.operands if value not in known}
+                copy = op.clone(known)
+                copy.location = op.location
+                self.index.insert(copy)
+                known |= dict(zip(op.results, copy.results, strict=True))
+        raise AssertionError("a verified region ends with linalg.yield")
+
+
+def _captured(nest: Nest) -> list[SSAValue]:
+    """Values from outside that the kernel is given."""
+    used = [access.value for access in nest.accesses]
+    used += [value for value in nest.captured if value not in used]
+    return [value for value in dict.fromkeys(used) if not is_constant(value)]
+
+
+def tile(op: LinalgStructuredOperation) -> None:
+    """Makes an operation on memory a kernel, and its launch.
+
+    Raises a located diagnostic for one that no thread can compute element by element.
+    """
+    nest = Nest.of(op)
+    if reason := why_not(op, nest):
+        fail(op, f"{op.name} has no kernel: {reason}")
+    check_nest(op, nest)
+    outliner = Outliner(op)
+    operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    thread = ElementThread(nest, dict(zip((o.value for o in operands), body.args, strict=True)), index)
+    _compute_one(thread)
+    index.insert(ReturnOp([]))
+    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index)
+    count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
+    ctas = outliner.index.ceildiv(count, THREADS)
+    if isinstance(ctas, int) and not 0 < ctas <= LARGEST_GRID:
+        fail(op, f"{op.name} writes {count} elements; a grid has at least 1 and at most {LARGEST_GRID * THREADS}")
+    kernel = outliner.launch("", operands, body, ctas, THREADS)
+    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, a thread for each element")
+    outliner.finish()
+
+
+class FoldStart(RewritePattern):
+    """Lets what a thread computes start from the constant that its memory is filled with just before."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        if is_traversed(op):
+            return
+        fills = [_fill_of(op, access) for access in Nest.of(op).writes]
+        if any(fills):
+            op.attributes[STARTS] = ArrayAttr(NoneAttr() if fill is None else _number(fill) for fill in fills)
+        for fill in filter(None, fills):
+            rewriter.erase(fill)
+
+
+STARTS = "warp.starts"
+"""On an operation: the number that each output starts from, where it is not that of its memory."""
+
+
+def _number(fill: FillOp) -> Attribute:
+    constant = fill.inputs[0].owner
+    return constant.value if isinstance(constant, arith.ConstantOp) else NoneAttr()
+
+
+def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None:
+    """What fills an output with a constant just before, all of which is written here."""
+    fill = writer_before(access.value, op)
+    if not isinstance(fill, FillOp) or fill.outputs[0] is not access.value or not is_constant(fill.inputs[0]):
+        return None
+    memory, between = root(access.value), fill.next_op
+    while between is not None and between is not op:
+        if any(root(value) is memory for inner in between.walk() for value in inner.operands):
+            return None
+        between = between.next_op
+    return None if between is None or any(root(read) is memory for read in op.inputs) else fill
+
+
+def _outer(nest: Nest) -> list[int]:
+    """The loops that threads divide, those along which neighbours of the first output lie last."""
+    return [loop for loop in nest.writes[0].loops if loop != FIXED]
+
+
+def _compute_one(thread: ElementThread) -> None:
+    """Finds the element of this thread, and computes it if there is one."""
+    index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
+    cta, lane = index.insert(BlockIdOp(dimension)).result, index.insert(ThreadIdOp(dimension)).result
+    number: Index = index.add(index.mul(cta, THREADS), lane)
+    outer = _outer(thread.nest)
+    sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
+    count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
+    block, whole = Block(), isinstance(count, int) and count % THREADS == 0
+    thread.index = index if whole else index.at(Builder(InsertPoint.at_end(block)))
+    at = number
+    for position, loop in enumerate(reversed(outer)):
+        last = position == len(outer) - 1
+        thread.loops[loop] = at if last else thread.index.rem(at, sizes[loop])
+        at = thread.index.div(at, sizes[loop])
+    thread.compute()
+    if not whole:
+        block.add_op(scf.YieldOp())
+        inside = index.insert(arith.CmpiOp(index.value(number), index.value(count), "slt")).result
+        index.insert(scf.IfOp(inside, [], Region(block)))
