@@ -291,7 +291,7 @@ def fault(seed: int) -> str:
                     return f"result {at}: {own:.3g} from float64, where eager mode is {other:.3g} from it"
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
-        return f"{type(error).__name__}: {lines[0][:300]}"
+        return f"{type(error).__name__}: {' '.join(lines[:2])[:300]}"
     return ""
 
 
