@@ -134,12 +134,6 @@ EXP = """func.func @f(%A: memref<64x64xf32>, %C: memref<64x64xf32>) {
 """
 
 
-I64 = """func.func @f(%A: memref<64x64xi64>, %C: memref<64x64xi64>) {
-  linalg.add ins(%A, %A : memref<64x64xi64>, memref<64x64xi64>) outs(%C : memref<64x64xi64>)
-  return
-}
-"""
-
 SECTIONS: dict[str, tuple[Refused, ...]] = {
     "Products": (
         Refused(
@@ -195,12 +189,6 @@ SECTIONS: dict[str, tuple[Refused, ...]] = {
             "products of 32-bit integers",
             "No matrix instruction multiplies 32-bit integers. Elementwise operations on them are lowered.",
             square("i32", "i32", "i32"),
-        ),
-        Refused(
-            "64-bit integers",
-            "Neither products nor elementwise operations are lowered on elements of i64. Numbers of i64 that are no "
-            "elements, such as sizes, are no obstacle.",
-            I64,
         ),
         Refused(
             "a type that the target lacks",

@@ -9,7 +9,7 @@ space. Source: MLIR, Linalg dialect, `LinalgNamedStructuredOps.yaml`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
@@ -244,7 +244,8 @@ def _operation(name: str) -> type[ConvolutionOp]:
         "QUANTIZED": name.endswith("_q"),
     }
     title = "".join(word.capitalize() for word in name.split("_"))
-    return irdl_op_definition(type(f"{title}Op", (WindowOp if name in POOLINGS else ConvolutionOp,), fields))
+    base: type[ConvolutionOp] = WindowOp if name in POOLINGS else ConvolutionOp
+    return irdl_op_definition(cast("type[ConvolutionOp]", type(f"{title}Op", (base,), fields)))
 
 
 CONVOLUTIONS = tuple(map(_operation, (*NAMES, *POOLINGS)))

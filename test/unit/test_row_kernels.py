@@ -250,7 +250,7 @@ def test_a_row_of_nothing_but_nan_is_the_start_of_its_largest_number(columns: in
     x, y = np.full((3, columns), np.nan, np.float32), np.zeros(3, np.float32)
     x[0, -1], x[1] = 3, -1e35
     kernel(x, y, device="interp")
-    np.testing.assert_array_equal(y, np.float32([3, max(start, -1e35), start]))
+    np.testing.assert_array_equal(y, np.array([3, max(start, -1e35), start], np.float32))
 
 
 def test_rows_of_part_of_a_matrix_in_place() -> None:
