@@ -23,7 +23,7 @@ from ...dialect.warp.attention import AttentionOp, RowsOp
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
-from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
@@ -66,16 +66,24 @@ def is_wide(kind: Attribute) -> bool:
     return isinstance(kind, IndexType) or kind == i64
 
 
-def objection(nest: Nest) -> str:
-    """Why a body cannot compute with its indices in 32 bits; "" if it can. The loops are those of the output."""
-    sizes = dict(zip(nest.writes[0].loops, shape_of(nest.writes[0].value), strict=True))
-    known: dict[SSAValue, Bounds] = {
-        index: (0, max(0, (SIZE_LIMIT if sizes[loop] < 0 else sizes[loop]) - 1)) for index, loop in nest.indices.items()
-    }
+def is_index(kind: Attribute) -> bool:
+    """Whether a type is an index."""
+    return isinstance(kind, IndexType)
+
+
+def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str:
+    """Why a body cannot compute with its indices in 32 bits; "" if it can. `is_wide` says of which types numbers are
+    computed so; an index that is cast from another type is the index of an element, which 32 bits hold."""
+    known: dict[SSAValue, Bounds] = {}
+    for index, loop in nest.indices.items():
+        _, _, size = nest.along(loop) or (None, 0, -1)
+        known[index] = 0, max(0, (SIZE_LIMIT if size < 0 else size) - 1)
     for op in nest.body.ops if known else ():
         if isinstance(op, IndexOp):
             continue
-        if any(is_wide(value.type) for value in op.results):
+        if isinstance(op, arith.IndexCastOp) and is_wide(op.result.type) and not is_wide(op.input.type):
+            known[op.result] = -LIMIT, LIMIT - 1
+        elif any(is_wide(value.type) for value in op.results):
             known[op.results[0]] = found = _bounds(op, known)
             if not _fits(found):
                 return f"{op.name} of indices may pass {BITS} bits"

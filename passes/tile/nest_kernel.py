@@ -45,7 +45,7 @@ from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
-from ..linalg.elementwise import check_nest
+from ..linalg.elementwise import check_nest, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import is_traversed
@@ -67,7 +67,7 @@ def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
             return "it reduces over a loop without the value that its output has"
     if unknown := [loop for loop in range(nest.loops) if nest.along(loop) is None]:
         return f"no operand tells the size of loop {unknown[0]}"
-    return ""
+    return objection(nest, is_index)
 
 
 def _is_fixed_elsewhere(access: NestAccess) -> bool:

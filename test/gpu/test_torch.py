@@ -42,6 +42,12 @@ def close(found: Any, exact: Any, roundings: float) -> bool:
     return bool(torch.all((found.double() - exact).abs() <= roundings * BF16 * (1 + exact.abs().max())))
 
 
+def products(said: list[Any]) -> list[int]:
+    """How many parts with a product each graph has."""
+    names = {"aten.mm.default", "aten.addmm.default", "aten.bmm.default"}
+    return [sum(not names.isdisjoint(part.operators) for part in e.compiled) for e in said]
+
+
 class Mlp(torch.nn.Module):
     def __init__(self, width: int = 200) -> None:
         super().__init__()
@@ -72,7 +78,7 @@ def test_forward_and_backward(device: GpuDevice) -> None:
     assert close(x.grad, wide.grad, 6.0)
     for mine, theirs in zip(model.parameters(), exact.parameters(), strict=True):
         assert close(mine.grad, theirs.grad, 8.0)
-    assert [len(e.compiled) for e in said] == [2, 4]
+    assert products(said) == [2, 4]
 
 
 def test_the_words_of_the_interpreter(device: GpuDevice) -> None:
@@ -170,7 +176,7 @@ def test_autocast(device: GpuDevice) -> None:
     x, w = drawn(70, 200), drawn(72, 200)
     found = backend(layer, explain=said.append)(x.float(), w.float())
     assert close(found, functional.relu(x.double() @ w.double().t()), 1.0)
-    assert len(said[0].compiled) == 1
+    assert products(said) == [1]
 
 
 def test_operators(device: GpuDevice) -> None:

@@ -466,7 +466,7 @@ def test_trap() -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("txq.width.b32 %r1, [%rd1];", "instruction txq.width.b32 is not supported"),
+        ("txq.width.b32 %r1, [%rd1];", "txq.width.b32: not supported: textures and surfaces are objects of a driver"),
         ("add.u32 %r1, %r2;", "add.u32: expected 3 operands (d, a, b), got 2"),
         ("add.u32 %r1, %r2, %rd3;", "operand b: expected a register that holds .u32, got .b64"),
         ("add.u32 %r1, %r2, %undeclared;", "register %undeclared is not declared"),

@@ -104,11 +104,6 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
         (MMA.format("16, 8, 16"), "sm_75", "nvgpu.mma.sync takes .*m16n8k16"),
         (MMA.format("16, 8, 12"), "sm_80", "nvgpu.mma.sync of .*m16n8k12"),
         ("%x = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
-        (
-            "%x = arith.constant 1 : i64\n    %y = arith.addi %x, %x : i64",
-            "sm_80",
-            "arith.addi is lowered for indices and i32, got i64",
-        ),
         ('gpu.printf "x"', "sm_80", "gpu.printf is not lowered to PTX inside a kernel"),
         (
             "%s = memref.get_global @g : memref<4xf32>",

@@ -82,12 +82,18 @@ def test_sums_of_integers_that_may_not_fit_are_refused() -> None:
         compile(text, cache=False)
 
 
-def test_a_weight_that_is_computed_is_refused() -> None:
+def test_a_weight_that_is_computed_needs_no_tensor_cores() -> None:
+    """It is computed as the body says, by a thread for each element."""
     text = HEAD.format(c="f32", body=CASTS + BODIES["weighted"][0]).replace("%alpha: f32", "%alpha: f64")
     text = text.replace("arith.mulf %q, %alpha : f32", "arith.mulf %q, %beta : f32")
     body = "%wide = arith.extf %q : f32 to f64\n%r64 = arith.mulf %wide, %alpha : f64\n%beta = arith.truncf %r64 : f64 to f32\n%r"  # noqa: E501
-    with pytest.raises(CompileError, match="its body does not add the product of its two inputs to its output"):
-        compile(text.replace("%r", body, 1), cache=False)
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((21, 7), (7, 13)))
+    c, alpha = rng.standard_normal((21, 13)).astype(np.float32), float(rng.standard_normal())
+    terms = alpha * (np.float64(np.float32(0.3)) * a[:, :, None].astype(np.float64) * b) ** 2
+    wanted, size = c + terms.sum(1), np.abs(c) + np.abs(terms).sum(1)
+    compile(text.replace("%r", body, 1), cache=False)(a, b, c, alpha, device="interp")
+    assert (np.abs(c - wanted) <= 12 * 2.0**-23 * size).all()
 
 
 def test_the_check_knows_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
