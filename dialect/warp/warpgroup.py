@@ -73,7 +73,7 @@ def find_row(
         raise VerifyException(
             f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
         )
-    return nearest if m == M else doubled(nearest)
+    return doubled(nearest) if m == 2 * M else nearest
 
 
 def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:

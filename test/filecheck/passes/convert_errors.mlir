@@ -47,8 +47,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    
+    warp.commit cp_async
     "gpu.return"() : () -> ()
   }) {sym_name = "part_of_a_warp", gpu.known_block_size = array<i32: 33, 1, 1>} : () -> ()
 }) : () -> ()

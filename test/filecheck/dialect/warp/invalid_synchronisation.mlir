@@ -96,7 +96,7 @@ func.func @fence() {
 
 // -----
 
-// expected-error @+2 {{warp.arrive: expected one of at, copies, products, bytes, got copies and bytes}}
+// expected-error @+2 {{warp.arrive: expected one of copies, products, bytes, got copies and bytes}}
 func.func @copies_and_bytes(%b: !warp.barriers<1>, %i: index) {
   warp.arrive %b[%i] {copies, bytes = 16 : i64} : !warp.barriers<1>
   return
