@@ -16,7 +16,7 @@ RUN = "bf16"
 SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
 ATTENTION = ROOT / "bench" / "attention-h200.json"
 WIDTHS, LENGTH = (64, 128, 256), 4096
-MODELS = ROOT / "bench" / "torch-models-h100.json"
+MODELS = ROOT / "bench" / "torch-models-h200.json"
 NAMES = {
     "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
     "llama-decode": "the same, decode, batch 16, cache 2048",
