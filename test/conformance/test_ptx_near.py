@@ -281,6 +281,8 @@ def test_spellings_near_the_rows(family: str, name: str) -> None:
     ours = [bool(find(line.partition(" ")[0])) and check_line(line, context) is None for line in lines]
     errors = rejected(lines, target, version)
     wrong = [line for i, line in enumerate(lines) if ours[i] == (i in errors)]
+    # what ptxas makes of a reduction of `fabric` may fail by the statements before it: what differs is judged alone
+    wrong = [line for line in wrong if ours[lines.index(line)] == bool(rejected([line], target, version))]
     assert not [line for line in wrong if not (NO_ROUNDING.match(line) and not ours[lines.index(line)])]
     assert (
         any(ours)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from ...isa.row import Version
 from .grammar import PatternRow
 from .grammar import row as any_row
 
 
-def row(spelling: str, operands: str, section: str) -> PatternRow:
+def row(spelling: str, operands: str, section: str, ptx: Version = (1, 0)) -> PatternRow:
     """A row of this family."""
-    return any_row(spelling, operands, section, meaning="texture")
+    return any_row(spelling, operands, section, ptx=ptx, meaning="texture")
 
 
 _GEOMETRIES = {
@@ -82,12 +83,13 @@ def _surfaces() -> Iterator[PatternRow]:
                 head = f"sust.{form}.{geometry}{{.wb,.cg,.cs,.wt}}{vector}"
                 yield row(f"{head}.T{stored}.{_MODES}", f"{place}, b:V*T+", "9.7.11.2")
     for geometry in ("1d", "2d", "3d"):
-        for form, operation, types in (
-            ("b", "add", "u32,s32,u64"), ("b", "{min,max}", "u32,s32,u64,s64"), ("b", "{and,or}", "b32"),
-            ("p", "{add,and,or}", "b32"), ("p", "{min,max}", "b32,b64"),
+        for form, operation, types, ptx in (
+            ("b", "add", "u32,s32,u64", (1, 0)), ("b", "{min,max}", "u32,s32", (1, 0)),
+            ("b", "{min,max}", "u64,s64", (8, 1)), ("b", "{and,or}", "b32", (1, 0)),
+            ("p", "{add,and,or,min,max}", "b32", (1, 0)), ("p", "{min,max}", "b64", (8, 1)),
         ):  # fmt: skip
             yield row(f"sured.{form}.{operation}.{geometry}.T{{{types}}}.{_MODES}",
-                      f"a:surface({_SURFACES[geometry]}), b:T", "9.7.11.3")  # fmt: skip
+                      f"a:surface({_SURFACES[geometry]}), b:T", "9.7.11.3", ptx)  # fmt: skip
 
 
 TEXTURE_ROWS: tuple[PatternRow, ...] = (
