@@ -217,9 +217,12 @@ class RowChunk:
         return self.inverses[value]
 
     def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:
-        """Whether each element is divided by a value of its row."""
+        """Whether each element is an exponential that is divided by a value of its row, as in a softmax. Elsewhere such
+        values may be so small that their reciprocal is infinite."""
         elements = kind.shape == self.region.fragment(f32).shape
-        return isinstance(op, arith.DivfOp) and elements and self.region.is_narrow and self.region.is_column(op.rhs)
+        if not (isinstance(op, arith.DivfOp) and isinstance(op.lhs.owner, math_dialect.ExpOp)):
+            return False
+        return elements and self.region.is_narrow and self.region.is_column(op.rhs)
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
         """An operation on elements, in the block that is being built."""

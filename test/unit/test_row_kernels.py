@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from attentions import Attention
@@ -288,3 +289,36 @@ def test_attention_that_is_not_fused_is_right() -> None:
     text = asked.mlir.replace("%O: memref", f"%S: {kind}, %O: memref", 1)
     text = text.replace("  return", f"  linalg.copy ins(%t2 : {kind}) outs(%S : {kind})\n  return")
     check(text, (20, 32), (33, 32), (33, 16), (20, 33), (20, 16), kernels=4)
+
+
+@pytest.mark.parametrize("largest", [9e-41, 3e-39, 1e-30])
+def test_rows_are_divided_by_numbers_whose_reciprocal_is_infinite(largest: float) -> None:
+    """Each row by its largest absolute value."""
+    text = """func.func @f(%x: memref<3x40xbf16>, %y: memref<3x40xf16>) {
+  %zero = arith.constant 0.0 : f32
+  %t = memref.alloc() : memref<3xf32>
+  linalg.fill ins(%zero : f32) outs(%t : memref<3xf32>)
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<3x40xbf16>) outs(%t : memref<3xf32>) {
+  ^bb0(%a: bf16, %old: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = math.absf %0 : f32
+    %r = arith.maximumf %old, %1 : f32
+    linalg.yield %r : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %t : memref<3x40xbf16>, memref<3xf32>) outs(%y : memref<3x40xf16>) {
+  ^bb0(%a: bf16, %s: f32, %old: f16):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.divf %0, %s : f32
+    %2 = arith.truncf %1 : f32 to f16
+    linalg.yield %2 : f16
+  }
+  memref.dealloc %t : memref<3xf32>
+  return
+}"""  # noqa: E501
+    x = (np.random.default_rng().uniform(-1, 1, (3, 40)) * largest).astype(ml_dtypes.bfloat16)
+    y = np.full((3, 40), np.nan, np.float16)
+    compile(text)(x, y, device="interp")
+    wide = x.astype(np.float32)
+    np.testing.assert_array_equal(y, (wide / np.abs(wide).max(1, keepdims=True)).astype(np.float16))
