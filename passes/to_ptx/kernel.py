@@ -156,8 +156,7 @@ class KernelLowering:
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        together = any(op.name.startswith(TOGETHER) for op in self.kernel.walk())
-        parts = extents[0] % LANES and together
+        parts = extents[0] % LANES and any(op.name.startswith(TOGETHER) for op in self.kernel.walk())
         if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or parts:
             got = " x ".join(map(str, extents))
             fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
