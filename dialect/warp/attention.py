@@ -307,6 +307,11 @@ class Keys(NamedTuple):
     window: int | None = None
     lengths: tuple[SSAValue, AffineMap] | None = None
 
+    def properties(self) -> dict[str, IntegerAttr | None]:
+        """`diagonal` and `window` as properties of an operation."""
+        bounds = ("diagonal", self.diagonal), ("window", self.window)
+        return {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds}
+
 
 @irdl_op_definition
 class AttentionOp(IRDLOperation):
@@ -390,8 +395,7 @@ class AttentionOp(IRDLOperation):
             operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums],
             properties={
                 "scale": FloatAttr(scale, f32),
-                "diagonal": None if keys.diagonal is None else IntegerAttr(keys.diagonal, i64),
-                "window": None if keys.window is None else IntegerAttr(keys.window, i64),
+                **keys.properties(),
                 "lengths_map": None if map_ is None else AffineMapAttr(map_),
                 "lse_map": None if of_sums is None else AffineMapAttr(of_sums),
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     f32,
-    i64,
 )
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
@@ -33,11 +32,11 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
-from .attention import HALVES, D, E, Keys, M, N
+from .attention import HALVES, LOOPS, D, E, Keys, M, N
 from .attributes import memory_of
 from .elements import LoopSizes, loops_around, verify_along
 
-INNER = 4
+INNER = len(LOOPS)
 """Loops behind those of the batch: queries, keys, columns of Q and K, columns of V."""
 
 MATRICES = {"Q": (M, D), "K": (N, D), "V": (N, E), "dO": (M, E)}
@@ -121,8 +120,7 @@ class AttentionGradientOp(IRDLOperation):
             operands=[*inputs, list(outputs), list(tile)],
             properties={
                 "scale": FloatAttr(scale, f32),
-                "diagonal": None if keys.diagonal is None else IntegerAttr(keys.diagonal, i64),
-                "window": None if keys.window is None else IntegerAttr(keys.window, i64),
+                **keys.properties(),
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )

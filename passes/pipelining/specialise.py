@@ -51,7 +51,7 @@ from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
 from ..patterns import Index, IndexBuilder, PatternPass
-from ..schedule.needs import adds_in_tensor_memory
+from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import CtaCluster, DeclinedError, Ring, Share, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, Once, OwnTiles, Producer
@@ -68,9 +68,6 @@ products of 192 wait for each other."""
 
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
-
-BARRIERS = 1024
-"""Bytes left for barriers."""
 
 
 class Specialiser:
@@ -334,7 +331,7 @@ class Specialiser:
         allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
                      if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
-        return 2 if taken + size + BARRIERS <= target.shared else 1
+        return 2 if taken + size + LEFT_FOR_BARRIERS <= target.shared else 1
 
     def _await(self, once: Once, stage: Index, parity: Index) -> None:
         """Waits for the tiles that stay, instead of copying them."""

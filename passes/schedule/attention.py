@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from xdsl.dialects.builtin import MemRefType, f32
 
@@ -103,15 +104,32 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
     try:
         invariant = given.get("batch_invariant") == "True"
         schedule = _chosen(read, target, asked_of(given), invariant=invariant)
-        if named := [name for name in FIXED if name in given and given[name] != schedule[name]]:
-            raise ScheduleError(f"an attention has no choice of {', '.join(named)}")
-        schedule = schedule.with_fields(**around(schedule, given))
-        if "staging" not in given and _shared_bytes(read, schedule) > target.shared:
-            schedule = schedule.with_fields(staging=0)
+        schedule = with_given(schedule, given, FIXED, "an attention has", target, partial(_shared_bytes, read))
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
     return schedule
+
+
+def with_given(
+    schedule: Schedule,
+    given: Mapping[str, object],
+    fixed: Sequence[str],
+    who_has: str,
+    target: Target,
+    shared_bytes: Callable[[Schedule], int],
+) -> Schedule:
+    """A default with the fields that are given, none of which is `fixed`; its results are not staged if else its tiles
+    take too much shared memory.
+
+    Raises:
+        ScheduleError: for another value of a fixed field.
+    """
+    if named := [name for name in fixed if name in given and given[name] != schedule[name]]:
+        raise ScheduleError(f"{who_has} no choice of {', '.join(named)}")
+    schedule = schedule.with_fields(**around(schedule, given))
+    too_large = "staging" not in given and shared_bytes(schedule) > target.shared
+    return schedule.with_fields(staging=0) if too_large else schedule
 
 
 def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Schedule:

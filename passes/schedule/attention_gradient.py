@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
@@ -18,15 +19,12 @@ from .attention import (
     LEAST_SM,
     LONGEST_FOR_FRAGMENTS,
     MOST_COLUMNS,
-    around,
     part_schedule,
     values_schedule,
+    with_given,
 )
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
-
-BARRIERS = 1024
-"""Bytes left for barriers."""
 
 
 def gradient_schedule(op: AttentionGradientOp, target: Target, given: Mapping[str, object]) -> Schedule:
@@ -37,13 +35,9 @@ def gradient_schedule(op: AttentionGradientOp, target: Target, given: Mapping[st
     if any(loop in read.scores.dynamic for loop in range(read.outer, len(read.around))):
         fail(op, f"{op.name} sums over heads whose number must be known")
     try:
-        schedule = _chosen(read, target, asked_of(given))
-        fixed = [name for name in (*FIXED, "split_k", "ctas") if name in given and given[name] != schedule[name]]
-        if fixed:
-            raise ScheduleError(f"the gradients of an attention have no choice of {', '.join(fixed)}")
-        schedule = schedule.with_fields(**around(schedule, given))
-        if "staging" not in given and _shared_bytes(read, schedule) > target.shared:
-            schedule = schedule.with_fields(staging=0)
+        schedule, fixed = _chosen(read, target, asked_of(given)), (*FIXED, "split_k", "ctas")
+        who_has = "the gradients of an attention have"
+        schedule = with_given(schedule, given, fixed, who_has, target, partial(_shared_bytes, read))
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
@@ -159,4 +153,4 @@ def _shared_bytes(read: AttentionGradient, schedule: Schedule) -> int:
     for product in read.sums.values():
         values = values_schedule(schedule, padded(product.n))
         sizes.append(needs.staging_bytes(product, values if schedule.together > 1 else part_schedule(values)))
-    return needs.behind_each_other(sizes) + BARRIERS
+    return needs.behind_each_other(sizes) + needs.LEFT_FOR_BARRIERS

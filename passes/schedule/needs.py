@@ -429,6 +429,9 @@ def whole_swizzles(size: int) -> int:
 MOST_STAGES, BARRIERS = 8, 256
 """Stages beyond which more were no faster; bytes kept for mbarriers."""
 
+LEFT_FOR_BARRIERS = 1024
+"""The same, with what aligns the tiles beside them, where these are not counted one by one."""
+
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
