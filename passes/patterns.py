@@ -13,6 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
@@ -31,6 +32,15 @@ def counted(counts: Counter[str]) -> Generator[None]:
         yield
     finally:
         _COUNTS.reset(token)
+
+
+def operations_between(first: Operation, last: Operation) -> list[Operation] | None:
+    """The operations that stand between two of a block; None if the second does not follow the first."""
+    between, op = list[Operation](), first.next_op
+    while op is not None and op is not last:
+        between.append(op)
+        op = op.next_op
+    return None if op is None else between
 
 
 def apply_patterns(
@@ -175,6 +185,29 @@ class IndexBuilder:
         if by == 1 or (isinstance(a, int) and isinstance(by, int)):
             return a % by if isinstance(a, int) and isinstance(by, int) else 0
         return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
+
+    def evaluated(self, expr: AffineExpr, loop: Callable[[int], Index]) -> Index:
+        """An expression of a map, of indices that are not negative; `loop` gives the index of a loop."""
+        match expr:
+            case AffineDimExpr():
+                return loop(expr.position)
+            case AffineConstantExpr():
+                return expr.value
+            case AffineBinaryOpExpr():
+                lhs, rhs = self.evaluated(expr.lhs, loop), self.evaluated(expr.rhs, loop)
+                match expr.kind:
+                    case AffineBinaryOpKind.Add:
+                        return self.add(lhs, rhs)
+                    case AffineBinaryOpKind.Mul:
+                        return self.mul(lhs, rhs)
+                    case AffineBinaryOpKind.FloorDiv:
+                        return self.div(lhs, rhs)
+                    case AffineBinaryOpKind.Mod:
+                        return self.rem(lhs, rhs)
+                    case AffineBinaryOpKind.CeilDiv:
+                        return self.div(self.add(lhs, self.sub(rhs, 1)), rhs)
+            case _:
+                raise TypeError(f"expected an expression of loops, got {expr}")
 
     def xor(self, a: Index, b: Index) -> Index:
         """Bitwise exclusive or."""

@@ -37,7 +37,7 @@ from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import chose, fail, remark
-from ..patterns import apply_patterns
+from ..patterns import apply_patterns, operations_between
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, expand, pitch, root, users_of
@@ -186,13 +186,9 @@ def _overwrites(op: Operation, images: SSAValue) -> bool:
 
 def _stays(copy: CopyOp, reader: Operation) -> bool:
     """Whether what is copied is the same where a reader of the copy stands."""
-    op, images = copy.next_op, root(copy.inputs[0])
-    while op is not None and op is not reader:
-        found = touched(op)
-        if found is None or images in found[1]:
-            return False
-        op = op.next_op
-    return op is not None
+    images, between = root(copy.inputs[0]), operations_between(copy, reader)
+    every = map(touched, between or ())
+    return between is not None and all(memory is not None and images not in memory[1] for memory in every)
 
 
 def _is_zero(value: SSAValue) -> bool:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, f32, f64, i1, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineDimExpr,
-    AffineExpr,
     AffineMap,
 )
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -26,7 +21,7 @@ from ...dialect.mlir.generic import weighted
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.elements import only_computes
 from ..diagnostics import fail
-from ..patterns import constant_value
+from ..patterns import IndexBuilder, constant_value
 from . import contraction
 from .moved_operands import element_of
 
@@ -131,11 +126,13 @@ def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> Generic
     for n, access in enumerate(inner.reads):
         known[access.element] = block.insert_arg(access.element.type, first + n)
     place = Builder(InsertPoint.at_start(block))
+    index = IndexBuilder(place)
     for each in inner.body.ops:
         if isinstance(each, YieldOp):
             argument.replace_all_uses_with(known.get(each.operands[0], each.operands[0]))
         elif isinstance(each, IndexOp):
-            known[each.result] = _place(place, at[each.dim.value.data])
+            expr = at[each.dim.value.data]
+            known[each.result] = index.value(index.evaluated(expr, lambda loop: index.insert(IndexOp(loop)).result))
         else:
             copy = place.insert(each.clone(known))
             copy.location = each.location
@@ -143,23 +140,6 @@ def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> Generic
     block.erase_arg(argument)
     inputs = [*(value for n, value in enumerate(op.inputs) if n != number), *producer.inputs]
     return generic(op, inputs, list(op.outputs), body, maps, outer.summed, op.result_types)
-
-
-def _place(builder: Builder, expr: AffineExpr) -> SSAValue:
-    """The value of an expression of loops."""
-    match expr:
-        case AffineDimExpr():
-            return builder.insert(IndexOp(expr.position)).result
-        case AffineConstantExpr():
-            return builder.insert(arith.ConstantOp(IntegerAttr(expr.value, IndexType()))).result
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add | AffineBinaryOpKind.Mul):
-            kind = arith.AddiOp if expr.kind is AffineBinaryOpKind.Add else arith.MuliOp
-            return builder.insert(kind(_place(builder, expr.lhs), _place(builder, expr.rhs))).result
-        case AffineBinaryOpExpr():
-            kind = arith.DivUIOp if expr.kind is AffineBinaryOpKind.FloorDiv else arith.RemUIOp
-            return builder.insert(kind(_place(builder, expr.lhs), _place(builder, expr.rhs))).result
-        case _:
-            raise TypeError(f"expected an expression of loops, got {expr}")
 
 
 def _starts(op: Operation, number: int) -> bool:

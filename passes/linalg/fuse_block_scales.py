@@ -26,6 +26,7 @@ from ...dialect.warp.elements import K
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import BlockScaledOp
 from ..diagnostics import remark
+from ..patterns import operations_between
 from .elementwise import Elementwise, read_elementwise
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
@@ -120,17 +121,16 @@ def between(made: Elementwise, product: MatmulOp, numbers: Sequence[int], what: 
     """What stands between an operation and the product that is to read some inputs of it, and changes `what` is read;
     "" if nothing does."""
     inputs = {root(made.inputs[number]) for number in numbers}
-    op = made.op.next_op
-    while op is not None and op is not product:
+    standing = operations_between(made.op, product)
+    if standing is None:
+        return "it does not stand before the product"
+    for op in standing:
         memory = touched(op)
         if memory is None:
             return f"{op.name} between them may touch any memory"
         if memory[1] & inputs:
             return f"an operation between them writes {what}"
-        op = op.next_op
-    if root(product.d) in inputs:
-        return f"the result of the product shares memory with {what}"
-    return "" if op is product else "it does not stand before the product"
+    return f"the result of the product shares memory with {what}" if root(product.d) in inputs else ""
 
 
 def _uncast(value: SSAValue) -> SSAValue:

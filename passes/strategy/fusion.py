@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.nest import Nest
+from ..patterns import operations_between
 
 Slice = tensor.ExtractSliceOp | memref.SubviewOp
 """What takes a part of a tensor, or of memory."""
@@ -52,15 +53,14 @@ def _check_memory(producer: Operation, loop: scf.ForOp, whole: SSAValue, slices:
     """
     if not isinstance(whole.owner, memref.AllocOp):
         raise ValueError("its result lies in memory that others see; expected a memref.alloc")
-    op = producer.next_op
-    while op is not None and op is not loop:
+    between = operations_between(producer, loop)
+    for op in between or ():
         if any(whole in inner.operands for inner in op.walk()):
             raise ValueError(f"{op.name}, between it and the loop, uses its result")
-        op = op.next_op
     after = (
         u.operation for u in whole.uses if u.operation.parent is loop.parent and loop.is_before_in_block(u.operation)
     )
-    if op is None or not all(isinstance(each, memref.DeallocOp) for each in after):
+    if between is None or not all(isinstance(each, memref.DeallocOp) for each in after):
         raise ValueError("its result is used behind the loop, or the loop does not follow it")
     if any(each.parent_op() is not loop or _extents(each) != _extents(slices[0]) for each in slices):
         raise ValueError("the loop reads several parts of its result, or reads them in a loop in it")

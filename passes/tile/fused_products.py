@@ -20,9 +20,9 @@ from ...dialect.schedule.fields import text_of
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
-from ..linalg.operand import each_once
+from ..linalg.operand import each_once, root
 from ..linalg.product import read
-from ..patterns import IndexBuilder
+from ..patterns import IndexBuilder, operations_between
 from .outline import Inside, TiledProduct, cta_number, moved_inside
 from .tiling import Outliner, Tiling, schedule_of
 
@@ -99,9 +99,10 @@ def _check_pair(before: TiledProduct, after: TiledProduct) -> None:
         fail(op, "expected A to be what the product before it in the kernel made, row by row")
     if any(operand.value is made for operand in b.operands if operand is not b.a):
         fail(op, "expected a product to read what the one before it in the kernel made as A alone")
-    memories = {operand.value for operand in before.memories}
-    between = before.op.next_op
-    while between is not None and between is not after.op:
-        if any(value in memories for inner in between.walk() for value in inner.operands):
-            fail(between, f"{between.name} is between products that share a kernel, and uses their memory")
-        between = between.next_op
+    memories = {root(operand.value) for operand in before.memories}
+    between = operations_between(before.op, after.op)
+    if between is None:
+        fail(op, "expected the products of a kernel in the order in which they stand in their block")
+    for each in between:
+        if any(root(value) in memories for inner in each.walk() for value in inner.operands):
+            fail(each, f"{each.name} is between products that share a kernel, and uses their memory")

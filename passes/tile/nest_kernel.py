@@ -27,11 +27,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
     AffineConstantExpr,
-    AffineDimExpr,
-    AffineExpr,
     AffineMap,
 )
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -47,7 +43,7 @@ from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import check_nest, is_index, objection
 from ..linalg.operand import VectorOperand, root
-from ..patterns import Index, IndexBuilder
+from ..patterns import Index, IndexBuilder, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner
 from .traversal import LARGEST_GRID
@@ -97,28 +93,7 @@ class ElementThread:
 
     def place(self, map_: AffineMap) -> list[SSAValue]:
         """The indices that a map gives."""
-        return self.index.values([self._number(expr) for expr in map_.results])
-
-    def _number(self, expr: AffineExpr) -> Index:
-        index = self.index
-        match expr:
-            case AffineDimExpr():
-                return self.loops[expr.position]
-            case AffineBinaryOpExpr():
-                lhs, rhs = self._number(expr.lhs), self._number(expr.rhs)
-                match expr.kind:
-                    case AffineBinaryOpKind.Add:
-                        return index.add(lhs, rhs)
-                    case AffineBinaryOpKind.Mul:
-                        return index.mul(lhs, rhs)
-                    case AffineBinaryOpKind.FloorDiv:
-                        return index.div(lhs, rhs)
-                    case AffineBinaryOpKind.Mod:
-                        return index.rem(lhs, rhs)
-                    case AffineBinaryOpKind.CeilDiv:
-                        return index.div(index.add(lhs, index.sub(index.value(rhs), 1)), rhs)
-            case _:
-                return expr.value if isinstance(expr, AffineConstantExpr) else 0
+        return self.index.values([self.index.evaluated(expr, self.loops.__getitem__) for expr in map_.results])
 
     def element(self, access: NestAccess) -> SSAValue:
         """The element of an operand, or a number."""
@@ -253,12 +228,11 @@ def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None
     fill = writer_before(access.value, op)
     if not isinstance(fill, FillOp) or fill.outputs[0] is not access.value or not is_constant(fill.inputs[0]):
         return None
-    memory, between = root(access.value), fill.next_op
-    while between is not None and between is not op:
-        if any(root(value) is memory for inner in between.walk() for value in inner.operands):
-            return None
-        between = between.next_op
-    return None if between is None or any(root(read) is memory for read in op.inputs) else fill
+    memory, between = root(access.value), operations_between(fill, op)
+    if between is None or any(root(read) is memory for read in op.inputs):
+        return None
+    used = (value for each in between for inner in each.walk() for value in inner.operands)
+    return None if any(root(value) is memory for value in used) else fill
 
 
 def _outer(nest: Nest) -> list[int]:
