@@ -42,6 +42,9 @@ REGISTER_BITS = {
 OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 """Types of variables that no load reads (5.3)."""
 
+ALONE = frozenset(("pred", *OPAQUE_TYPES))
+"""Types that are those of no others' bits."""
+
 PACKED_BITS = {
     "bf16": 16,
     "bf16x2": 32,
@@ -64,7 +67,7 @@ def compatible(instruction: str, register: str, *, wider: bool = False, own: boo
     ptxas takes a register of floats for bits, and two halves for an integer, only where the operand has the type that
     the opcode names: that is `own`.
     """
-    if "pred" in (instruction, register):
+    if not ALONE.isdisjoint((instruction, register)):
         return instruction == register
     bits, held = bits_of(instruction), REGISTER_BITS[register]
     if held != bits and not (wider and held > bits):

@@ -48,6 +48,7 @@ REFUSED_OUTSIDE = {
     ".global .u32 x[4*8];": "expected a size such as [64], got '[4*8]'",
     ".reg .u32 z;": "a .reg declaration must stand inside a function",
     ".visible .entry g(.param .u32 x, .param .u32 x) { ret; }": "'x' is declared twice in this scope",
+    ".func (.param .b32 x) g(.param .b32 x) { ret; }": "'x' is declared twice in this scope",
     ".visible .entry g(.param .b8 x[]) { ret; }": "an array of open size",
     ".visible .entry g(.reg .u32 x) { ret; }": "the parameters of a kernel are .param, got .reg",
     ".visible .entry g(.param .v4 .u32 x) { ret; }": "the parameters of a kernel are no vectors",
@@ -84,6 +85,7 @@ TAKEN_OUTSIDE = (
     ".func f() { ret; } .global .u64 x = f;", ".global .u64 x = gv+-4;", ".const .b32 %temp = 3;",
     ".entry g() { ret; } .global .u32 x[2][1] = {{g}, {gv}};", '.pragma "nounroll", "nounroll";',
     '.entry g() .pragma "anything"; { ret; }', ".global .b32 %g; .entry g() { .reg .b32 r; ld.global.b32 r, [%g+4]; }",
+    ".extern .func (.param .b32 x) g(.param .b32 x, .param .b32 x);",
     ".global .b128 x;", ".global .texref t;", ".global .attribute(.managed) .u32 x;", ".global .u32 x = (1<<4);",
     ".global .align 4 .attribute(.managed) .u32 x;", ".attribute(.managed) .global .u32 x;",
     ".global .attribute(.unified(1,2)) .u32 x;", ".global .u32 x[2] = {1<<4, 3};", ".global .u64 x = generic(gv)+8;",
@@ -421,6 +423,12 @@ def test_calls_fit_what_they_call(call: str, message: str | None) -> None:
     declared = ".param .b32 x; .param .b32 r; .param .b64 y; .param .align 8 .b32 z;"
     text = module(".extern .func (.param .b32 q) f (.param .b32 a);", f"{declared} {call}")
     verdict(text, message)
+
+
+def test_textures_are_no_arguments_of_another_type() -> None:
+    call = ".param .samplerref t; .param .b32 r; call.uni (r), f, (t);"
+    found = messages(module(".extern .func (.param .b32 q) f (.param .b32 a);", call))
+    assert "call.uni: argument for 'a': expected .b32, got .samplerref" in found
 
 
 def test_the_header_is_stated_once_and_exists() -> None:

@@ -446,7 +446,8 @@ class Declarations:
         if size > PARAMETER_BYTES:
             yield function.line, 1, f"the parameters of a kernel have at most {PARAMETER_BYTES} bytes, got {size}"
         for variable in (*function.returns, *function.parameters):
-            yield from self._twice(variable.line, variable.column, (variable.name,))
+            if function.body is not None:  # without one there is no scope in which names could mean two things
+                yield from self._twice(variable.line, variable.column, (variable.name,))
             messages = list(variable_problems(variable, self.context, function))
             if function.entry:
                 messages.extend(_entry_problems(variable))
