@@ -117,6 +117,7 @@ class Worker:
 def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:
     """The process: answers until nobody asks."""
     os.setpgid(0, 0)
+    gc.freeze()  # What the process was forked from is never collected here: to look through it takes seconds.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.dont_write_bytecode = True
     tempfile.tempdir = watch.folder

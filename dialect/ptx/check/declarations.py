@@ -485,10 +485,8 @@ class Declarations:
         self.labels.add(label.name)
 
     def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Complaint]:
-        if not self.names.isdisjoint(names):
-            again = next(name for name in names if name in self.names)
-            if again != "_":
-                yield line, column, f"'{again}' is declared twice in this scope"
+        if again := next((name for name in names if name in self.names and name != "_"), None):
+            yield line, column, f"'{again}' is declared twice in this scope"
         self.names.update(names)
 
 
