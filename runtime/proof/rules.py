@@ -9,7 +9,7 @@ import numpy as np
 
 from ...dialect.ptx.types import bits_of
 from ..interp.machine.events import Look, Selection
-from ..interp.machine.memory import FaultError
+from ..interp.machine.memory import LimitError
 from ..interp.machine.state import RegisterSlot, Source
 from ..interp.meaning.access import locate, space_of, vector_of
 from ..interp.meaning.bulk import one_by_one
@@ -37,18 +37,20 @@ class Atomic:
         bound = decoded.traits.bindings
         self.operation, self.type, self.vector = bound["O"], bound["T"], vector_of(bound)
         context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
-        where, value = list(decoded.source.operands)[1 if decoded.row.root == "atom" else 0 :][:2]
+        where, value, *swapped = list(decoded.source.operands)[1 if decoded.row.root == "atom" else 0 :]
         self.items = [
             (decoded.slot(item), context.source(item, self.type)(shadow.state)) for item in context.items(value)
         ]
         data = [slot for slot, _ in self.items]
-        self.address = tuple(slot for slot in decoded.reads if slot.bits > 1 and slot not in data)
+        self.swapped = tuple(slot for slot in map(decoded.slot, swapped) if slot is not None)
+        self.address = tuple(slot for slot in decoded.reads if slot.bits > 1 and slot not in (*data, *self.swapped))
         self.find = locate(context, where, space_of(bound), None)(shadow.state)
         self.width = bits_of(self.type) // 8
 
     def look(self, sel: Selection) -> None:
         shadow = self.shadow
         shadow.refuse(self.address, sel, "an address")
+        shadow.refuse(self.swapped, sel, f"what an atomic {self.operation}.{self.type} leaves in memory")
         shadow.clear(self.decoded.writes, sel)
         kind = np.dtype(f"u{self.width}")
         for part in self.find(sel, self.width * self.vector):
@@ -74,7 +76,7 @@ class Atomic:
         before = np.ascontiguousarray(data[places])
         added = sums(shadow, (self.operation, self.type), (old, before), (come, words), which)
         if added is None:
-            raise FaultError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
+            raise LimitError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
         memory[:, places] = added
 
     def _returned(self, threads: Array) -> None:
@@ -134,7 +136,7 @@ class BulkReduction:
             words = old.view(f"u{old.itemsize}"), come.view(f"u{old.itemsize}")
             added = sums(shadow, what, (seen[0], words[0]), (seen[1], words[1]), np.arange(old.size))
             if added is None:
-                raise FaultError(f"a reduction {'.'.join(what)} of data is not followed", thread)
+                raise LimitError(f"a reduction {'.'.join(what)} of data is not followed", thread)
             made.append(added)
         for k, step in enumerate(self.steps):
             self._made = [part[k] for part in made]
@@ -150,7 +152,7 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
     operation, or for other elements than numbers."""
     (operation, type), table = what, shadow.table
     if table.ordered:
-        raise FaultError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
+        raise LimitError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None
@@ -229,7 +231,7 @@ class _Effect:
 
     def look(self, sel: Selection) -> None:
         if self.decoded.row.means in TENSOR_MEMORY:
-            raise FaultError("what tensor memory holds is not followed", int(sel.threads[0]))
+            raise LimitError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)
@@ -248,7 +250,7 @@ class _Call:
         shadow = self.shadow
         shadow.refuse(self.decoded.reads, sel, "what this does")
         if shadow.mirror.local.any() or (self.decoded.writes and shadow.touched):
-            raise FaultError("data may go through this call, which is not followed", int(sel.threads[0]))
+            raise LimitError("data may go through this call, which is not followed", int(sel.threads[0]))
 
 
 # Floating-point arithmetic.
