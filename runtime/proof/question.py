@@ -15,11 +15,11 @@ from xdsl.dialects import func
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import element_of
 from ..arguments.signature import describe
-from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import InterpreterError
 from ..interp.watch.checks import CheckError
 from ..numerics.floats import Array
 from . import field as fields
+from .counterexample import CHECKS, ENDED, KINDS, Counterexample, KernelCall, copied, fault_of
 from .field import PRIMES, FieldFunctions, Residues, drawn
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
@@ -35,8 +35,6 @@ from .values import PLANES, Table, codes_of, elements, planes_of
 # halves of the inputs to zero.
 
 
-FAR = 2.0**-4
-"""How far outputs may be apart in the run, relative to the value and to the largest one, that may be equal."""
 ROUNDS, SECONDS = 24, 20.0
 """How often inputs are halved at most, and for how long a single product is looked for."""
 
@@ -172,13 +170,6 @@ class Search:
 
 PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
 
-KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
-         "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
-"""The element types whose elements are followed as numbers, and what instructions call them."""
-
-KernelCall: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
-"""Runs launches on arrays, watched by an observer and by the checks of these names."""
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -224,9 +215,8 @@ class Trial:
         self.compared: set[int] = set()
         self.unknown: set[int] = set()
         self.unsure: dict[int, Array] = {}
-        self.values: dict[int, list[Array]] = {}
         self.seen: tuple[Array, Array] | None = None
-        self.arrays = [_copied(array) for array in arrays]
+        self.arrays = [copied(array) for array in arrays]
         self.table = Table(ordered=bool(names))
         self.left: list[tuple[Array, Array]] = []
         self.fault: CheckError | None = None
@@ -252,7 +242,7 @@ class Trial:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
         shadow = FieldShadow(self.table, memory, target, self.functions, rule_of)
-        mine = [_copied(array) for array in self.arrays]
+        mine = [copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
                 planes = memory.of(borrow(array).array())
@@ -261,7 +251,9 @@ class Trial:
                     _bytes_of(planes, array)[...] = words.view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
         try:
             run(mine, shadow, self.checks)
-        except CheckError as error:  # The launches ran to their end.
+        except CheckError as error:
+            if any(found.check in ENDED for found in error.findings):
+                raise
             self.fault = error
         self.compared |= shadow.compared
         self.unknown |= shadow.unknown
@@ -276,7 +268,6 @@ class Trial:
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         self.unsure[i] = self.table.unknown(codes.value) | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
-        self.values.setdefault(i, []).append(shown.reshape(array.shape))
         self.left.append((codes.value, shown.reshape(array.shape)))
         numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
         if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
@@ -294,8 +285,6 @@ class Trial:
                          else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
         evaluation = FieldEvaluation(self.table, self.functions, self.seen)
         found = evaluation.run(function, given, [array.dtype for array in self.arrays])
-        for i, index in enumerate(found):
-            self.values.setdefault(i, []).append(self.table.shown(index))
         return [self.table.numbers(index).key for index in found]
 
 
@@ -304,26 +293,20 @@ def followed(array: Array) -> str | None:
     return KINDS.get(element_of(array.dtype)) if array.ndim else None
 
 
-def _copied(array: Array) -> Array:
-    """An array of its own with the same strides."""
-    if not array.ndim:
-        return array
-    made = borrow(array)
-    if made.contiguous:
-        return array.copy()
-    flat = made.array().copy()
-    return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
-
-
 def _bytes_of(planes: Array, array: Array) -> Array:
     """The planes (planes, ..., bytes of an element) of the elements of an array, by those of its memory."""
     return as_strided(planes, (PLANES, *array.shape, array.itemsize), (planes.strides[0], *array.strides, 1))
 
 
+class _OtherError(Exception):
+    """The kernel to compare with ended early, or did something wrong."""
+
+
 @dataclass(frozen=True)
 class Question:
     """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them. `explain` says whether to look for what the first difference lacks."""
+    those that both fill before they read them. `explain` says whether to look for what the first difference lacks;
+    `counterexample` looks for numbers that refute what is not proven, or only for some comparisons of data."""
 
     names: Sequence[str]
     arrays: Sequence[Array]
@@ -331,6 +314,7 @@ class Question:
     filled: frozenset[int]
     left: Evaluator
     right: Evaluator
+    counterexample: Counterexample
     seed: int = 0
     explain: bool = True
 
@@ -341,8 +325,10 @@ class Question:
             if trial.functions.seen()[0].size and any((got[i] != wanted[i]).any() for i in self.outputs):
                 # Rounded otherwise, comparisons may have other outcomes, and functions other values.
                 trial, got, wanted = self._compare(None, trial.functions.seen())
+        except _OtherError as error:
+            return Proof(UNDECIDED, f"the kernel to compare with cannot be followed: {error}")
         except InterpreterError as error:
-            return Proof(UNDECIDED, str(error))
+            return self._ended(error)
         lines = tuple(sorted(trial.compared))
         differences: list[Difference] = []
         for i in self.outputs:
@@ -352,21 +338,34 @@ class Question:
                 reason = "" if differences or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
-        if differences and trial.unknown and unsure and not differences[0].reason and not self._far(trial):
+        if differences and trial.unknown and unsure and not differences[0].reason:
             where = ", ".join(map(str, sorted(trial.unknown)[:4]))
             text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
-            return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
+            return self._open(text + "; ".join(map(str, differences)), tuple(differences), lines)
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
         if trial.fault is not None:
-            return Proof(UNDECIDED, str(trial.fault), (), lines)
-        return Proof(PROVEN, self._theorem(lines, trial.functions), (), lines)
+            return self._ended(trial.fault)
+        theorem = self._theorem(lines, trial.functions)
+        if (lines or trial.functions.uses) and self.counterexample.accumulator is not None:
+            if wrong := self._wrong(zeros=False):
+                return Proof(REFUTED, wrong, (), lines)
+            theorem += "; results are within the bound of float64 on the numbers drawn and on 64 times these"
+        return Proof(PROVEN, theorem, (), lines)
 
-    def _far(self, trial: Trial) -> bool:
-        """Whether outputs are in the run what no rounding makes of each other."""
-        pairs = [trial.values[i] for i in self.outputs if len(trial.values.get(i, ())) == 2]
-        with np.errstate(invalid="ignore"):
-            return any(bool((~(np.abs(a - b) <= FAR * (np.abs(b) + np.abs(b).max(initial=0)))).any()) for a, b in pairs)
+    def _ended(self, error: InterpreterError) -> Proof:
+        """The verdict on a run that failed, or that is not followed any further."""
+        fault = fault_of(error)
+        return self._open(str(error)) if fault is None else Proof(REFUTED, f"the run fails: {fault}")
+
+    def _open(self, text: str, differences: tuple[Difference, ...] = (), lines: tuple[int, ...] = ()) -> Proof:
+        """The verdict where there is no proof: refuted on numbers, or undecided."""
+        if wrong := self._wrong():
+            return Proof(REFUTED, wrong, differences, lines)
+        return Proof(UNDECIDED, text, differences, lines)
+
+    def _wrong(self, *, zeros: bool = True) -> str:
+        return self.counterexample.search(self.names, self.arrays, self.outputs, self.filled, zeros=zeros)
 
     def _compare(
         self, changed: Changed | None, seen: tuple[Array, Array] | None = None
@@ -374,8 +373,13 @@ class Question:
         """What both sides leave in the arrays. `seen` are numbers in a run of the kernel, which the function takes."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.seen = seen
-        trial.checks = ("races",) if changed is None else ()
-        wanted = self.right(trial)
+        trial.checks = CHECKS if changed is None else ()
+        try:
+            wanted = self.right(trial)
+        except InterpreterError as error:
+            raise _OtherError(str(error)) from error
+        if trial.fault is not None:
+            raise _OtherError(str(trial.fault))
         return trial, self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
@@ -431,7 +435,7 @@ def _small(array: Array) -> Array:
     values."""
     if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
         return array
-    made = _copied(array)
+    made = copied(array)
     values = np.nan_to_num(made.astype(np.float64), nan=0.5, posinf=4.0, neginf=-4.0)
     made[...] = (values * 0.3).astype(made.dtype)
     return made

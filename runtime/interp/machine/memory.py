@@ -34,9 +34,9 @@ class Finding:
     not followed any further, otherwise the check that found it. `line` and `column` are the instruction's in `file`.
     `cta`, `warp`, `lane` and `address` are those of the first time, None where there is no single one; an address is
     one of its own state space. `count` is how often it was seen, at so many `places` in the file. A note is worth
-    knowing and no error: a launch with nothing but notes is right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time, and
-    `order` what a launch takes to run in it.
-    `source` is the line of the program that the instruction was compiled from, where the PTX says so.
+    knowing and no error: a launch with nothing but notes is right. `schedule` is an order of warps in which it
+    happens, a line for what one of them does at a time, and `order` what a launch takes to run in it. `source` is the
+    line of the program that the instruction was compiled from, where the PTX says so.
     """
 
     check: str
