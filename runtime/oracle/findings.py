@@ -43,7 +43,7 @@ CODES: Mapping[str, str] = {
     "check-tensor": "tensor memory is used wrongly",
     "check-all-orders": "another order of warps decides otherwise",
     "check-load": "the interpreter cannot run an instruction",
-    "proof-refuted": "the proof finds an output that is another function",
+    "proof-refuted": "the proof finds an output that is another function, or a run that fails",
 }
 """Each code of an error, and what it says. Codes stay; new ones may come."""
 
