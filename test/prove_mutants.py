@@ -25,7 +25,7 @@ import numpy as np
 from warploom.runtime import Kernel, WarploomError, compile, load_ptx, prove
 from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.plan import host
-from warploom.runtime.proof.question import PROVEN, REFUTED
+from warploom.runtime.proof.question import PARTLY, PROVEN, REFUTED
 from warploom.runtime.reference import functions as reference
 from warploom.runtime.reference.inputs import arrays
 
@@ -138,7 +138,7 @@ def verdict(text: str, kernel: Kernel, ptx: str) -> tuple[str, str]:
         proof = prove(mutant, text, explain=False, max_steps=STEPS)
     except WarploomError as error:
         return "refused", str(error)
-    if proof.outcome != PROVEN:
+    if proof.outcome not in (PROVEN, PARTLY):
         fails = "refuted: the run fails" if proof.text.startswith("the run fails") else "refuted"
         return fails if proof.outcome == REFUTED else "undecided", proof.text
     return equality(text, kernel, mutant), ""

@@ -49,7 +49,7 @@ CODES: Mapping[str, str] = {
 
 NOTES: Mapping[str, str] = {
     "proof-undecided": "there is no proof, and no refutation",
-    "proof-conditional": "the proof holds for inputs whose comparisons have the outcomes of the run",
+    "proof-conditional": "the proof holds for inputs whose comparisons and branches have the outcomes of the run",
     "not-deterministic": "two calls with the same inputs give different bits",
     "library": "operations of a library that compute",
     "reference-constant": "the reference does not depend on its inputs, so that constants pass",

@@ -188,7 +188,7 @@ class Service:
     def _prove(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         """The proof against a function of linalg."""
         from ..proof.prove import prove
-        from ..proof.question import Difference
+        from ..proof.question import PARTLY, Difference
 
         launch = candidate.launch(call)
         if launch is None:
@@ -204,6 +204,8 @@ class Service:
         if proof.outcome == "refuted":
             first = next(iter(proof.differences), Difference("", (), 0))
             answer.findings.append(JudgeFinding("proof-refuted", proof.text, output=first.argument, index=first.index))
+        elif proof.outcome == PARTLY:
+            answer.findings.append(note("proof-conditional", proof.text))
         elif not proof:
             answer.findings.append(note("proof-undecided", proof.text))
         elif proof.compared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -168,7 +168,7 @@ class Search:
         return "; ".join(words)
 
 
-PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
+PROVEN, PARTLY, REFUTED, UNDECIDED = "proven", "proven in part", "refuted", "undecided"
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Proof:
-    """A verdict: `outcome` is "proven", "refuted" or "undecided"; `text` says exactly what holds, or why not."""
+    """A verdict: `outcome` is "proven", "proven in part" where it holds for the branches of one run alone, "refuted" or
+    "undecided"; `text` says exactly what holds, or why not."""
 
     outcome: str
     text: str
@@ -213,6 +214,7 @@ class Trial:
         self.checks: Sequence[str] = ()
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
+        self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
         self.unsure: dict[int, Array] = {}
         self.seen: tuple[Array, Array] | None = None
@@ -256,6 +258,8 @@ class Trial:
                 raise
             self.fault = error
         self.compared |= shadow.compared
+        for line, ways in shadow.decided.items():
+            self.decided.setdefault(line, set()).update(ways)
         self.unknown |= shadow.unknown
         self.left = []
         return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
@@ -335,23 +339,23 @@ class Question:
             bad = np.argwhere(got[i] != wanted[i])
             if bad.size:
                 index = tuple(int(n) for n in bad[0])
-                reason = "" if differences or not self.explain else self._reason(i, index)
+                reason = "" if differences or trial.decided or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
         if differences and trial.unknown and unsure and not differences[0].reason:
-            where = ", ".join(map(str, sorted(trial.unknown)[:4]))
+            where = _listed(sorted(trial.unknown)[:4])
             text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
             return self._open(text + "; ".join(map(str, differences)), tuple(differences), lines)
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
         if trial.fault is not None:
             return self._ended(trial.fault)
-        theorem = self._theorem(lines, trial.functions)
+        theorem = self._theorem(trial)
         if (lines or trial.functions.uses) and self.counterexample.accumulator is not None:
             if wrong := self._wrong(zeros=False):
                 return Proof(REFUTED, wrong, (), lines)
             theorem += "; results are within the bound of float64 on the numbers drawn and on 64 times these"
-        return Proof(PROVEN, theorem, (), lines)
+        return Proof(PARTLY if trial.decided else PROVEN, theorem, (), lines)
 
     def _ended(self, error: InterpreterError) -> Proof:
         """The verdict on a run that failed, or that is not followed any further."""
@@ -394,21 +398,30 @@ class Question:
 
         return Search(self.names, inputs, evaluate).reason()
 
-    def _theorem(self, lines: Sequence[int], functions: FieldFunctions) -> str:
+    def _theorem(self, trial: Trial) -> str:
         """What holds."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
-        outcome = "; comparisons of data had the outcomes of this run" if lines else "; no comparison depends on data"
-        if functions.uses:
-            outcome += f"; functions computed otherwise were the same within {functions.deviation:.1e} in this run"
+        path = "no branch, address or predicate of a store depends on data"
+        if trial.decided:
+            path = f"no address depends on data; branches and stores that data decides (line {_listed(trial.decided)}) "
+            path += "went as in this run"
+            if single := [line for line, ways in trial.decided.items() if len(ways) == 1]:
+                path += f", and one way only at line {_listed(single)}"
+        seen = "comparisons of data had the outcomes of this run" if trial.compared else "no comparison depends on data"
+        if trial.functions.uses:
+            seen += f"; functions computed otherwise were the same within {trial.functions.deviation:.1e} in this run"
         integers = f"; {', '.join(f'%{n}' for n in given)} as given" if given else ""
         return (
             f"for {sizes}, and all values of the floating-point elements, the {count} outputs are equal as real "
             f"functions, but with a probability of at most (d / 2^29)^2 for each, d being its degree, given that "
-            f"roundings are ignored; no branch, address or predicate of a store depends on data; nothing races in "
-            f"the order of this run{outcome}{integers}"
+            f"roundings are ignored; {path}; nothing races in the order of this run; {seen}{integers}"
         )
+
+
+def _listed(lines: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(lines)))
 
 
 def _described(array: Array) -> str:

@@ -1,9 +1,9 @@
 """Looks on while a kernel runs: of every value that comes from the arrays it keeps the number in the fields.
 
 What moves bytes moves their codes (`mirror`); what computes makes new values (`rules`, `products`). Where data would
-decide an address, a branch, or whether memory is written, the run ends with an error at that line: then one run says
-nothing of other data. A comparison of data, and what it selects, is taken as in this run, and `compared` keeps where;
-`unknown` keeps where bits of data are computed with.
+decide an address, the run ends with an error at that line: then one run says nothing of other data. A comparison of
+data, and what it selects, is taken as in this run, and `compared` keeps where; `decided` keeps which ways branches
+went, and whether memory was written, where data decides that; `unknown` keeps where bits of data are computed with.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class FieldShadow(Observer):
         self.memory = memory
         self.target = target
         self.compared: set[int] = set()
+        self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
         self._later: Callable[[], None] | None = None
 
@@ -202,12 +203,15 @@ class FieldShadow(Observer):
                 raise LimitError(f"data decides {what} ({slot.name})", int(sel.threads[bad[0]]))
 
     def _guarded(self, decoded: Decoded, guard: RegisterSlot, sel: Selection) -> None:
-        """A predicate that depends on data: it may choose between values, and nothing else."""
+        """A predicate that depends on data chooses between values, ways to go on, or whether something is done."""
+        line = decoded.source.line
+        self.compared.add(line)
         if decoded.row.root in EFFECTS or decoded.traits.has_address:
-            bad = np.flatnonzero(sel.pick(self.mirror.words(guard)[0]))
-            what = "a branch" if decoded.row.root in ("bra", "brx", "ret", "exit") else "whether this is executed"
-            raise LimitError(f"data decides {what} ({guard.name})", int(sel.threads[bad[0]]))
-        self.compared.add(decoded.source.line)
+            lanes = sel.pick(self.mirror.words(guard)[0]) != 0
+            if self.table.ordered:
+                raise LimitError(f"data decides what is executed ({guard.name})", int(sel.threads[np.argmax(lanes)]))
+            ways = sel.pick(self.state.banks[guard.bits][guard.index])[lanes] != decoded.negated
+            self.decided.setdefault(line, set()).update(ways.tolist())
 
     def _decode(self, pc: int, decoded: Decoded) -> Callable[[State], Callable[[Selection], int | None]]:
         context = context_of(decoded, pc, self.kernel, self.target, self.layout, blank=True)
