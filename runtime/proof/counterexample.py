@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import TypeAlias
@@ -31,10 +31,11 @@ CHECKS = ("races", "uninitialised")
 """What a run is checked for besides what ends it."""
 ENDED = (FaultError.check, LimitError.check)
 """Of findings that are the last of a run."""
-LARGE = 64.0
-"""Factor of the numbers of a second run: exponentials of them leave the range of f32, unless their maximum is taken
+LARGE = (64.0, 1024.0)
+"""Factors of the numbers of further runs: exponentials of them leave the range of f32, unless their maximum is taken
 off."""
-WHERE = {1.0: "on the numbers drawn", LARGE: f"on {LARGE:g} times the numbers drawn", 0.0: "on zeros"}
+TINY = 2.0**-126
+"""The least normal number of f32: what is smaller may be flushed to zero, or have lost bits."""
 FAR = 2.0**-4
 """How far results may be apart that may be equal, relative to the value and to the largest one, where no bound is
 known."""
@@ -61,13 +62,14 @@ class Counterexample:
     ) -> str:  # fmt: skip
         """What the kernel does wrong on the numbers of the arrays, on larger ones, or on zeros; "" if nothing is wrong.
         Zeros are for loops without end, in which sums would not let the state come back."""
-        factors = [1.0, *([] if self.accumulator is None else [LARGE]), *([0.0] if zeros else [])]
-        for factor in factors:
+        large = () if self.accumulator is None else LARGE
+        for factor in (1.0, *large, *((0.0,) if zeros else ())):
             given = [_scaled(array, factor) for array in arrays]
             for i in filled:
                 given[i][...] = reference.poison(given[i].dtype)
             if wrong := self._wrong(names, given, outputs, None if factor else Rounds()):
-                return f"{wrong} {WHERE[factor]}"
+                of = {0.0: "zeros", 1.0: "the numbers drawn"}.get(factor, f"{factor:g} times the numbers drawn")
+                return f"{wrong} on {of}"
         return ""
 
     def _wrong(
@@ -76,14 +78,14 @@ class Counterexample:
         """What is wrong with one run."""
         left = [copied(array) for array in given]
         try:
-            expected = self._expected(given)
-        except (HostError, InterpreterError):
-            return ""
-        try:
             self.kernel(left, observer, CHECKS)
         except InterpreterError as error:
             fault = fault_of(error)
             return "" if fault is None else f"the run fails: {fault}"
+        try:
+            expected = self._expected(given)
+        except (HostError, InterpreterError):
+            return ""
         for i in outputs:
             found = reference.compare(expected[i], left[i])
             if found.outside:
@@ -98,9 +100,9 @@ class Counterexample:
         else:
             self.against(arrays, None, ())
             found = [reference.Reference(a.astype(np.float64), np.zeros(a.shape), a.dtype) for a in arrays]
-        if self.accumulator is not None:
-            return found
-        return [_within_far(of) for of in found]
+        if self.accumulator is None:
+            return [_within_far(of) for of in found]
+        return [replace(of, error=of.error + TINY) for of in found]
 
 
 def _within_far(of: reference.Reference) -> reference.Reference:

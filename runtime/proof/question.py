@@ -257,10 +257,11 @@ class Trial:
             if any(found.check in ENDED for found in error.findings):
                 raise
             self.fault = error
-        self.compared |= shadow.compared
-        for line, ways in shadow.decided.items():
-            self.decided.setdefault(line, set()).update(ways)
-        self.unknown |= shadow.unknown
+        finally:
+            self.compared |= shadow.compared
+            for line, ways in shadow.decided.items():
+                self.decided.setdefault(line, set()).update(ways)
+            self.unknown |= shadow.unknown
         self.left = []
         return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
 
@@ -324,16 +325,17 @@ class Question:
 
     def decide(self) -> Proof:
         """Proves or refutes that both sides leave the same in the arrays."""
+        trial = self._trial(None)
         try:
-            trial, got, wanted = self._compare(None)
+            got, wanted = self._compare(trial)
             if trial.functions.seen()[0].size and any((got[i] != wanted[i]).any() for i in self.outputs):
                 # Rounded otherwise, comparisons may have other outcomes, and functions other values.
-                trial, got, wanted = self._compare(None, trial.functions.seen())
+                trial = self._trial(None, trial.functions.seen())
+                got, wanted = self._compare(trial)
         except _OtherError as error:
             return Proof(UNDECIDED, f"the kernel to compare with cannot be followed: {error}")
         except InterpreterError as error:
-            return self._ended(error)
-        lines = tuple(sorted(trial.compared))
+            return self._open(trial, str(error), ended=error)
         differences: list[Difference] = []
         for i in self.outputs:
             bad = np.argwhere(got[i] != wanted[i])
@@ -341,57 +343,65 @@ class Question:
                 index = tuple(int(n) for n in bad[0])
                 reason = "" if differences or trial.decided or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
+        text = "; ".join(map(str, differences))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
         if differences and trial.unknown and unsure and not differences[0].reason:
             where = _listed(sorted(trial.unknown)[:4])
-            text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
-            return self._open(text + "; ".join(map(str, differences)), tuple(differences), lines)
+            why = f"bits of data are computed with (line {where}), which may be another way to compute what differs"
+            return self._open(trial, f"{why}: {text}", differences)
+        if differences and trial.decided:
+            where = _listed(sorted(trial.decided)[:4])
+            return self._open(trial, f"on the way that data decides (line {where}): {text}", differences)
         if differences:
-            return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
+            return Proof(REFUTED, text, tuple(differences), tuple(sorted(trial.compared)))
         if trial.fault is not None:
-            return self._ended(trial.fault)
+            return self._open(trial, str(trial.fault), ended=trial.fault)
         theorem = self._theorem(trial)
-        if (lines or trial.functions.uses) and self.counterexample.accumulator is not None:
+        if (trial.compared or trial.functions.uses) and self.counterexample.accumulator is not None:
             if wrong := self._wrong(zeros=False):
-                return Proof(REFUTED, wrong, (), lines)
-            theorem += "; results are within the bound of float64 on the numbers drawn and on 64 times these"
-        return Proof(PARTLY if trial.decided else PROVEN, theorem, (), lines)
+                return Proof(REFUTED, wrong, (), tuple(sorted(trial.compared)))
+            theorem += "; results are within the bound of float64 on the numbers drawn and on larger ones"
+        return Proof(PARTLY if trial.decided else PROVEN, theorem, (), tuple(sorted(trial.compared)))
 
-    def _ended(self, error: InterpreterError) -> Proof:
-        """The verdict on a run that failed, or that is not followed any further."""
-        fault = fault_of(error)
-        return self._open(str(error)) if fault is None else Proof(REFUTED, f"the run fails: {fault}")
-
-    def _open(self, text: str, differences: tuple[Difference, ...] = (), lines: tuple[int, ...] = ()) -> Proof:
-        """The verdict where there is no proof: refuted on numbers, or undecided."""
-        if wrong := self._wrong():
-            return Proof(REFUTED, wrong, differences, lines)
-        return Proof(UNDECIDED, text, differences, lines)
+    def _open(
+        self, trial: Trial, text: str, differences: Sequence[Difference] = (), ended: InterpreterError | None = None
+    ) -> Proof:
+        """The verdict where there is no proof: refuted on numbers, or undecided. What `ended` the run and is no limit
+        of the proof ends those on numbers as well, and on all inputs where no data decided anything before."""
+        lines, wrong = tuple(sorted(trial.compared)), self._wrong()
+        if not wrong:
+            return Proof(UNDECIDED, text, tuple(differences), lines)
+        fault = None if ended is None else fault_of(ended)
+        if fault is not None and not lines and str(fault) in wrong:
+            wrong = f"the run fails on all inputs: {fault}"
+        return Proof(REFUTED, wrong, tuple(differences), lines)
 
     def _wrong(self, *, zeros: bool = True) -> str:
         return self.counterexample.search(self.names, self.arrays, self.outputs, self.filled, zeros=zeros)
 
-    def _compare(
-        self, changed: Changed | None, seen: tuple[Array, Array] | None = None
-    ) -> tuple[Trial, list[Array], list[Array]]:
-        """What both sides leave in the arrays. `seen` are numbers in a run of the kernel, which the function takes."""
+    def _trial(self, changed: Changed | None, seen: tuple[Array, Array] | None = None) -> Trial:
+        """What both sides are given; `seen` are numbers in a run of the kernel, which the function takes."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.seen = seen
         trial.checks = CHECKS if changed is None else ()
+        return trial
+
+    def _compare(self, trial: Trial) -> tuple[list[Array], list[Array]]:
+        """What both sides leave in the arrays."""
         try:
             wanted = self.right(trial)
         except InterpreterError as error:
             raise _OtherError(str(error)) from error
         if trial.fault is not None:
             raise _OtherError(str(trial.fault))
-        return trial, self.left(trial), wanted
+        return self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
         """What is wrong with an output."""
         inputs = [None if followed(a) is None or i in self.filled else a.shape for i, a in enumerate(self.arrays)]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
-            _, got, wanted = self._compare(changed)
+            got, wanted = self._compare(self._trial(changed))
             low = np.uint64((1 << 30) - 1)
             one, other = (keys[argument][index] for keys in (got, wanted))
             return (np.array([one >> np.uint64(30), one & low]), np.array([other >> np.uint64(30), other & low]))
