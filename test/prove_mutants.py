@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import Pool
 
 import numpy as np
@@ -172,13 +172,13 @@ def equality(text: str, kernel: Kernel, mutant: Kernel) -> str:
 
 def verdicts(count: int, seed: int, jobs: int = 1) -> Iterator[tuple[Mutant, tuple[str, str]]]:
     """What becomes of so many mutants of each source, and why."""
-    tasks: list[tuple[Mutant, str, Kernel, str]] = []
+    tasks: list[list[tuple[Mutant, str, Kernel, str]]] = []
     for name, (text, options) in SOURCES.items():
         kernel = compile(text, **options)  # pyright: ignore[reportArgumentType]
         made = mutants(name, kernel.ptx, random.Random(seed))
-        tasks += [(mutant, text, kernel, ptx) for mutant, ptx in islice(made, count)]
+        tasks.append([(mutant, text, kernel, ptx) for mutant, ptx in islice(made, count)])
     with Pool(jobs, maxtasksperchild=16) as pool:
-        yield from pool.imap_unordered(_verdict, tasks)
+        yield from pool.imap_unordered(_verdict, chain.from_iterable(zip(*tasks, strict=True)))
 
 
 def _verdict(task: tuple[Mutant, str, Kernel, str]) -> tuple[Mutant, tuple[str, str]]:
