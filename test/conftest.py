@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, samples, and tests of the GPU only where there is one."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -19,6 +20,9 @@ from warploom.runtime.cuda.driver import gpu
 os.environ.setdefault("WARPLOOM_CORES", "1")
 # What a test compiles is neither read from the cache of who runs it nor kept there.
 os.environ["WARPLOOM_CACHE"] = "off"
+
+# IR and traces are many small objects that live long: as often as Python collects by default takes a sixth of the time.
+gc.set_threshold(200_000, 20, 100)
 
 # In CI the examples are the same each time: what it says of a change depends on the change alone.
 settings.register_profile(
