@@ -44,14 +44,18 @@ def why_no_gpu() -> str | None:
 
 
 def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `sampled(stride)`, leave the first and every stride-th behind it."""
+    """Of the cases of a test that is marked `sampled(stride)`, leave one of each stride cases.
+
+    That is the first of the first, the second of the second: where cases are made in loops, each loop goes on.
+    """
     seen: Counter[str] = Counter()
     left: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
         test = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("sampled")
-        (left if mark is None or seen[test] % mark.args[0] == 0 else others).append(item)
+        part, place = divmod(seen[test], mark.args[0] if mark else 1)
+        (left if mark is None or place == part % mark.args[0] else others).append(item)
         seen[test] += 1
     items[:] = left
     config.hook.pytest_deselected(items=others)

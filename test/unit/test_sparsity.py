@@ -152,6 +152,7 @@ def test_pattern_rows_check_themselves(change: dict[str, Any], message: str) -> 
         replace(TWO_OF_FOUR, **change)
 
 
+@pytest.mark.sampled(4)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -169,6 +170,7 @@ def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> No
         assert same.all()
 
 
+@pytest.mark.sampled(4)
 @KEYS
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
@@ -254,6 +256,7 @@ def test_matrices_need_not_be_contiguous() -> None:
         assert (prune(view, TWO_OF_FOUR) == whole).all()
 
 
+@pytest.mark.sampled(4)
 @KEYS
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
@@ -306,6 +309,7 @@ def test_broken_pairs_and_halves_are_named() -> None:
     assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(compress, cut, TWO_OF_FOUR)
 
 
+@pytest.mark.sampled(4)
 @KEYS
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
