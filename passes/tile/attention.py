@@ -37,9 +37,8 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp,
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention
 from ..linalg.product import Product, padded
