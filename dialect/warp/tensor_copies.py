@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import (
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    UnitAttr,
-    i64,
-)
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -170,8 +164,7 @@ class TensorStoreOp(IRDLOperation):
         each_warpgroup: bool = False,
     ):
         super().__init__(
-            operands=[tile, list(indices), map, list(coordinates)],
-            properties={"each_warpgroup": flag(each_warpgroup)},
+            operands=[tile, list(indices), map, list(coordinates)], properties={"each_warpgroup": flag(each_warpgroup)}
         )
 
     def verify_(self) -> None:

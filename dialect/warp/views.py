@@ -346,13 +346,7 @@ class PagedOp(IRDLOperation):
     assembly_format = "$memory `by` $table attr-dict `:` type($memory) `,` type($table) `->` type($result)"
 
     def __init__(
-        self,
-        memory: SSAValue,
-        table: SSAValue,
-        along: Sequence[int],
-        table_along: Sequence[int],
-        page: int,
-        slot: int,
+        self, memory: SSAValue, table: SSAValue, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
     ):
         """`along` and `table_along` are the dimensions of the result, that of keys for the page and the slot."""
         super().__init__(

@@ -259,12 +259,7 @@ class Specialiser:
     # The consumers
 
     def _consume(
-        self,
-        body: Block,
-        mine: list[Operation],
-        ring: Ring,
-        registers: tuple[int, int] | None,
-        once: Once | None,
+        self, body: Block, mine: list[Operation], ring: Ring, registers: tuple[int, int] | None, once: Once | None
     ) -> None:
         """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
         if registers is not None:

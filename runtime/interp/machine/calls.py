@@ -60,10 +60,7 @@ def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ..
 
 def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
     """Refuses more or fewer than the function has."""
-    for what, formals, given in (
-        ("arguments", frame.parameters, arguments),
-        ("results", frame.results, results),
-    ):
+    for what, formals, given in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
         if len(formals) != len(given):
             ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
 

@@ -174,13 +174,7 @@ class Flow:
     # Barriers
 
     def arrive(
-        self,
-        sel: Selection,
-        number: int,
-        pc: int,
-        expected: int,
-        wait: bool = True,
-        complete: Complete | None = None,
+        self, sel: Selection, number: int, pc: int, expected: int, wait: bool = True, complete: Complete | None = None
     ) -> int | None:
         """Threads at a barrier. They go on at once if that completes it for every CTA in flight."""
         if expected == 0 and not self.barriers and sel.count == int(np.count_nonzero(self.live)):
