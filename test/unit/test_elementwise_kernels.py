@@ -50,6 +50,7 @@ def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) 
     return kernel
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
     for kind in TYPES:
@@ -188,6 +189,7 @@ SUM = """%0 = arith.mulf %e0, %e1 : f32
          linalg.yield %1 : f32"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "maps",
     [

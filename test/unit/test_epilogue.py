@@ -239,6 +239,7 @@ def test_what_is_not_fused_has_a_kernel_of_its_own() -> None:
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -199,6 +199,7 @@ def test_narrow_floats_of_sm_107(name: str, words: str) -> None:
         assert d == expected, (hex(x), hex(y), factor)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_narrow_floats_from_and_to_bf16(name: str) -> None:
     halves = np.concatenate([np.arange(0, 1 << 16, 7), [0x7F80, 0xFF80, 0x7FFF]]).astype(np.uint32)

@@ -143,6 +143,7 @@ def test_random_bits_decide_between_two_neighbours(form: Format) -> None:
         assert np.all(np.diff((got & 0xFFFF) == away) <= 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_four_with_random_bits(name: str, relu: str) -> None:

@@ -206,6 +206,7 @@ def test_operands_along_m_and_n(kind: str, a: str, along_mn: tuple[bool, bool]) 
     close(case.run(), case.a, case.b)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "product",
     [of("f16", 128, 16, "bf16", "bf16"), of("f16", 64, 32, "f16", "f16"), of("tf32", 128, 24, "tf32", "tf32"),
@@ -240,6 +241,7 @@ def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "product",
     [scaled("mxf8f6f4", 1, "e4m3", "e2m1", "ue8m0"), scaled("mxf8f6f4", 1, "e3m2", "e5m2", "ue8m0", n=128),

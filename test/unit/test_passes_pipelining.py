@@ -108,6 +108,7 @@ def test_indices_made_in_the_loop() -> None:
     check(loop((*lines, *LINES[4:])))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("together", [True, False])
 def test_two_products_in_a_loop(together: bool, schedule: str) -> None:

@@ -84,6 +84,7 @@ def check(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
 TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f16 f16", "f32 f32", "f64 f64", "i8 i32"])
 @pytest.mark.parametrize("staging", [16, 32])
 def test_strips(types: str, staging: int) -> None:
@@ -100,6 +101,7 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_strips_beside_other_choices(schedule: dict[str, Any]) -> None:
     for types in ("bf16 bf16", "f16 f32"):

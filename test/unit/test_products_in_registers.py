@@ -107,6 +107,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products_are_right_and_silent(case: Case) -> None:
     (m, n, k), rng, kind = case.shape, np.random.default_rng(), FLOATS[case.out]
@@ -164,6 +165,7 @@ BOTH = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("product", "launches"), [*((product, 1) for product in TRANSPOSED), *((product, 2) for product in BOTH)], ids=str
 )

@@ -94,6 +94,7 @@ def as_module(lines: Iterable[str], version: Version = (9, 5), target: str = "sm
     return f"{head}.visible .entry k()\n{{\n{registers}{body}}}\n\n"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
     for form in FAMILIES[name]():
@@ -203,6 +204,7 @@ def test_sparsity_selectors(form: Mma) -> None:
             assert f"operand f: expected {legal}, got {value}" in (found or "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma.sparse_rows()) if r.scale], ids=lambda r: r.spelling)
 def test_scale_selectors(form: Mma) -> None:
     scale = form.scale

@@ -96,6 +96,7 @@ ROUNDED = "%0 = arith.truncf %a : f32 to {kind}\n %r = arith.extf %0 : {kind} to
 STORED = "%r = arith.truncf %a : f32 to {kind}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", NARROW)
 @pytest.mark.parametrize("stored", [False, True], ids=["extended", "stored"])
 def test_elements_and_epilogues_round_alike(kind: str, stored: bool) -> None:
@@ -137,6 +138,7 @@ def test_what_is_clamped_before_eight_bits_needs_no_comparison() -> None:
 # fastmath
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("first", "second", "dropped"),
     [

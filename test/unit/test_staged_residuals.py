@@ -30,6 +30,7 @@ STAGED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("product", STAGED, ids=str)
 def test_panels_arrive_where_they_are_read(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)

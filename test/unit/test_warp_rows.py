@@ -77,6 +77,7 @@ def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
 PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products(row: Mma) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
@@ -106,6 +107,7 @@ def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
                 op.verify()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products_become_their_instruction(row: Mma) -> None:
     types = operand_types(row)

@@ -54,6 +54,7 @@ def chosen(mlir: str, **options: object) -> Schedule:
     return next(schedule for schedule in kernel.schedule if schedule is not None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mlir", "together"),
     [
