@@ -20,7 +20,6 @@ from . import (
     operands,
     stored,
     synchronisation,
-    tensor_copies,
     tensor_maps,
     tile_mma,
     views,
@@ -46,7 +45,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_maps),
 )
 """In the order of the reference."""
 

@@ -30,8 +30,15 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
+from ...dialect.warp.tensor_maps import (
+    FAR,
+    Im2colOp,
+    TensorLoadOp,
+    TensorMapType,
+    TensorStoreOp,
+    moved_as,
+    moved_together,
+)
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand

@@ -17,7 +17,7 @@ from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
 from .events import LEFT, BoundStep, Geometry, Look, Selection
-from .flow import Flow, apart, parted, together
+from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
 from .mbarriers import MbarrierObjects
 from .memory import (
@@ -34,7 +34,6 @@ from .memory import (
     WarpOrder,
     Window,
 )
-from .replay import Replay
 from .state import RESERVED_BYTES, Prints, Sink, State
 
 if TYPE_CHECKING:
