@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .element_expressions import (

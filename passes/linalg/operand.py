@@ -32,10 +32,9 @@ from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, mem
 from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, WindowOp, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp, strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
 

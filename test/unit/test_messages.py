@@ -14,7 +14,7 @@ import pytest
 from warploom.passes import opt, start
 from warploom.runtime import ArgumentError, CompileError, check_metadata, compile
 from warploom.runtime.arguments.arrays import borrow
-from warploom.runtime.arguments.sparse import random_metadata
+from warploom.runtime.arguments.packed import random_metadata
 from warploom.runtime.cli import start as cli_start
 from warploom.runtime.cli.command import main
 

@@ -11,7 +11,7 @@ import pytest
 
 from warploom.passes import opt
 from warploom.runtime import ArgumentError, CompileError, HostError, check_metadata, compile, compress, expand, prune
-from warploom.runtime.arguments.sparse import WGMMA_SP
+from warploom.runtime.arguments.packed import WGMMA_SP
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp.machine.memory import InterpreterError
 from warploom.runtime.kernel.lowering import parse

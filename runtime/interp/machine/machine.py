@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, NoReturn
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Symbol
+from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
 from .events import LEFT, BoundStep, Geometry, Look, Selection
-from .flow import Flow, apart, parted, together
+from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
 from .mbarriers import MbarrierObjects
 from .memory import (
@@ -34,7 +34,6 @@ from .memory import (
     WarpOrder,
     Window,
 )
-from .replay import Replay
 from .state import RESERVED_BYTES, Prints, Sink, State
 
 if TYPE_CHECKING:
@@ -420,17 +419,6 @@ class Machine:
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
         return ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, neighbours together: "0-2, 5"."""
-    runs: list[list[int]] = []
-    for number in sorted({int(n) for n in numbers}):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
 
 
 def _watched(inner: BoundStep, look: Look | None) -> BoundStep:
