@@ -99,6 +99,12 @@ class LocatingParser(Parser):
             self._starts[op] = start
         return op
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        kind = super()._get_op_by_name(name)
+        if kind.name == "builtin.unregistered" and not self.lexer.input.content[: self.pos].rstrip().endswith('"'):
+            self.raise_error(f"{name} is not registered: only its generic form can be read")
+        return kind
+
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
             module = super().parse_module(allow_implicit_module)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdsl.context import Context
+from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from warploom.passes.universe import make_context, parse_mlir
@@ -42,9 +43,28 @@ def functions(part: str) -> Iterator[str]:
             yield f"{aliases}\n{item}"
 
 
+def _test_operation(name: str, text: str, **fields: object) -> type[IRDLOperation]:
+    members = {"name": f"test.{name}", "assembly_format": text, "__module__": __name__}
+    return irdl_op_definition(type(name, (IRDLOperation,), members | fields))
+
+
+SAME = VarConstraint("SAME", AnyAttr())
+
+TEST = (
+    *(_test_operation(f"nvvm_requires_sm_{each}", "attr-dict") for each in ("80", "90a", "90a_or_sm_100a")),
+    _test_operation(
+        "reflect_bounds", "$value attr-dict `:` type($value)", value=operand_def(SAME), result=result_def(SAME)
+    ),
+    _test_operation("with_bounds", "attr-dict `:` type($result)", result=result_def()),
+)
+"""What these files use of MLIR's own dialect for tests (`mlir/test/lib/Dialect/Test`, and `lib/Dialect/LLVM`)."""
+
+
 def context() -> Context:
-    """One that takes operations of dialects that are not known."""
+    """One that takes operations of dialects that are not known, and has those of MLIR's tests."""
     ctx = make_context()
+    for op in TEST:
+        ctx.load_op(op)
     ctx.allow_unregistered = True
     return ctx
 

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Target, Version
-from ...dialect.mlir.nvvm import MmaOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ...dialect.ptx.instruction import InstOp, InstructionError, facts_of
@@ -344,14 +344,16 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
         kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, SPECIAL[op.name]))
-    elif isinstance(op, MmaOp):
+    elif isinstance(op, MmaOp | MmaSparseOp):
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
         _product_of_warpgroup(kernel, op)
     elif op.PTX:
         _Line(kernel, op).emit()
-    else:
+    elif op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
+    else:
+        fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
 
 
 class _Line:
@@ -438,18 +440,28 @@ def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
 
 
-def _product(kernel: LlvmKernel, op: MmaOp) -> None:
+def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
     a, b = (
         spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
         for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
     )
     d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
-    clamped = ".satfinite" if a in ("s8", "u8", "s4", "u4") and spelled(op.intOverflowBehavior) != "wrapped" else ""
-    layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
-    bits = f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
     result = kernel.fresh(op.res.type)
-    operands = [[kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)]
-    kernel.emit(f"mma.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+    operands: list[KernelOperand] = [
+        [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
+    ]
+    narrow = a in ("s8", "u8", "s4", "u4")
+    if isinstance(op, MmaSparseOp):
+        kind = "" if op.kind is None else f".kind::{spelled(op.kind)}"
+        mnemonic, bits = f"mma.sp{'' if op.orderedMetadata is None else '::ordered_metadata'}", ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) == "satfinite" else ""
+        layouts = f"row.col{kind}"
+        operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
+    else:
+        mnemonic, bits = "mma", f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
+        layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
+    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
     kernel.give(op, *result)
 
 
