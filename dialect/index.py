@@ -111,6 +111,8 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
+    "math": ("dialect.mlir.upstream", "MATH"),
+    "index": ("dialect.mlir.upstream", "INDEX"),
     "util": ("dialect.mlir.util", "UTIL"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),

@@ -265,7 +265,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util", "index")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -286,6 +286,9 @@ MEMREF: Callable[[], Dialect] = _lazy(DIALECTS["memref"])
 
 ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 """xDSL's `arith` with the flags and the rounding mode that MLIR has for conversions; as for `linalg`."""
+
+MATH: Callable[[], Dialect] = _lazy(DIALECTS["math"])
+"""xDSL's `math` with the functions that it lacks; as for `linalg`."""
 
 LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
 """xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
@@ -316,6 +319,7 @@ OWN = {
     "gpu": GPU,
     "linalg": LINALG,
     "llvm": LLVM,
+    "math": MATH,
     "memref": MEMREF,
     "transform": TRANSFORM,
 }

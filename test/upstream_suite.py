@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdsl.context import Context
-from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, irdl_op_definition, operand_def, result_def
+from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, operand_def, result_def
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
+from warploom.dialect.mlir.upstream import declared
 from warploom.passes.universe import make_context, parse_mlir
 
 FOLDERS = ("Dialect/NVGPU", "Dialect/GPU", "Dialect/LLVMIR/nvvm*", "Conversion/NVGPUToNVVM", "Conversion/GPUToNVVM",
@@ -43,20 +44,16 @@ def functions(part: str) -> Iterator[str]:
             yield f"{aliases}\n{item}"
 
 
-def _test_operation(name: str, text: str, **fields: object) -> type[IRDLOperation]:
-    members = {"name": f"test.{name}", "assembly_format": text, "__module__": __name__}
-    return irdl_op_definition(type(name, (IRDLOperation,), members | fields))
-
-
 SAME = VarConstraint("SAME", AnyAttr())
 
 TEST = (
-    *(_test_operation(f"nvvm_requires_sm_{each}", "attr-dict") for each in ("80", "90a", "90a_or_sm_100a")),
-    _test_operation(
-        "reflect_bounds", "$value attr-dict `:` type($value)", value=operand_def(SAME), result=result_def(SAME)
+    *(declared(IRDLOperation, f"test.nvvm_requires_sm_{each}", "attr-dict") for each in ("80", "90a", "90a_or_sm_100a")),
+    declared(
+        IRDLOperation, "test.reflect_bounds", "$value attr-dict `:` type($value)", value=operand_def(SAME),
+        result=result_def(SAME),
     ),
-    _test_operation("with_bounds", "attr-dict `:` type($result)", result=result_def()),
-)
+    declared(IRDLOperation, "test.with_bounds", "attr-dict `:` type($result)", result=result_def()),
+)  # fmt: skip
 """What these files use of MLIR's own dialect for tests (`mlir/test/lib/Dialect/Test`, and `lib/Dialect/LLVM`)."""
 
 

@@ -29,6 +29,7 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .nvvm_types import ConstantRangeAttr
+from .upstream import declared
 
 SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
 """Of an operation with several operands that may be left out."""
@@ -46,8 +47,7 @@ class NvvmOp(IRDLOperation):
 
 def operation(name: str, summary: str, ptx: str, text: str, **fields: object) -> type[NvvmOp]:
     """An operation by its name, what it does, its line of `nvvm_types`, its text in MLIR, and its fields."""
-    members = {"name": f"nvvm.{name}", "assembly_format": text, "__module__": __name__, "__doc__": summary}
-    made = irdl_op_definition(type(name, (NvvmOp,), members | fields))
+    made = declared(NvvmOp, f"nvvm.{name}", text, summary, **fields)
     made.PTX = ptx
     return made
 

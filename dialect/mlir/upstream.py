@@ -1,4 +1,4 @@
-"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`."""
+"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref`, `arith`, `math`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from typing import TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import (
     AnyDenseElement,
     AnyFloat,
@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     DenseResourceAttr,
     FileLineColLoc,
     FusedLoc,
+    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -29,17 +30,37 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     UnrankedMemRefType,
+    i1,
     i32,
     i64,
 )
 from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import base, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.irdl import (
+    IRDLOperation,
+    VarConstraint,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
+
+Declared = TypeVar("Declared", bound=IRDLOperation)
+
+
+def declared(base: type[Declared], name: str, text: str, summary: str = "", **fields: object) -> type[Declared]:
+    """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
+    members = {"name": name, "assembly_format": text, "__module__": __name__, "__doc__": summary or f"`{name}`."}
+    return irdl_op_definition(type(name, (base,), members | fields))
+
 
 # `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.
 
@@ -308,11 +329,59 @@ def _print(op: ExtFOp | TruncFOp, printer: Printer) -> None:
     printer.print_attribute(op.result.type)
 
 
+_FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
+_BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
+
 _ARITH = (arith.ExtFOp, arith.TruncFOp)
 
 ARITH = Dialect(
     "arith",
-    [*(op for op in arith.Arith.operations if op not in _ARITH), ExtFOp, TruncFOp],
+    [
+        *(op for op in arith.Arith.operations if op not in _ARITH),
+        ExtFOp,
+        TruncFOp,
+        declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient."),
+    ],
     list(arith.Arith.attributes),
 )
 """xDSL's `arith` with these in place of its own; patterns written for xDSL's match them too."""
+
+
+# `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.
+
+_FLOAT = VarConstraint("FLOAT", arith.floatingPointLike)
+_UNARY = {"operand": operand_def(_FLOAT), "fastmath": opt_prop_def(arith.FastMathFlagsAttr)}
+
+MATH = Dialect(
+    "math",
+    [
+        *math.Math.operations,
+        declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
+        declared(
+            IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
+            sin=result_def(_FLOAT), cos=result_def(_FLOAT), traits=traits_def(Pure()),
+        ),
+        *(
+            declared(
+                IRDLOperation, f"math.{name}", f"$operand {_FLAGS} `:` type($operand)", **_UNARY, result=result_def(i1),
+                traits=traits_def(Pure()),
+            )
+            for name in ("isinf", "isnan", "isfinite", "isnormal")
+        ),
+    ],
+    list(math.Math.attributes),
+)  # fmt: skip
+"""xDSL's `math` with these beside its own."""
+
+INDEX = Dialect(
+    "index",
+    [
+        declared(
+            IRDLOperation, f"index.{name}", "$lhs `,` $rhs attr-dict", traits=traits_def(Pure()),
+            lhs=operand_def(IndexType), rhs=operand_def(IndexType), result=result_def(IndexType()),
+        )
+        for name in ("add", "sub", "mul", "divs", "divu", "ceildivs", "ceildivu", "floordivs", "rems", "remu",
+                     "maxs", "maxu", "mins", "minu", "shl", "shrs", "shru", "and", "or", "xor")
+    ],
+)  # fmt: skip
+"""Arithmetic of MLIR on indices."""
