@@ -114,6 +114,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "math": ("dialect.mlir.upstream", "MATH"),
     "index": ("dialect.mlir.upstream", "INDEX"),
     "util": ("dialect.mlir.util", "UTIL"),
+    "vector": ("dialect.mlir.vector", "VECTOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),

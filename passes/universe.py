@@ -290,6 +290,9 @@ ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 MATH: Callable[[], Dialect] = _lazy(DIALECTS["math"])
 """xDSL's `math` with the functions that it lacks; as for `linalg`."""
 
+VECTOR: Callable[[], Dialect] = _lazy(DIALECTS["vector"])
+"""xDSL's `vector` with the product that it lacks; as for `linalg`."""
+
 LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
 """xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
 
@@ -322,6 +325,7 @@ OWN = {
     "math": MATH,
     "memref": MEMREF,
     "transform": TRANSFORM,
+    "vector": VECTOR,
 }
 """The dialects that stand in place of xDSL's of these names."""
 

@@ -39,7 +39,7 @@ def functions(part: str) -> Iterator[str]:
     """What stands at the top of a part, each with the aliases of all."""
     aliases = "\n".join(re.findall(r"(?m)^[#!][\w.]+ = .*$", part))
     rest = re.sub(r"(?m)^([#!][\w.]+ = |\s*//).*$", "", part)
-    for item in re.split(r"(?m)^(?=[a-z\"][\w.]*[ \"(])", rest):
+    for item in re.split(r"(?m)^(?!attributes)(?=[a-z\"][\w.]*[ \"(])", rest):
         if item.strip():
             yield f"{aliases}\n{item}"
 
@@ -47,7 +47,7 @@ def functions(part: str) -> Iterator[str]:
 SAME = VarConstraint("SAME", AnyAttr())
 
 TEST = (
-    *(declared(IRDLOperation, f"test.nvvm_requires_sm_{each}", "attr-dict") for each in ("80", "90a", "90a_or_sm_100a")),
+    *(declared(IRDLOperation, f"test.nvvm_requires_sm_{sm}", "attr-dict") for sm in ("80", "90a", "90a_or_sm_100a")),
     declared(
         IRDLOperation, "test.reflect_bounds", "$value attr-dict `:` type($value)", value=operand_def(SAME),
         result=result_def(SAME),

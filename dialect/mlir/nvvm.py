@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing_extensions import Self
+from typing import Self
+
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
 from xdsl.ir import Attribute, Dialect, SSAValue

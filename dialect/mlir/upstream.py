@@ -56,10 +56,10 @@ from xdsl.utils.type import get_element_type_or_self
 Declared = TypeVar("Declared", bound=IRDLOperation)
 
 
-def declared(base: type[Declared], name: str, text: str, summary: str = "", **fields: object) -> type[Declared]:
+def declared(parent: type[Declared], name: str, text: str, summary: str = "", **fields: object) -> type[Declared]:
     """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
     members = {"name": name, "assembly_format": text, "__module__": __name__, "__doc__": summary or f"`{name}`."}
-    return irdl_op_definition(type(name, (base,), members | fields))
+    return irdl_op_definition(type(name, (parent,), members | fields))
 
 
 # `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.
@@ -174,7 +174,7 @@ class GlobalOp(memref.GlobalOp):
     sym_name = prop_def(SymbolNameConstraint())
     sym_visibility = prop_def(StringAttr)
     type = prop_def(MemRefType)
-    initial_value = prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))
+    initial_value = opt_prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))  # pyright: ignore[reportAssignmentType]
     constant = opt_prop_def(UnitAttr)
     alignment = opt_prop_def(IntegerAttr[i64])
 
@@ -187,11 +187,14 @@ class GlobalOp(memref.GlobalOp):
         position, kind = parser.pos, parser.parse_type()
         if not isa(kind, MemRefType[Attribute]):
             parser.raise_error(f"expected the type of memory, got {kind}", position)
-        value: Attribute = UnitAttr()
-        if parser.parse_optional_punctuation("=") and not parser.parse_optional_keyword("uninitialized"):
-            parser.parse_keyword("dense")
-            value = parser.parse_dense_int_or_fp_elements_attr(TensorType(kind.element_type, kind.get_shape()))  # pyright: ignore[reportArgumentType]
-        properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": StringAttr(visibility)}
+        value: dict[str, Attribute] = {}
+        if parser.parse_optional_punctuation("="):
+            value = {"initial_value": UnitAttr()}
+            if not parser.parse_optional_keyword("uninitialized"):
+                parser.parse_keyword("dense")
+                shape = TensorType(kind.element_type, kind.get_shape())
+                value["initial_value"] = parser.parse_dense_int_or_fp_elements_attr(shape)  # pyright: ignore[reportArgumentType]
+        properties = {"sym_name": name, "type": kind, "sym_visibility": StringAttr(visibility), **value}
         attributes = parser.parse_optional_attr_dict()
         inherent = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
         inherent |= {"constant": UnitAttr()} if constant else {}
@@ -204,11 +207,14 @@ class GlobalOp(memref.GlobalOp):
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string(" : ")
         printer.print_attribute(self.type)
-        printer.print_string(" = ")
-        if isinstance(self.initial_value, DenseIntOrFPElementsAttr):
-            self.initial_value.print_without_type(printer)
-        else:
-            printer.print_string("uninitialized")
+        match self.initial_value:
+            case DenseIntOrFPElementsAttr():
+                printer.print_string(" = ")
+                self.initial_value.print_without_type(printer)
+            case UnitAttr():
+                printer.print_string(" = uninitialized")
+            case _:
+                pass
         aligned = {} if self.alignment is None else {"alignment": self.alignment}
         printer.print_op_attributes(self.attributes | aligned)
 

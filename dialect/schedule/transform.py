@@ -187,7 +187,10 @@ UPSTREAM = (
         "apply_conversion_patterns.memref.memref_to_llvm_type_converter", "apply_patterns.gpu.gpu_rewrite_patterns",
         "apply_patterns.gpu.eliminate_barriers", "apply_patterns.canonicalization",
     )),
-    _step("apply_conversion_patterns.dialect_to_llvm", "$dialect_name attr-dict", dialect=prop_def(StringAttr, prop_name="dialect_name")),
+    _step(
+        "apply_conversion_patterns.dialect_to_llvm", "$dialect_name attr-dict",
+        dialect=prop_def(StringAttr, prop_name="dialect_name"),
+    ),
     _step(
         "apply_patterns.gpu.gpu_shuffle_to_amdgpu", "(`chipset` `=` $chipset^)? attr-dict",
         chipset=opt_prop_def(StringAttr),
@@ -208,7 +211,8 @@ UPSTREAM = (
     _step(
         "apply_conversion_patterns",
         "`to` $target $patterns (`with` `type_converter` $converter^)? attr-dict `:` type($target)",
-        target=operand_def(Handle), patterns=region_def(), converter=opt_region_def(), traits=traits_def(NoTerminator()),
+        target=operand_def(Handle), patterns=region_def(), converter=opt_region_def(),
+        traits=traits_def(NoTerminator()),
     ),
     _step("apply_cse", "`to` $target attr-dict `:` type($target)", target=operand_def(Handle)),
     _on_handle("nvgpu.create_async_groups", "$target attr-dict", bypass_l1=_FLAG, irdl_options=IN_DICTIONARY),

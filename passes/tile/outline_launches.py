@@ -28,9 +28,7 @@ from ...dialect.mlir.gpu import (
     ReturnOp,
     ThreadIdOp,
 )
-from ...dialect.mlir.gpu import (
-    ModuleOp as KernelModuleOp,
-)
+from ...dialect.mlir.gpu_modules import ModuleOp as KernelModuleOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
