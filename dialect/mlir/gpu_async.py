@@ -128,8 +128,8 @@ def _matrix(name: str, sizes: str, memory: str) -> type[IRDLOperation]:
     return _row(name, f"{operands} `,` {_typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
 
 
-_MODES = "{} (`{{` $modeA^ `}}`)? `,` {} (`{{` $modeB^ `}}`)? `,` {}"
-_SPMV, _SPMM = "$spmatA (`{` $modeA^ `}`)? `,` $dnX `,` $dnY", _MODES.format("$spmatA", "$dnmatB", "$dnmatC")
+_MODES = "{} (` ` `{{` $modeA^ `}}`)? `,` {} (` ` `{{` $modeB^ `}}`)? `,` {}"
+_SPMV, _SPMM = "$spmatA (` ` `{` $modeA^ `}`)? `,` $dnX `,` $dnY", _MODES.format("$spmatA", "$dnmatB", "$dnmatC")
 _SDDMM = _MODES.format("$dnmatA", "$dnmatB", "$spmatC")
 _SPGEMM = f"{_MODES.format('$spmatA', '$spmatB', '$spmatC')} `,` $desc"
 _BUFFER, _INTO = "`,` $buffer attr-dict `:` type($buffer)", "`into` $computeType"
@@ -154,7 +154,7 @@ OPERATIONS = (
     _matrix("create_csr", "rows cols nnz", "rowPos colIdxs values"),
     _matrix("create_csc", "rows cols nnz", "colPos rowIdxs values"),
     _matrix("create_bsr", "brows bcols bnnz rBlockSize cBlockSize", "bRowPos bColIdxs values"),
-    _row("create_2to4_spmat", "`{` $pruneFlag `}` $rows `,` $cols `,` $memref attr-dict `:` type($memref)",
+    _row("create_2to4_spmat", "` ` `{` $pruneFlag `}` $rows `,` $cols `,` $memref attr-dict `:` type($memref)",
          "A matrix of which two elements of four are zero.", spMat=result_def(MATRIX())),
     _row("destroy_sp_mat", "$spmat attr-dict", "Frees a sparse matrix."),
     _row("spmv_buffer_size", f"{_SPMV} attr-dict {_INTO}", "The bytes that `spmv` needs.", **_SIZE),
@@ -168,7 +168,7 @@ OPERATIONS = (
     _row("spgemm_destroy_descr", "$desc attr-dict", "Frees that."),
     _row(
         "spgemm_work_estimation_or_compute",
-        f"`{{` $kind `}}` {_SPGEMM} `,` $bufferSz `,` $buffer attr-dict `:` $computeType `into` type($buffer)",
+        f"` ` `{{` $kind `}}` {_SPGEMM} `,` $bufferSz `,` $buffer attr-dict `:` $computeType `into` type($buffer)",
         "The bytes that a product of sparse matrices needs, or the product.", bufferSzNew=result_def(IndexType()),
     ),
     _row("spgemm_copy", f"{_SPGEMM} attr-dict `:` $computeType", "Takes such a product."),

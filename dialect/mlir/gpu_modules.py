@@ -90,6 +90,7 @@ OPENING, CLOSING = ("<", "(", "[", "{"), (">", ")", "]", "}")
 
 def _carried(name: str) -> type[ParametrizedAttribute]:
     members = {"name": f"gpu.{name}", "__module__": __name__, "__doc__": f"`#gpu.{name}`, as it is written."}
+    members["__annotations__"] = {"text": StringAttr}
     return irdl_attr_definition(type(name, (_CarriedAttr,), members))
 
 
@@ -102,7 +103,7 @@ ATTRIBUTES = tuple(
 OPERATIONS = (
     ModuleOp,
     declared(
-        IRDLOperation, "gpu.binary", "$sym_name (`<` $offloadingHandler^ `>`)? attr-dict $objects",
+        IRDLOperation, "gpu.binary", "$sym_name (` ` `<` $offloadingHandler^ `>`)? attr-dict $objects",
         "What kernels have been compiled to.", sym_name=prop_def(SymbolNameConstraint()),
         offloadingHandler=opt_prop_def(), objects=prop_def(ArrayAttr),
     ),

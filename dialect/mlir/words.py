@@ -59,6 +59,7 @@ def words(name: str, text: str, base: type[WordAttr] = WordAttr) -> type[WordAtt
     members = {
         "name": name,
         "WORDS": listed,
+        "__annotations__": {"word": StringAttr},  # a field of this class, by which its attributes are compared
         "__module__": __name__,
         "__doc__": f"One of {', '.join(listed)}.",
     }
