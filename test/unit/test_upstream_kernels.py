@@ -177,13 +177,13 @@ def test_a_body_of_several_blocks() -> None:
     %a = memref.load %A[%t] : memref<32xi32>
     %b = memref.load %B[%t] : memref<32xi32>
     %zero = arith.constant 0 : i32
-    cf.br ^loop(%a, %b : i32, i32)
-  ^loop(%m: i32, %n: i32):
+    cf.br ^loop(%b, %a : i32, i32)
+  ^loop(%n: i32, %m: i32):
     %done = arith.cmpi eq, %n, %zero : i32
     cf.cond_br %done, ^end(%m : i32), ^next
   ^next:
     %r = arith.remui %m, %n : i32
-    cf.br ^loop(%n, %r : i32, i32)
+    cf.br ^loop(%r, %n : i32, i32)
   ^end(%g: i32):
     memref.store %g, %B[%t] : memref<32xi32>"""
     a, b = (RNG.integers(0, 5000, 32).astype(np.int32) for _ in "ab")
