@@ -25,7 +25,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.paged import PagedOp
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns
+from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -41,7 +41,7 @@ from .element_expressions import (
 )
 from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import FoldDimension, KernelArgument, VectorOperand, each_once, root
+from .operand import KernelArgument, VectorOperand, each_once, root
 from .product import Product, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
