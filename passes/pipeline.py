@@ -154,7 +154,7 @@ def standard_pipeline(
             "warp-transform",
             "gpu-kernel-outlining",
             "warp-bufferize",
-            "warp-fuse-attention",
+            "warp-fuse-attention{tf32=true}" if tf32 else "warp-fuse-attention",
             "warp-fuse-rows",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",

@@ -39,7 +39,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
-from ..patterns import apply_patterns, constant_value
+from ..patterns import constant_value
 from .conditions import as_bytes, hold_conditions, is_multiplied
 from .constants import global_of
 from .generalize import COVERED, GENERALIZED, generalize
@@ -48,33 +48,19 @@ from .pages import gather_of
 
 
 def bufferize(module: ModuleOp) -> None:
-    """Bufferises every function of a module that has tensors; the others stay as they are.
+    """Bufferises every function of a module that has tensors; the others stay as they are, but for what they return.
 
     Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
     """
+    from . import front_ends
+
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             if len(function.body.blocks) == 1:
-                _simplify(function)
+                front_ends.simplify(function)
             TensorFunction(function).rewrite()
         elif function.function_type.outputs and len(function.body.blocks) == 1:
-            from .front_ends import return_in_arguments
-
-            return_in_arguments(function)
-
-
-def _simplify(function: func.FuncOp) -> None:
-    """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import front_ends, moved_operands, several_results
-
-    several_results.drop_unused(function.body.block, function)
-    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.AddStart(), front_ends.FillForEach()
-    apply_patterns(first, function)
-    several_results.drop_unused(function.body.block)
-    moved = (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
-    for pattern in (*moved, front_ends.FuseWide()):
-        apply_patterns((pattern,), function)
-    several_results.drop_unused(function.body.block)
+            front_ends.return_in_arguments(function)
 
 
 def _types(function: func.FuncOp) -> Iterator[Attribute]:

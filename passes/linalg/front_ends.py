@@ -20,7 +20,7 @@ from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import only_computes
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, constant_value
+from ..patterns import IndexBuilder, apply_patterns, constant_value
 from . import contraction
 from .moved_operands import element_of
 from .operand import root
@@ -247,3 +247,22 @@ class AddStart(RewritePattern):
         made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
         filled.location = product.location = op.location
         rewriter.replace(op, made)
+
+
+def simplify(function: func.FuncOp) -> None:
+    """Makes operations of several results one for each, and lets products read what was moved for them."""
+    from . import moved_operands, several_results
+
+    several_results.drop_unused(function.body.block, function)
+    first = several_results.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
+    apply_patterns(first, function)
+    several_results.drop_unused(function.body.block)
+    decomposed: tuple[RewritePattern, ...] = ()
+    if any(isinstance(op, math.ExpOp) for op in function.walk()):
+        from .scaled_products import PATTERNS
+
+        decomposed = PATTERNS
+    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
+    for pattern in (*moved, FuseWide()):
+        apply_patterns((pattern,), function)
+    several_results.drop_unused(function.body.block)

@@ -51,15 +51,8 @@ Viewing: TypeAlias = (
     | AssumeDivisibleOp
 )
 
-VIEWING = (
-    memref.SubviewOp,
-    memref.CastOp,
-    memref.ViewOp,
-    memref.CollapseShapeOp,
-    memref.ExpandShapeOp,
-    WindowOp,
-    AssumeDivisibleOp,
-)
+VIEWING = (memref.SubviewOp, memref.CastOp, memref.ViewOp, memref.CollapseShapeOp, memref.ExpandShapeOp,
+           WindowOp, AssumeDivisibleOp)  # fmt: skip
 """Operations of which a call knows what they make seen."""
 
 VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
