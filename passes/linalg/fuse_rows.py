@@ -256,6 +256,8 @@ class RowsMatch:
         sizes = shape_of(value)
         if any(isinstance(name, tuple) for name in place):
             digits = [name if isinstance(name, tuple) else ((name, n),) for name, n in zip(place, sizes, strict=True)]
+            if min(sizes) < 0:
+                decline("memory with a size that only the caller knows is read in another shape")
             views.append(expand(value, [[n for _, n in part] for part in digits]))
             place = tuple(name for part in digits for name, _ in part)
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))

@@ -378,6 +378,34 @@ def test_parts_are_compared_with_eager_mode(monkeypatch: pytest.MonkeyPatch) -> 
         call(drawn(7, 16), w)
 
 
+def test_a_place_that_is_not_known_is_left() -> None:
+    """torch makes a symbol of an index that is a size."""
+
+    def function(x: Any, y: Any) -> Any:
+        return torch.relu(x.select(-1, y.shape[0] - 2).float())
+
+    x, y = drawn(5, 7, 9), drawn(4, 3)
+    assert torch.equal(Compiled(function, dynamic=True).call(x, y), function(x, y))
+
+
+def test_fused_norms_of_torch() -> None:
+    """torch keeps a root mean square norm and its derivative as operations of their own on some devices."""
+    aten = torch.ops.aten
+
+    def function(slope: Any, x: Any, weight: Any) -> Any:
+        result, scale = aten._fused_rms_norm(x, [40], weight, 1e-6)
+        return result, *aten._fused_rms_norm_backward(slope, x, [40], scale, weight, [True, True])
+
+    inputs = drawn(3, 5, 40), drawn(3, 5, 40), drawn(40)
+    compiled = Compiled(function)
+    own = [x.double().requires_grad_() for x in inputs]
+    exact = functional.rms_norm(own[1], (40,), own[2], 1e-6)
+    exact.backward(own[0].detach())
+    wanted = exact.detach(), own[1].grad, own[2].grad
+    assert all(close(x, y, 2.0) for x, y in zip(compiled.call(*inputs), wanted, strict=True))
+    assert not compiled.reasons
+
+
 def test_random_graphs() -> None:
     from torch_graphs import fault
 
@@ -533,6 +561,21 @@ def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dic
     forward, backward = (e.compiled[0] for e in compiled.explanations)
     assert (len(forward.kernels), len(backward.kernels)) == (1, 3)
     assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], k[2], k[1], k[3])))}"
+
+
+def test_attention_of_any_number_of_queries() -> None:
+    """Heads that share keys, and a result in the order of torch's: what is returned is seen in another shape."""
+    q, k = drawn(2, 9, 64), drawn(2, 9, 32)
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (x.unflatten(-1, (-1, 16)).transpose(1, 2) for x in (q, k, v))
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+    for operand in (q, k):
+        torch._dynamo.mark_dynamic(operand, (0, 1))
+    with torch.no_grad():
+        found = Compiled(function).call(q, k, k)
+    assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
 def test_attention_that_is_left_in_training_says_why() -> None:
