@@ -104,7 +104,7 @@ class FaultError(Exception):
         self.address = address
 
 
-class LimitError(FaultError):
+class MachineLimitError(FaultError):
     """Where the machine, or what looks on, goes no further, and the program did nothing wrong."""
 
     check = "limit"
