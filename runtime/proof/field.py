@@ -30,6 +30,7 @@ TERMS = 16
 """Products of two residues that 64 bits can sum."""
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_FOUR = np.arange(1, 5, dtype=np.uint64)
 
 
 class Residues(NamedTuple):
@@ -110,22 +111,36 @@ def divide(a: Residues, b: Residues) -> Residues:
     return multiply(a, reciprocal(b))
 
 
-def hashed(tag: str, *of: Array) -> Residues:
-    """An unknown function of words: residues that depend on the name and the words alone."""
-    seed = sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF
-    state = np.full(np.broadcast_shapes(*(words.shape for words in of)), seed, np.uint64)
+def word(tag: str, *of: Array) -> Array:
+    """A word of 64 bits that depends on the name and the words alone."""
+    state: Array = np.asarray(_seed(tag))
     for words in of:
         state = _mixed(state ^ words)
-    found = np.stack([_mixed(state + np.uint64(i)) for i in range(1, 5)])
+    return state
+
+
+def hashed(tag: str, *of: Array) -> Residues:
+    """An unknown function of words: residues that depend on the name and the words alone."""
+    state = word(tag, *of)
+    found = _mixed(state + _FOUR.reshape(4, *[1] * state.ndim))
     return Residues(found % moduli(found), np.ones(state.shape, np.bool_))
+
+
+@cache
+def _seed(tag: str) -> np.uint64:
+    return np.uint64(sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF)
 
 
 def _mixed(words: Array) -> Array:
     """Words whose every bit depends on all (the finaliser of splitmix64)."""
     words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ words >> np.uint64(30)) * _MIX[0]
-    words = (words ^ words >> np.uint64(27)) * _MIX[1]
-    return words ^ words >> np.uint64(31)
+    shifted = words >> np.uint64(30)
+    for by, shift in zip(_MIX, (27, 31), strict=True):
+        words ^= shifted
+        words *= by
+        np.right_shift(words, np.uint64(shift), out=shifted)
+    words ^= shifted
+    return words
 
 
 def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Residues:
@@ -234,7 +249,11 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
 def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
     """Floating-point values as numbers; `named` are those that `constant` may take them for. Infinities and NaN are
     names of their own."""
-    each, which = np.unique(np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78), return_inverse=True)
+    plain = np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78)
+    if plain.size and (plain == plain.flat[0]).all():
+        each, which = plain.reshape(-1)[:1], np.zeros(values.shape, np.int64)
+    else:
+        each, which = np.unique(plain, return_inverse=True)
     table = np.array([constant(float(v), named) for v in each], np.uint64).reshape(-1, 4)
     found = table[which.reshape(values.shape)]
     return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
@@ -337,6 +356,8 @@ TOLERANCE = 1e-5
 SMALL = 0.05
 SAMPLES = 8
 """Different values at which a function is compared at least."""
+FIRST = 64
+"""Results that are compared before all are: few that are no function's pass them."""
 
 
 class _Known(NamedTuple):
@@ -346,6 +367,16 @@ class _Known(NamedTuple):
     numbers: Residues
     values: Array
     odds: bool = False
+
+    def off(self, arguments: Array, shown: Array) -> tuple[Array, Array, Array]:
+        """Where arguments are among the keys, which are, and how far off results are for these."""
+        at = np.minimum(np.searchsorted(self.keys, arguments), self.keys.size - 1)
+        known = self.keys[at] == arguments
+        got, expected = shown[known], self.values[at[known]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
+                got, expected = 1 / (1 + got), 1 / (1 + expected)
+            return at, known, np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
 
 
 class FieldFunctions:
@@ -385,17 +416,12 @@ class FieldFunctions:
     def recognise(self, found: Residues, arguments: Array, shown: Array) -> Residues:
         """The numbers of results: where a function has these values at all arguments that it is known for, and these
         are enough to say so, those of the function."""
-        for keys, numbers, values, odds in reversed(self._known):
-            at = np.minimum(np.searchsorted(keys, arguments), keys.size - 1)
-            known = keys[at] == arguments
-            if np.unique(at[known]).size < min(SAMPLES, keys.size):
+        for function in reversed(self._known):
+            if not (function.off(arguments.reshape(-1)[:FIRST], shown.reshape(-1)[:FIRST])[2] < TOLERANCE).all():
                 continue
-            got, expected = shown[known], values[at[known]]
-            if odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
-                got, expected = 1 / (1 + got), 1 / (1 + expected)
-            off = np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
-            if (off < TOLERANCE).all():
+            at, known, off = function.off(arguments, shown)
+            if (off < TOLERANCE).all() and np.unique(at[known]).size >= min(SAMPLES, function.keys.size):
                 self.deviation, self.uses = max(self.deviation, float(off.max())), self.uses + off.size
-                residues = np.where(known, numbers.residues[:, at], found.residues)
-                return Residues(residues, np.where(known, numbers.exact[at], found.exact))
+                residues = np.where(known, function.numbers.residues[:, at], found.residues)
+                return Residues(residues, np.where(known, function.numbers.exact[at], found.exact))
         return found

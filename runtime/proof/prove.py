@@ -129,7 +129,7 @@ def prove(
     given = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
     run, target = run_of(kernel, names, given, max_steps)
     sides = of_launches(run, target), of_function(meant)
-    return Question(names, given, sorted(signature.written), signature.filled, *sides, seed, explain).decide()
+    return Question(names, given, sorted(signature.written), *sides, seed, explain).decide()
 
 
 def run_of(
@@ -171,4 +171,4 @@ def _between(
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
     one, other = (of_launches(side.run(names, max_steps), side.module.target) for side in (left, right))
-    return Question(names, given, outputs, frozenset(), one, other, *how).decide()
+    return Question(names, given, outputs, one, other, *how).decide()

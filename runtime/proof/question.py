@@ -322,13 +322,12 @@ def _bytes_of(planes: Array, array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Question:
-    """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them. `explain` says whether to look for what the first difference lacks."""
+    """Two sides that are given the same arrays: `names` of the arguments, and the positions of those to compare.
+    `explain` says whether to look for what the first difference lacks."""
 
     names: Sequence[str]
     arrays: Sequence[Array]
     outputs: Sequence[int]
-    filled: frozenset[int]
     left: Evaluator
     right: Evaluator
     seed: int = 0
@@ -380,7 +379,7 @@ class Question:
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
         """What is wrong with an output."""
-        inputs = [None if followed(a) is None or i in self.filled else a.shape for i, a in enumerate(self.arrays)]
+        inputs = [None if followed(a) is None else a.shape for a in self.arrays]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
             _, got, wanted = self._compare(changed)

@@ -174,8 +174,10 @@ class FieldShadow(Observer):
     def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
-        key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
-        self.functions.see(key[root > 0], self.table.shown(root)[root > 0])
+        if not (alone := root > 0).any():
+            return found
+        key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))
+        self.functions.see(key[alone], self.table.shown(root)[alone])
         return self.functions.recognise(found, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
