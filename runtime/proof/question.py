@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
+from ...dialect.ptx.text.source_lines import SourceLines
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import element_of
 from ..arguments.signature import describe
@@ -223,6 +224,7 @@ class Trial:
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
         self.unknown: set[int] = set()
+        self.sources: SourceLines | None = None
         self.unsure: dict[int, Array] = {}
         self.values: dict[int, list[Array]] = {}
         self.seen: tuple[Array, Array] | None = None
@@ -265,6 +267,7 @@ class Trial:
             self.fault = error
         self.compared |= shadow.compared
         self.unknown |= shadow.unknown
+        self.sources = shadow.kernel.sources
         self.left = []
         return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
 
@@ -352,8 +355,9 @@ class Question:
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
         if differences and trial.unknown and unsure and not differences[0].reason and not self._far(trial):
-            where = ", ".join(map(str, sorted(trial.unknown)[:4]))
-            text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
+            where = ", ".join(f"line {line}" for line in sorted(trial.unknown)[:4])
+            where = where if trial.sources is None else trial.sources.annotated(where)
+            text = f"bits of data are computed with ({where}), which may be another way to compute what differs: "
             return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
         if differences:
             return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)

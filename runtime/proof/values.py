@@ -220,10 +220,10 @@ def codes_of(planes: Array) -> Codes:
     code = low[0].astype(np.uint64)
     for k in range(1, PLANES):
         code |= low[k].astype(np.uint64) << np.uint64(8 * k)
-    present: Array = planes.any(axis=0)
+    present: Array = np.logical_or.reduce(planes != 0, axis=0)
     low *= kind(_ones(width))
     low[0] += present * kind(_ramp(width))
-    whole: Array = (planes == low).all(axis=0)
+    whole: Array = np.logical_and.reduce(planes == low, axis=0)
     index = (code >> np.uint64(3)).astype(np.int64)
     return Codes(np.where(whole, index, 0), np.where(whole, code & np.uint64(7), 0).astype(np.int64), present & ~whole)
 
