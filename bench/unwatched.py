@@ -71,7 +71,12 @@ def stripped(folder: Path) -> int:
 
 def measured(tree: Path, kernel: tuple[str, str]) -> tuple[float, float, int, list[str]]:
     """Seconds of a compilation and of a run, the calls of the run, and what is loaded."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "WARPLOOM_CACHE": "off", "OMP_NUM_THREADS": "1", "WARPLOOM_CORES": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(tree / "src"),
+        "WARPLOOM_CACHE": "off",
+        "OMP_NUM_THREADS": "1",
+        "WARPLOOM_CORES": "1",
+    }
     words = [sys.executable, "-c", WORK, str(ROOT / "examples" / f"{kernel[0]}.mlir"), kernel[1]]
     return json.loads(subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout)
 
