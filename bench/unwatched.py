@@ -87,9 +87,8 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         print(f"{stripped(Path(name))} statements removed")
-        print(
-            "| kernel | compiled | without | run | without | calls | without |\n| --- | --- | --- | --- | --- | --- | --- |"
-        )
+        print("| kernel | compiled | without | run | without | calls | without |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
         for kernel in KERNELS:
             turns = [[measured(tree, kernel) for tree in (ROOT, Path(name))] for _ in range(rounds)]
             mine, other = zip(*turns, strict=True)
