@@ -33,7 +33,7 @@ WAITS: Mapping[str, str] = {
     "ring of tensor copies": r"cp\.async\.bulk\.tensor",
     "mbarrier": r"mbarrier\.(try|test)_wait",
     "wgmma": r"wgmma\.wait_group",
-    "turns": r"bar(rier)?\.(cta\.)?arrive",
+    "named barriers": r"bar(rier)?\.(cta\.)?arrive",
     "cp.async groups": r"cp\.async\.wait_",
     "counter": r"atom\.",
     "bar.sync": r"bar(rier)?\.(cta\.)?sync",
