@@ -11,14 +11,14 @@ from typing import ClassVar, TypeVar
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ..dialect.warp.attributes import is_memory
+from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.views import MatrixOp
 
 _COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
@@ -298,3 +298,17 @@ def constant_value(value: SSAValue) -> int | None:
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
+
+
+class FoldDimension(RewritePattern):
+    """Replaces the size that is asked of an allocation by that which it was made with."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:
+        number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
+        if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
+            return
+        if shape[number] == DYNAMIC_INDEX:
+            rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
+        else:
+            rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))

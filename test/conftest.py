@@ -44,7 +44,7 @@ def why_no_gpu() -> str | None:
 
 
 def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `sampled(stride)`, leave one of each stride cases.
+    """Of the cases of a test that is marked `sampled(stride)`, leave one of each stride cases, and none that is `slow`.
 
     That is the first of the first, the second of the second: where cases are made in loops, each loop goes on.
     """
@@ -55,7 +55,8 @@ def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) ->
         test = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("sampled")
         part, place = divmod(seen[test], mark.args[0] if mark else 1)
-        (left if mark is None or place == part % mark.args[0] else others).append(item)
+        taken = item.get_closest_marker("slow") is None and (mark is None or place == part % mark.args[0])
+        (left if taken else others).append(item)
         seen[test] += 1
     items[:] = left
     config.hook.pytest_deselected(items=others)

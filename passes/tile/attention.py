@@ -441,13 +441,21 @@ class AttentionBuilder:
         largest, total, *rest = turn.results
         return last, SoftmaxState(largest, total, rest)
 
+    def _inverse(self, total: Sequence[SSAValue]) -> SSAValue:
+        """What a row is multiplied with; 0 for one in which nothing counts, if that is to be 0."""
+        found = arith.DivfOp(number(1.0), total[0]).result
+        if self.op.zero_rows is None:
+            return found
+        nothing = arith.CmpfOp(total[0], number(0.0), "oeq").result
+        return arith.SelectOp(nothing, number(0.0), found).result
+
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
         if self.op.lse is not None:
             lse = mapped(index, self._logarithm, state.largest, state.sum)
             rows = bounds_attribute(self.scores.inside("m"), True)
             index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
-        inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
+        inverse = mapped(index, self._inverse, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
         for i, part in enumerate(state.parts):
             left = index.add(first, i * fragment_of(part).shape[1])

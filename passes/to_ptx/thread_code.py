@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, cf, gpu, math, memref, vector
+from xdsl.dialects import arith, gpu, math, memref, vector
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialect.mlir.gpu import GPU
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ...dialect.warp.views import strides_of
@@ -56,8 +57,7 @@ def vector_of(op: Operation, value: SSAValue) -> AnyVector:
 
 def vector_registers(lowering: KernelLowering, op: Operation, kind: AnyVector) -> Fragment:
     """Fresh registers for a vector; refuses one that does not fill its last register."""
-    registers = value_registers(lowering.emitter, kind)
-    if not registers:
+    if not (registers := value_registers(lowering.emitter, kind)):
         fail(op, f"{op.name} is lowered for vectors of whole registers, got {kind}")
     return registers
 
@@ -167,34 +167,26 @@ for _kind in ARITHMETIC:
     lowers(_kind)(arithmetic)
 
 
-@lowers(cf.AssertOp)
-def _assert(lowering: KernelLowering, op: cf.AssertOp) -> None:
-    """Stops the kernel where a condition does not hold."""
-    holds, emitter = lowering.predicate(op.arg), lowering.emitter
-    if isinstance(holds, VirtualRegister):
-        end = emitter.fresh_label("holds")
-        with emitter.loop():
-            emitter.branch(end, unless=emitter.compute("not.pred", holds))
-            emitter.emit("trap")
-            emitter.label(end)
-    elif not holds:
-        emitter.emit("trap")
-
-
 # Numbers of threads and CTAs; words that lanes exchange.
 
-SIZES = {"gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid"}
-"""The special registers that hold the sizes of a CTA and of the grid."""
+SIZES = {
+    "gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid", "gpu.cluster_id": "%clusterid",
+    "gpu.cluster_dim": "%nclusterid", "gpu.cluster_block_id": "%cluster_ctaid",
+    "gpu.cluster_dim_blocks": "%cluster_nctaid",
+}  # fmt: skip
+"""The special registers that hold numbers and sizes of CTAs, clusters and the grid."""
 
 
 def _size(lowering: KernelLowering, op: Operation) -> None:
-    if isinstance(op, gpu.BlockDimOp | gpu.GridDimOp):
-        name = f"{SIZES[op.name]}.{op.dimension.data}"
+    dimension = op.properties["dimension"]
+    if isinstance(dimension, gpu.DimensionAttr):
+        name = f"{SIZES[op.name]}.{dimension.data}"
         lowering.values[op.results[0]] = lowering.scalars.special(name, INDEX_LIMIT)
 
 
-for _kind in (gpu.BlockDimOp, gpu.GridDimOp):
-    lowers(_kind)(_size)
+for _kind in GPU.operations:
+    if _kind.name in SIZES:
+        lowers(_kind)(_size)
 
 
 # Parts of vectors.
@@ -360,20 +352,28 @@ def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SS
 def _load(lowering: KernelLowering, op: memref.LoadOp) -> None:
     element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
-    emitter, kind = lowering.emitter, op.res.type
-    stored = _stored(kind)
-    (raw,) = emitter.registers(_register(kind), 1)
-    emitter.load(space, [raw], place, stored)
-    give(lowering, op.res, _from_memory(lowering, kind, raw))
+    give(lowering, op.res, load_number(lowering, op.res.type, space, place))
 
 
 @lowers(memref.StoreOp)
 def _store(lowering: KernelLowering, op: memref.StoreOp) -> None:
     element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
-    kind = op.value.type
-    raw = _to_memory(lowering, op, kind, number_of(lowering, op.value))
-    lowering.emitter.store(space, [raw], place, _stored(kind))
+    store_number(lowering, op, op.value.type, number_of(lowering, op.value), space, place)
+
+
+def load_number(lowering: KernelLowering, kind: Attribute, space: str, place: At) -> HeldElement:
+    """An element of memory."""
+    (raw,) = lowering.emitter.registers(_register(kind), 1)
+    lowering.emitter.load(space, [raw], place, _stored(kind))
+    return _from_memory(lowering, kind, raw)
+
+
+def store_number(
+    lowering: KernelLowering, op: Operation, kind: Attribute, number: HeldElement, space: str, place: At
+) -> None:
+    """Makes a number an element of memory."""
+    lowering.emitter.store(space, [_to_memory(lowering, op, kind, number)], place, _stored(kind))
 
 
 def _register(kind: Attribute) -> str:

@@ -286,7 +286,7 @@ class Evaluation:
             case memref.DimOp():
                 value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
                 scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-            case _ if isinstance(op, VIEWING):
+            case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
             case PagedOp():
                 found, at = scope[op.memory], self._rows_in_pages(op)

@@ -145,6 +145,7 @@ def test_parameters_of_functions_are_read_and_written_in_functions() -> None:
     assert subprocess.run(command, input=text, capture_output=True, text=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_verifier_accepts_what_the_rows_spell() -> None:
     lines = [line for row in ROWS for line in instructions(row, row.samples())]
     assert not [p for line in lines if (p := problem(line))]
@@ -196,6 +197,7 @@ def test_no_row_claims_a_version_too_high() -> None:
     assert not accepted(groups)
 
 
+@pytest.mark.slow
 def test_qualifiers_in_any_order() -> None:
     """ptxas takes all of them, but for the words of the opcode's name: our verdict is its verdict there too."""
     order = random.Random(0)

@@ -61,6 +61,7 @@ def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: b
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("half_apart", [True, False])
 @pytest.mark.parametrize(
     ("float_", "stored"), [("bf16", "s8"), ("bf16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "s4")]
@@ -229,6 +230,7 @@ def test_bytes_are_converted_between_products(bits: int, between: bool) -> None:
     assert any(first < i < second for i in converting) is between
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", ["fill", "none"])
 @pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
 def test_slices_beyond_the_base_tiles_store_nothing(

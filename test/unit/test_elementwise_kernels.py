@@ -61,6 +61,7 @@ def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(33, 17), (64, 128), (1, 40), (40, 1)], ids=str)
 def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
     for kind in TYPES:
@@ -267,6 +268,7 @@ def nearest(value: Fraction | float, kind: str) -> float:
     return float(best) if abs(best) < beyond else float(np.copysign(np.inf, best))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [40, 3])
 @pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2"])
 def test_every_number_of_eight_bits_is_read(kind: str, n: int) -> None:

@@ -173,6 +173,7 @@ DENSE = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.spelling.removeprefix('tcgen05.')} {p.a.name} {p.b.name}")
 def test_dense_products(product: TensorProduct) -> None:
     case = Product(product)
@@ -270,6 +271,7 @@ SPARSE = [("f16", "f16", 128, 1, False), ("tf32", "tf32", 128, 1, False), ("f8f6
           ("f16", "f16", 32, 1, True)]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "a", "m", "group", "stationary"), SPARSE)
 def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool) -> None:
     d = "s32" if kind == "i8" else "f32"

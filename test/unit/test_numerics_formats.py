@@ -212,6 +212,7 @@ def test_narrow_types(target: str, row: Row) -> None:
 WIDE_SPARSE = [row for row in mma.sparse_rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("row", WIDE_SPARSE, ids=lambda r: r.spelling)
 def test_sparse_operands(row: Mma, target: str) -> None:

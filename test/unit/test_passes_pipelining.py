@@ -94,6 +94,7 @@ def test_a_plain_loop(schedule: str) -> None:
     check(loop(), schedule)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(LINES)))
 def test_a_constant_anywhere_changes_nothing(place: int) -> None:
     unrelated = "%unrelated = arith.constant 5 : index"
@@ -226,6 +227,7 @@ DECLINED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("reason", DECLINED)
 def test_what_declines_says_where_and_why(reason: str) -> None:
     body, schedule = DECLINED[reason]

@@ -88,6 +88,7 @@ def test_unsigned_integers_are_exact(lies: str) -> None:
     np.testing.assert_array_equal(result, c + next(wide) @ next(wide))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lies", LIES)
 def test_four_bits_are_exact(lies: str) -> None:
     """Two elements share a byte, so rows are even."""
@@ -95,6 +96,7 @@ def test_four_bits_are_exact(lies: str) -> None:
     np.testing.assert_array_equal(result, c + a.astype(np.int32) @ b.astype(np.int32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lies", LIES)
 def test_four_bits_are_packed_to_aligned_rows(lies: str) -> None:
     a, b, c, result = run((38, 66, 130), "i4 i4 i32", lies, pack="ab")

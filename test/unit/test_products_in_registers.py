@@ -177,6 +177,7 @@ def test_an_operand_that_does_not_lie_along_k_is_transposed_in_registers(product
     assert given.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("lies", "size", "in_registers", "transpose"),
     [
@@ -238,6 +239,7 @@ def chosen(case: Case, **options: Any) -> Schedule:
     return schedule
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("case", "tile"),
     [
@@ -258,6 +260,7 @@ def test_what_the_model_chooses(case: Case, tile: tuple[int, int] | None) -> Non
     assert tile in (None, schedule.cta[:2])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("case", "reason"),
     [

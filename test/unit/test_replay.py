@@ -104,6 +104,7 @@ def test_every_byte_of_a_tensor_copy_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(TENSORS)[case.name])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", list(captured_pixels.cases()), ids=lambda case: case.name)
 def test_every_byte_of_a_copy_of_pixels_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["pixels"])[case.name])
@@ -114,6 +115,7 @@ def test_every_byte_of_a_tensor_reduction_is_the_silicons(case: TensorCase) -> N
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["reductions"])[case.name])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", list(captured_functions.cases()), ids=lambda case: case.name)
 def test_every_word_of_an_approximate_function_is_the_silicons(case: FunctionCase) -> None:
     wrong = captured_functions.answer(case, interpreted) != recording(LATER["functions"])[case.name]

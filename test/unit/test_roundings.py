@@ -202,6 +202,7 @@ func.func @f(%A: memref<5x40x{kind}>, %B: memref<40x7x{kind}>, %C: memref<5x7xf3
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("by", ["addf", "subf"])
 def test_products_that_are_rounded_before_they_are_summed(kind: str, by: str) -> None:

@@ -152,6 +152,7 @@ func.func @f(%X: memref<64x{x}>, %Y: memref<64x{x}>, %D: memref<64x{out}>) {{
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "predicate", ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
 )

@@ -119,6 +119,7 @@ LAST_STARTS: list[tuple[Product, str, tuple[int | None, int | None]]] = [
 """Products, targets, and where the last tiles along M and N start that are moved inside; None where none is."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "target", "expected"), LAST_STARTS, ids=str)
 def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[int | None, int | None]) -> None:
     found = tiling(case, target)

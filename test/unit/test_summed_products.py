@@ -104,6 +104,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     form, shapes = FORMS[name]

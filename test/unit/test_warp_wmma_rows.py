@@ -76,6 +76,7 @@ def test_opaque_moves(row: WmmaLoad | WmmaStore) -> None:
         reprinted(op.clone(), generic)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", [r for r in (*LOADS, *STORES) if r.space == wmma.GLOBAL], ids=lambda r: r.spelling)
 def test_opaque_moves_become_their_instruction(row: WmmaLoad | WmmaStore) -> None:
     kind, memory = memory_for(_role(row), row.shape, row.type.name, row.layout, row.space)

@@ -45,6 +45,7 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert given.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "tile", "cluster"),
     [

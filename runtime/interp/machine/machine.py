@@ -29,6 +29,7 @@ from .memory import (
     Finding,
     GlobalBuffers,
     InterpreterError,
+    MachineLimitError,
     MemorySpaces,
     ParameterWindow,
     WarpOrder,
@@ -323,20 +324,15 @@ class Machine:
 
     # Errors
 
-    def _where(self, pc: int) -> str:
-        source = self.kernel.code[pc].source
-        return f"{self.kernel.file}:{source.line}:{source.column}"
-
     def _fail(self, pc: int, fault: FaultError) -> NoReturn:
         message = f"{self.kernel.code[pc].source.opcode}: {fault.message}"
-        found = self.kernel.finding("fault", pc, message, self.geometry, fault.thread, fault.address)
+        found = self.kernel.finding(fault.check, pc, message, self.geometry, fault.thread, fault.address)
         raise InterpreterError(str(found), [found])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
-        raise InterpreterError(
-            f"{self._where(pc)}: error: the launch took more than {self.launch.max_steps} steps; it is near this "
-            f"instruction (kernel {self.kernel.name}). If this is no endless loop, a larger max_steps lets it go on"
-        )
+        message = f"the launch took more than {self.launch.max_steps} steps; it is near this instruction"
+        found = self.kernel.finding(MachineLimitError.check, pc, message)
+        raise InterpreterError(f"{found}. If this is no endless loop, a larger max_steps lets it go on", [found])
 
     def _deadlock(self) -> NoReturn:
         for pc, members in self.flow.awaited.items():
@@ -369,7 +365,8 @@ class Machine:
         started, total = self.geometry.first + self.geometry.ctas, prod(self.geometry.grid)
         places += [f"{total - started} of the grid's CTAs begin when these have ended"] if started < total else []
         message = f"livelock: every thread left waits for what none of them will do; {'; '.join(places)}"
-        found = replace(self.kernel.finding("fault", ready[0][0], message), cta=cta)
+        check = MachineLimitError.check if started < total else FaultError.check
+        found = replace(self.kernel.finding(check, ready[0][0], message), cta=cta)
         raise InterpreterError(str(found), [found])
 
     def _spins(self, pc: int, mask: Array) -> str:
