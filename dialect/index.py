@@ -133,7 +133,7 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
-        "passes.to_ptx.branches": "cf.assert, cf.br, cf.cond_br, gpu.printf",
+        "passes.to_ptx.branches": "cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf",
         "passes.to_ptx.control_flow": """
         arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
         arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,

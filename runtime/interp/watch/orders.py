@@ -212,7 +212,7 @@ class Orders(Check):
             if meeting.contributions:
                 self._end(meeting, -1 - number)
         for warp in self._of(np.flatnonzero(waiting)):
-            self.graph.pass_end(self._barrier(number, warp), warp)
+            self.graph.learn_end(self._barrier(number, warp), warp)
 
     # Products of warpgroups, and strong accesses
 
