@@ -83,7 +83,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
     "warp-raise-gelu": ("math.tanh", "math.erf", "math.exp"),
-    "warp-pack": ("schedule.pack",),
+    "warp-pack": ("schedule.pack", "copy.blocks"),
     "warp-split-k": ("schedule.split_k",),
     "warp-persist": ("schedule.ctas",),
     "warp-fp8-as-f16": ("schedule.fp8_as",),
@@ -135,7 +135,7 @@ LOWERINGS = _homes(
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
         "passes.to_ptx.memory_ops": """
-        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.pack, warp.prefetch, warp.store
+        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
@@ -145,6 +145,7 @@ LOWERINGS = _homes(
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
         """,
+        "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
         gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise,

@@ -23,6 +23,7 @@ from . import (
     synchronisation,
     tensor_copies,
     tensor_maps,
+    tensor_memory,
     tile_mma,
     views,
     warpgroup,
@@ -48,7 +49,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps, tensor_copies),
 )
 """In the order of the reference."""
 

@@ -59,6 +59,31 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
     assert given.wrong() == ""
 
 
+@pytest.mark.parametrize(
+    ("types", "lies", "tile"),
+    [
+        ("bf16 bf16 f32", "A B", {"cta": (128, 128, 128), "mma": "m128n64k32", "ctas": 4, "cluster": (2, 1)}),
+        ("f32 f32 f32", "A Bt", {"cta": (128, 64, 64), "mma": "m128n32k16", "cluster": (1, 1), "stages": 4}),
+        ("i8 i8 i32", "A Bt", {"cta": (128, 128, 256), "mma": "m128n64k64", "ctas": 2}),
+        ("f8E4M3FN f8E5M2 bf16", "A Bt", {"cta": (128, 128, 128), "mma": "m128n64k64"}),
+    ],
+)
+def test_metadata_of_a_sparse_a_is_copied_to_tensor_memory(types: str, lies: str, tile: dict[str, object]) -> None:
+    product = Product(Types(*types.split()), "sparse", lies, (144, 144, 352), tile)
+    kernel, given = product.compile(TARGET), problem(product, 3)
+    assert f"tcgen05.mma.sp.cta_group::{2 if lies == 'A B' else 1}" in kernel.ptx
+    assert "mma.sync" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+def test_large_sparse_products_are_those_of_tensor_memory() -> None:
+    product = Product(Types("bf16", "bf16", "f32"), "sparse", "A Bt", (4096, 4096, 4096), {})
+    kernel = product.compile(TARGET)
+    assert kernel.ptx.count("tcgen05.mma.sp.cta_group::2.kind::f16") == 4
+    assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
+
+
 def text(m: int, n: int, k: int, kind: str = "bf16") -> str:
     a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{n}x{k}x{kind}>", f"memref<{m}x{n}xf32>"
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{
