@@ -14,7 +14,7 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
 from ..linalg.attention import Attention
 from ..linalg.product import padded
 from . import needs
@@ -96,6 +96,10 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
+IN_FRAGMENTS = "scores and outputs are in registers, and sums of warpgroups are in tensor memory"
+"""Why `mma.sync` multiplies an attention where there is tensor memory."""
+
+
 def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
     read = Attention.of(op)
@@ -108,6 +112,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
+    if (reason := _not_by_warpgroups(read, target)) == IN_FRAGMENTS and "in_registers" not in given:
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments: {reason}")
     return schedule
 
 
@@ -149,6 +155,8 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if needs.adds_in_tensor_memory(target):
+        return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
     if reason := needs.not_copied(read.values.b):

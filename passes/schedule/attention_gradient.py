@@ -16,6 +16,7 @@ from . import needs
 from .attention import (
     FIXED,
     HALF,
+    IN_FRAGMENTS,
     LEAST_SM,
     LONGEST_FOR_FRAGMENTS,
     MOST_COLUMNS,
@@ -69,6 +70,8 @@ def _not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if needs.adds_in_tensor_memory(target):
+        return IN_FRAGMENTS
     for product in _products(read)[1:]:
         if reason := needs.not_copied(product.b):
             return f"{product.b.name} {reason}"

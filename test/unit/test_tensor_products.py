@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from attentions import Attention
 from problems import problem
 from products import Product, Types, of_warpgroups
 
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule
+from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cuda import ptxas
 
@@ -82,6 +84,14 @@ def test_large_sparse_products_are_those_of_tensor_memory() -> None:
     kernel = product.compile(TARGET)
     assert kernel.ptx.count("tcgen05.mma.sp.cta_group::2.kind::f16") == 4
     assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
+
+
+def test_attention_says_that_fragments_multiply_it() -> None:
+    with remarks() as found:
+        kernel = compile(Attention((512, 512, 64, 64), "bf16").mlir, TARGET)
+    assert "mma.sync" in kernel.ptx
+    reason = "m16n8k16 by fragments: scores and outputs are in registers, and sums of warpgroups are in tensor memory"
+    assert [text for text in map(str, found) if reason in text and "warp-schedule" in text]
 
 
 def text(m: int, n: int, k: int, kind: str = "bf16") -> str:
