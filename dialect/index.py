@@ -67,6 +67,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "math.fpowi",
         "affine.apply",
         "affine.min",
+        "scf.forall",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
@@ -108,6 +109,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
+    "tensor": ("dialect.mlir.forall", "TENSOR"),
+    "scf": ("dialect.mlir.forall", "SCF"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
