@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import PassFailedException
 from ..dialect.index import NEEDS
 from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
-from . import collector
+from . import source
 from .diagnostics import remark, remarks, verify
 from .universe import WARPLOOM_UNIVERSE
 
@@ -256,7 +256,7 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     Raises:
         DiagnosticException: what the first pass reports that fails, or its verification, as if each pass were verified.
     """
-    with collector.paused():
+    with source.paused():
         verify(module)
         if _EACH.get():
             _verifying_each(module, ctx, pipeline, on_phase)

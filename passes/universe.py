@@ -107,6 +107,12 @@ class LocatingParser(Parser):
             self._starts[op] = start
         return op
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        kind = super()._get_op_by_name(name)
+        if kind.name == "builtin.unregistered" and not self.lexer.input.content[: self.pos].rstrip().endswith('"'):
+            self.raise_error(f"{name} is not registered: only its generic form can be read")
+        return kind
+
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
             module = super().parse_module(allow_implicit_module)
@@ -281,7 +287,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util", "index")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -308,6 +314,12 @@ SCF: Callable[[], Dialect] = _lazy(DIALECTS["scf"])
 
 TENSOR: Callable[[], Dialect] = _lazy(DIALECTS["tensor"])
 """xDSL's `tensor` with what `scf.forall` puts together; as for `linalg`."""
+
+MATH: Callable[[], Dialect] = _lazy(DIALECTS["math"])
+"""xDSL's `math` with the functions that it lacks; as for `linalg`."""
+
+VECTOR: Callable[[], Dialect] = _lazy(DIALECTS["vector"])
+"""xDSL's `vector` with the product that it lacks; as for `linalg`."""
 
 LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
 """xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
@@ -338,10 +350,12 @@ OWN = {
     "gpu": GPU,
     "linalg": LINALG,
     "llvm": LLVM,
+    "math": MATH,
     "memref": MEMREF,
     "scf": SCF,
     "tensor": TENSOR,
     "transform": TRANSFORM,
+    "vector": VECTOR,
 }
 """The dialects that stand in place of xDSL's of these names."""
 

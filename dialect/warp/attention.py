@@ -278,9 +278,7 @@ class StepOp(IRDLOperation):
 
     def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
         super().__init__(
-            operands=[start],
-            properties={"along": StringAttr(along)},
-            result_types=[fragment.with_element(i32)],
+            operands=[start], properties={"along": StringAttr(along)}, result_types=[fragment.with_element(i32)]
         )
 
     def verify_(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
@@ -24,7 +25,7 @@ from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
@@ -299,21 +300,21 @@ class AttentionMatch:
         self, exponential: ElementExpression, total: ElementExpression
     ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts] | None:
         """What else makes M + log(L) of each row, in f32, and where: what its gradient is computed from."""
-        block, place = self.values.parent, (*range(self.batch), QUERY)
-        largest, shape = exponential.operands[0].operands[1], memory_of(self.o[0]).get_shape()[: self.batch]
+        block, sizes = self.values.parent, dict(zip(self.o[1], memory_of(self.o[0]).get_shape(), strict=True))
+        largest = exponential.operands[0].operands[1]
         for op in () if block is None or not exponential.is_op("math.exp") else block.ops:
             if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or op.next_op is None:
                 continue
             kind = memory_of(op.outputs[0])
-            like = kind.get_num_dims() == len(place) and kind.get_shape()[: self.batch] == shape
-            if kind.element_type != f32 or not like:
-                continue
-            reader = ElementReader(KEY)
-            element = reader.element(op.outputs[0], place, op.next_op)
-            logarithms = [side for side in element.operands if side.is_op("math.log") and side.operands == (total,)]
-            if element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands:
-                self.reader.used |= reader.used
-                return op, op.outputs[0], place
+            for place in permutations((*range(self.batch), QUERY)) if kind.element_type == f32 else ():
+                if kind.get_shape() != tuple(sizes[name] for name in place):
+                    continue
+                reader = ElementReader(KEY)
+                element = reader.element(op.outputs[0], place, op.next_op)
+                logarithms = [side for side in element.operands if side.is_op("math.log") and side.operands == (total,)]
+                if element.is_op("arith.addf") and len(logarithms) == 1 and largest in element.operands:
+                    self.reader.used |= reader.used
+                    return op, op.outputs[0], place
         return None
 
     def _read_factors(self) -> None:

@@ -418,7 +418,7 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, found = _memory(value.type), self._destination(user.results[0], op)
-            if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
+            if found is not None and min((*kind.get_shape(), *memory_of(found).get_shape())) >= 0:
                 if user not in self.turned:
                     view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
                     self.turned[user] = view.results[0]
@@ -433,7 +433,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
             return collapse(source, groups_of(op))
         case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
             shape = op.result.type.get_shape()
-            return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
+            return expand(source, [[shape[d] for d in group] for group in groups_of(op)], op.dynamic_output_shape)
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _like(source, op.result.type), back=False)
         case tensor.CastOp():

@@ -30,10 +30,9 @@ from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, mem
 from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, WindowOp, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp, strides_of
 from ..diagnostics import fail
 
 if TYPE_CHECKING:
@@ -183,8 +182,8 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
     return kept
 
 
-def expand(value: SSAValue, parts: Sequence[Sequence[int]]) -> memref.ExpandShapeOp:
-    """Memory with several dimensions for each, of these sizes."""
+def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
+    """Memory with several dimensions for each, of these sizes; `sizes` are those that are not known."""
     kind, places = memory_of(value), iter(range(sum(map(len, parts))))
     steps = [
         None if stride is None else stride * math.prod(part[at + 1 :])
@@ -192,7 +191,7 @@ def expand(value: SSAValue, parts: Sequence[Sequence[int]]) -> memref.ExpandShap
         for at in range(len(part))
     ]
     return expanded(value, _seen_with(kind, [size for part in parts for size in part], steps),
-                    [[next(places) for _ in part] for part in parts])  # fmt: skip
+                    [[next(places) for _ in part] for part in parts], sizes)  # fmt: skip
 
 
 def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:

@@ -94,6 +94,7 @@ def run(case: Case) -> None:
     assert (np.abs(c - wanted) <= error).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     [

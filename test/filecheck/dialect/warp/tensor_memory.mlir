@@ -9,7 +9,7 @@ module attributes {warp.target = #warp.target<sm_100a>} {
   gpu.module @kernels {
     // CHECK-LABEL: gpu.func @f
     // PTX-LABEL: .entry f
-    gpu.func @f(%C: memref<64x32xf32>) kernel attributes {gpu.known_block_size = array<i32: 128, 1, 1>} {
+    gpu.func @f(%C: memref<64x32xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
       %zero = arith.constant 0 : index
       %one = arith.constant 1 : index
       // CHECK: memref.alloc() {warp.offset = 32768 : i64} : memref<1x64x32xf32, 6 : i64>
