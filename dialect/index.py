@@ -68,6 +68,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "affine.apply",
         "affine.min",
         "scf.forall",
+        "memref.transpose",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",

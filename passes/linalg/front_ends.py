@@ -27,12 +27,14 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
 from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import only_computes
+from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value
 from . import contraction
@@ -88,6 +90,24 @@ class ExpandAffine(RewritePattern):
         for other in others:
             result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
         rewriter.replace(op, [], [index.value(result)])
+
+
+class SeeTransposed(RewritePattern):
+    """Replaces memory whose dimensions are in another order by a window of it."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, TransposeOp):
+            return
+        order, shape, index = (
+            loops_of(op.permutation.data),
+            shape_of(op.result),
+            IndexBuilder(Builder(InsertPoint.before(op))),
+        )
+        sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
+        along = map_along(len(order), (order.index(d) for d in range(len(order))))
+        window = WindowOp(op.source, along, shape, sizes)
+        window.location = op.location
+        rewriter.replace(op, window)
 
 
 class ApplyToElements(RewritePattern):

@@ -54,7 +54,7 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
-    *(HOSTED := ("affine.apply", "affine.min", "scf.forall")),
+    *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
     *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
@@ -84,9 +84,9 @@ def generalize(module: ModuleOp) -> None:
 
         patterns.append(MultiplyPower())
     if not names.isdisjoint(HOSTED):
-        from .front_ends import ExpandAffine, RunInTurn
+        from .front_ends import ExpandAffine, RunInTurn, SeeTransposed
 
-        patterns += [ExpandAffine(), RunInTurn()]
+        patterns += [ExpandAffine(), RunInTurn(), SeeTransposed()]
     if any(map(_is_arithmetic, module.walk())):
         from .front_ends import ApplyToElements
 
