@@ -67,6 +67,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "math.fpowi",
         "affine.apply",
         "affine.min",
+        "scf.forall",
+        "memref.transpose",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
@@ -108,6 +110,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
+    "tensor": ("dialect.mlir.forall", "TENSOR"),
+    "scf": ("dialect.mlir.forall", "SCF"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
