@@ -84,7 +84,6 @@ class BufferizePass(ModulePass):
 
 # One function on tensors made one on memory, operation by operation.
 
-
 Tensor = TensorType[Attribute]
 
 Shaped: TypeAlias = tensor.CollapseShapeOp | tensor.ExpandShapeOp | tensor.ExtractSliceOp | tensor.CastOp

@@ -380,9 +380,9 @@ def simplify(function: func.FuncOp) -> None:
     several_results.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp) for op in function.walk()):
-        from .scaled_products import PATTERNS
+        from .scaled_products import PATTERNS, LargestOfAll
 
-        decomposed = PATTERNS
+        decomposed = (*PATTERNS, FuseWide(), FuseWide(), LargestOfAll())
     moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
     for pattern in (*moved, FuseWide()):
         apply_patterns((pattern,), function)

@@ -12,6 +12,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.upstream import INDEX
+from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
@@ -227,6 +229,8 @@ def _can_be_alone(op: Operation) -> bool:
         return op.group.data == BULK
     if isinstance(op, ArriveOp):
         return op.copies is None
+    if isinstance(op, CopyOp):
+        return memory_space(memory_of(op.destination)) == TENSOR_SPACE
     if isinstance(op, FenceOp):
         return op.before.data != WGMMA
     return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE

@@ -34,6 +34,7 @@ from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of, wit
 from .values import PLANES, Table, Term, TermOperand, codes_of, planes_of, upper_half
 
 if TYPE_CHECKING:
+    from ...dialect.ptx.text.source_lines import SourceLines
     from ...dialect.ptx.text.syntax import Operand
 
 
@@ -93,12 +94,13 @@ class FieldShadow(Observer):
         self.compared: set[int] = set()
         self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
+        self.sources: SourceLines | None = None
         self._later: Callable[[], None] | None = None
 
     # The machine's events
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state, self.kernel = state, kernel
+        self.state, self.kernel, self.sources = state, kernel, kernel.sources
         self.layout = replace(kernel.layout, slots=dict(kernel.layout.slots))
         observer, state.observer = state.observer, None
         self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
@@ -175,8 +177,10 @@ class FieldShadow(Observer):
     def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
-        key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
-        self.functions.see(key[root > 0], self.table.shown(root)[root > 0])
+        if not (alone := root > 0).any():
+            return found
+        key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))
+        self.functions.see(key[alone], self.table.shown(root)[alone])
         return self.functions.recognise(found, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
