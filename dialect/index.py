@@ -103,6 +103,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """Of what a module must have one for a pass to have something to do."""
 
 DIALECTS: Mapping[str, tuple[str, str]] = {
+    "vector": ("dialect.mlir.arithmetic", "VECTOR"),
+    "math": ("dialect.mlir.arithmetic", "MATH"),
+    "index": ("dialect.mlir.arithmetic", "INDEX"),
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
@@ -111,10 +114,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
-    "math": ("dialect.mlir.upstream", "MATH"),
-    "index": ("dialect.mlir.upstream", "INDEX"),
     "util": ("dialect.mlir.util", "UTIL"),
-    "vector": ("dialect.mlir.vector", "VECTOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
@@ -130,12 +130,14 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
-        "passes.to_ptx.branches": "cf.assert, cf.br, cf.cond_br, gpu.printf",
+        "passes.to_ptx.branches": """
+        cf.assert, cf.br, cf.cond_br, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu, index.mul,
+        index.remu, index.sub, index.xor
+        """,
         "passes.to_ptx.control_flow": """
         arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
         arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,
-        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, index.add, index.casts, index.divu, index.mins,
-        index.minu, index.mul, index.remu, index.sub, index.xor, scf.for, scf.if, scf.yield, warp.elect
+        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if, scf.yield, warp.elect
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
@@ -148,11 +150,13 @@ LOWERINGS = _homes(
         nvgpu.mbarrier.init, nvgpu.mbarrier.test.wait, nvgpu.mbarrier.try_wait.parity, nvgpu.mma.sp.sync,
         nvgpu.mma.sync, nvgpu.tma.async.load, nvgpu.tma.async.store, nvgpu.tma.fence.descriptor,
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
-        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
-        nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
-        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.elect.sync, nvvm.exit,
-        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.memory.barrier,
-        nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
+        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
+        """,
+        "passes.to_ptx.nvvm_lines": """
+        nvvm.bar.warp.sync, nvvm.barrier, nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive,
+        nvvm.cluster.arrive.relaxed, nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group,
+        nvvm.elect.sync, nvvm.exit, nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster,
+        nvvm.griddepcontrol, nvvm.memory.barrier, nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync
         """,
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
