@@ -50,12 +50,12 @@ pytest: $(TESTABLE)
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
 # combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two; and the
-# tests of test/unit that are marked as sampled, in full
+# tests of test/unit that are marked as sampled or slow, in full
 conformance: export WARPLOOM_CONFORMANCE := full
 conformance: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	$(BIN)/pytest -n $(JOBS) test/conformance --ignore test/conformance/test_isa_conformance.py
-	$(BIN)/pytest -n $(JOBS) test/unit -m sampled
+	$(BIN)/pytest -n $(JOBS) test/unit -m "sampled or slow"
 	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.

@@ -18,10 +18,8 @@ from . import (
     memory,
     mma,
     operands,
-    paged,
     stored,
     synchronisation,
-    tensor_copies,
     tensor_maps,
     tile_mma,
     views,
@@ -39,7 +37,6 @@ _MODULES = (
         operands,
         views,
         stored,
-        paged,
         cta,
         groups,
         tile_mma,
@@ -48,7 +45,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_maps),
 )
 """In the order of the reference."""
 

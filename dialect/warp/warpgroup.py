@@ -41,7 +41,7 @@ from .attributes import (
     memory_space,
 )
 from .matrices import verify_indices
-from .mma import metadata_type, verify_selector
+from .mma import verify_metadata
 from .op_shapes import flag, verify_target
 from .synchronisation import PAIRS
 
@@ -319,7 +319,7 @@ class WgmmaOp(IRDLOperation):
             raise VerifyException(f"expected rows in their order with a tile of A, got C of {kind}")
         for role, value, _ in self.tiles():
             self._verify_operand(role, row, memory_of(value))
-        self._verify_metadata(row)
+        verify_metadata(row, self.e, self.selector)
         if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
             raise VerifyException("only floating-point operands can be negated")
 
@@ -331,16 +331,6 @@ class WgmmaOp(IRDLOperation):
         wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, numbered(row.layout("a"), numbers))
         if kind != wanted:
             raise VerifyException(f"expected A in registers to be {wanted}, got {kind}")
-
-    def _verify_metadata(self, row: Wgmma) -> None:
-        if self.e is None or row.metadata is None:
-            if self.selector is not None:
-                raise VerifyException("a selector is of the metadata of a sparse A, which is not given")
-            return
-        wanted = metadata_type(row.metadata)
-        if self.e.type != wanted:
-            raise VerifyException(f"expected the metadata to be {wanted}, got {self.e.type}")
-        verify_selector(row, self.selector)
 
     def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
         along = self.major(role)

@@ -240,7 +240,9 @@ class GradientMatch:
         keys = of_k - of_q
         if not queries or len(keys) != 1 or max(*keys, *of_q) >= loops:
             decline("it is not clear which of its loops run over queries and keys")
-        return int(str(queries[-1])), keys.pop()
+        compared = {leaf.name for leaf in made[0].leaves("index")}
+        query = next((name for name in queries if name in compared), queries[-1])
+        return int(str(query)), keys.pop()
 
     def _scores(
         self, p: ElementExpression

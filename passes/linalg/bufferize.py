@@ -17,7 +17,9 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AnyFloat,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -36,8 +38,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.views import strides_of
-from ..diagnostics import fail
-from ..patterns import apply_patterns, constant_value
+from ..diagnostics import fail, warn
+from ..patterns import constant_value
 from .conditions import as_bytes, hold_conditions, is_multiplied
 from .constants import global_of
 from .generalize import COVERED, GENERALIZED, generalize
@@ -46,28 +48,19 @@ from .pages import gather_of
 
 
 def bufferize(module: ModuleOp) -> None:
-    """Bufferises every function of a module that has tensors; the others stay as they are.
+    """Bufferises every function of a module that has tensors; the others stay as they are, but for what they return.
 
     Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
     """
+    from . import front_ends
+
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             if len(function.body.blocks) == 1:
-                _simplify(function)
+                front_ends.simplify(function)
             TensorFunction(function).rewrite()
-
-
-def _simplify(function: func.FuncOp) -> None:
-    """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import front_ends, moved_operands, several_results
-
-    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.AddStart(), front_ends.FillForEach()
-    apply_patterns(first, function)
-    several_results.drop_unused(function.body.block)
-    moved = (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
-    for pattern in (*moved, front_ends.FuseWide()):
-        apply_patterns((pattern,), function)
-    several_results.drop_unused(function.body.block)
+        elif function.function_type.outputs and len(function.body.blocks) == 1:
+            front_ends.return_in_arguments(function)
 
 
 def _types(function: func.FuncOp) -> Iterator[Attribute]:
@@ -84,7 +77,7 @@ class BufferizePass(ModulePass):
     """
 
     name = "warp-bufferize"
-    needs: ClassVar = (*GENERALIZED, "tensor")
+    needs: ClassVar = (*GENERALIZED, "tensor", "returned")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         generalize(op)
@@ -227,6 +220,16 @@ class TensorFunction:
                 if (argument := self.returned.get(result)) is not None:
                     behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
 
+    def _undefined(self, op: Operation, memory: SSAValue, builder: Builder) -> None:
+        """Zeros, for what an operation reads of a tensor that nothing has been written to: any value is right."""
+        kind = memory_of(memory).element_type
+        warn(
+            op, BufferizePass.name, f"{op.name} reads a tensor that nothing has been written to; zeros are taken for it"
+        )
+        number = FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)
+        zero = builder.insert(arith.ConstantOp(number)).result
+        builder.insert(FillOp([zero], [memory], [])).location = op.location
+
     def _size(self, op: tensor.DimOp) -> None:
         source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
         if source is not None:
@@ -281,7 +284,7 @@ class TensorFunction:
             if held is not None and held != target and read:
                 builder.insert(CopyOp([held], [target], [])).location = op.location
             if held is None and read:
-                fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+                self._undefined(op, target, builder)
             targets.append(target)
         operands = [*(self._input(op, number, builder) for number in range(first)), *targets]
         regions = [region.clone() for region in op.regions]
@@ -416,7 +419,7 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, found = _memory(value.type), self._destination(user.results[0], op)
-            if found is not None and -1 not in (*kind.get_shape(), *memory_of(found).get_shape()):
+            if found is not None and min((*kind.get_shape(), *memory_of(found).get_shape())) >= 0:
                 if user not in self.turned:
                     view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
                     self.turned[user] = view.results[0]
@@ -431,7 +434,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
             return collapse(source, groups_of(op))
         case tensor.ExpandShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
             shape = op.result.type.get_shape()
-            return expand(source, [[shape[d] for d in group] for group in groups_of(op)])
+            return expand(source, [[shape[d] for d in group] for group in groups_of(op)], op.dynamic_output_shape)
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
             return _reshaped(op, source, _like(source, op.result.type), back=False)
         case tensor.CastOp():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, math, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects import affine, arith, func, math, memref, tensor
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, TensorType, f32, f64, i1, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import (
-    AffineMap,
-)
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -19,11 +17,64 @@ from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.convolution import ConvolutionOp
 from ...dialect.mlir.generic import weighted
 from ...dialect.nest import Nest, generic
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import only_computes
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, constant_value
+from ..patterns import IndexBuilder, apply_patterns, constant_value
 from . import contraction
 from .moved_operands import element_of
+from .operand import root
+
+
+def return_in_arguments(function: func.FuncOp) -> None:
+    """Lets a function on memory write what it returns to arguments behind the others, as bufferisation leaves it to a
+    later pass of MLIR to do. An argument that it returns is written as it is.
+
+    Raises a located diagnostic for a result that is no memory.
+    """
+    last = function.body.block.last_op
+    if not isinstance(last, func.ReturnOp) or not last.operands:
+        return
+    for value in last.operands:
+        memory, kind = root(value), value.type
+        if not isa(kind, MemRefType[Attribute]):
+            fail(last, f"expected the function to return tensors or memory alone, got {kind}")
+        if isinstance(memory, BlockArgument):
+            continue
+        made = memory.owner if isinstance(memory.owner, memref.AllocOp) else None
+        own = made is not None and memory_of(memory).get_shape() == kind.get_shape()
+        held = memory.type if own else MemRefType(kind.element_type, kind.get_shape())
+        argument = function.body.block.insert_arg(held, len(function.body.block.args))
+        argument.name_hint = value.name_hint or "result"
+        if own and made is not None:
+            memory.replace_all_uses_with(argument)
+            Rewriter.erase_op(made)
+        else:
+            Rewriter.insert_op(copy := CopyOp([value], [argument], []), InsertPoint.before(last))
+            copy.location = last.location
+    Rewriter.replace_op(last, func.ReturnOp(), [])
+    function.update_function_type()
+
+
+class ExpandAffine(RewritePattern):
+    """Replaces the maps of indices on the host, in which tiling writes where a tile starts and what is left of it, by
+    arithmetic. Quotients and remainders are those of indices that are not negative."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, affine.ApplyOp | affine.MinOp):
+            return
+        map_, index = op.map.data, IndexBuilder(Builder(InsertPoint.before(op)))
+        values = [index.known(value) for value in op.operands]
+        symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
+        dims = [AffineDimExpr(number) for number in range(map_.num_dims)]
+        found = [
+            index.evaluated(expr.replace_dims_and_symbols(dims, symbols), values.__getitem__) for expr in map_.results
+        ]
+        result, *others = found
+        for other in others:
+            result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
+        rewriter.replace(op, [], [index.value(result)])
+
 
 LARGEST_POWER = 64
 
@@ -196,3 +247,22 @@ class AddStart(RewritePattern):
         made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
         filled.location = product.location = op.location
         rewriter.replace(op, made)
+
+
+def simplify(function: func.FuncOp) -> None:
+    """Makes operations of several results one for each, and lets products read what was moved for them."""
+    from . import moved_operands, several_results
+
+    several_results.drop_unused(function.body.block, function)
+    first = several_results.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
+    apply_patterns(first, function)
+    several_results.drop_unused(function.body.block)
+    decomposed: tuple[RewritePattern, ...] = ()
+    if any(isinstance(op, math.ExpOp) for op in function.walk()):
+        from .scaled_products import PATTERNS
+
+        decomposed = PATTERNS
+    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
+    for pattern in (*moved, FuseWide()):
+        apply_patterns((pattern,), function)
+    several_results.drop_unused(function.body.block)

@@ -31,7 +31,7 @@ from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns
+from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -47,7 +47,7 @@ from .element_expressions import (
 )
 from .elementwise import check_rows
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import FoldDimension, collapse, expand, groups_of, root, users_of
+from .operand import collapse, expand, groups_of, root, users_of
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""
@@ -256,6 +256,8 @@ class RowsMatch:
         sizes = shape_of(value)
         if any(isinstance(name, tuple) for name in place):
             digits = [name if isinstance(name, tuple) else ((name, n),) for name, n in zip(place, sizes, strict=True)]
+            if min(sizes) < 0:
+                decline("memory with a size that only the caller knows is read in another shape")
             views.append(expand(value, [[n for _, n in part] for part in digits]))
             place = tuple(name for part in digits for name, _ in part)
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
@@ -330,7 +332,7 @@ def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | N
     while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
         value, of_view = view.operands[0], shape_of(value)
         if isinstance(view, memref.CollapseShapeOp):
-            place = _split(place, [[shape_of(value)[d] for d in group] for group in groups_of(view)])
+            place = _split(place, shape_of(value), groups_of(view))
         else:
             place = _merged(place, of_view, groups_of(view))
     views = list[memref.CollapseShapeOp | memref.ExpandShapeOp]()
@@ -346,7 +348,7 @@ def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | N
         if isinstance(view, memref.CollapseShapeOp):
             place = _merged(place, shape_of(view.operands[0]), groups)
         else:
-            place = _split(place, [[sizes[d] for d in group] for group in groups])
+            place = _split(place, sizes, groups)
     return place
 
 
@@ -366,15 +368,16 @@ def _merged(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[i
     return tuple(merged)
 
 
-def _split(place: Subscripts, parts: Sequence[Sequence[int]]) -> Subscripts | None:
-    """A place with several dimensions, of these sizes, for each."""
-    split = list[Name]()
-    for name, sizes in zip(place, parts, strict=True):
+def _split(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[int]]) -> Subscripts | None:
+    """A place with a group of dimensions for each; one without dimensions is that of a single element."""
+    split = list[Name]([] if groups else [FIXED] * len(sizes))
+    for name, group in zip(place, groups, strict=True):
         digits = list(name) if isinstance(name, tuple) else [(name, -1)]
-        if sum(size != 1 for size in sizes) <= 1:
-            split += [FIXED if size == 1 else name for size in sizes]
+        parts = [sizes[d] for d in group]
+        if sum(size != 1 for size in parts) <= 1:
+            split += [FIXED if size == 1 else name for size in parts]
             continue
-        for size in sizes:
+        for size in parts:
             part = list[tuple[Name, int]]()
             while digits and math.prod(n for _, n in part) < size:
                 part.append(digits.pop(0))

@@ -54,6 +54,7 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
+    *(AFFINE := ("affine.apply", "affine.min")),
     *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
@@ -78,6 +79,10 @@ def generalize(module: ModuleOp) -> None:
         from .front_ends import MultiplyPower
 
         patterns.append(MultiplyPower())
+    if not names.isdisjoint(AFFINE):
+        from .front_ends import ExpandAffine
+
+        patterns.append(ExpandAffine())
     if "tensor.concat" in names:
         from .concatenations import compute_parts
 

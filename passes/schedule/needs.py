@@ -38,6 +38,9 @@ from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
 
+WARPGROUP_SM = 90
+"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
+
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
 
@@ -215,8 +218,8 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
 
 def by_warpgroups(row: Wgmma, target: Target) -> bool:
     """Whether a target has the product of a warpgroup: by its instruction, or with D in tensor memory."""
-    if row.runs_on(target) and row.shape.m == wgmma.M:
-        return True
+    if target.sm <= WARPGROUP_SM:
+        return row.runs_on(target) and row.shape.m == wgmma.M
     from ...dialect.isa.tensor_product import in_tensor_memory
 
     return in_tensor_memory(row, target)

@@ -208,7 +208,7 @@ class CopiedOperands:
 def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
     if isinstance(size, int):
         return size >= least
-    return index.insert(arith.CmpiOp(size, index.value(least), "uge")).result
+    return index.compare("uge", size, least)
 
 
 def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
@@ -316,7 +316,7 @@ class Sizes:
         d = product.d
         dimensions = d.dimensions[:1] if self.rows else range(len(d.sizes))
         size = reduce(index.mul, (index.dim(d.value, dimension) for dimension in dimensions), 1)
-        return index.insert(arith.CmpiOp(index.value(size), index.value(self.most), "ule")).result
+        return index.compare("ule", size, self.most)
 
 
 def _sizes(product: Product, target: Target) -> Iterator[Sizes]:

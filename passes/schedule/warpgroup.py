@@ -358,7 +358,8 @@ def _unknown_pitches(product: Product, role: str) -> bool:
 def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
-    changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
+    if not (changed := [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]):
+        return ""
     known = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
     if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""

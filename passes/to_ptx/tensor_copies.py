@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.synchronisation import MOST_CTAS
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType
+from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
 from ...dialect.warp.warpgroup import ROWS, in_pairs
 from ..diagnostics import fail
 from .emitter import At, IndexValue, TensorBox, VirtualRegister, divisor_of

@@ -29,6 +29,7 @@ from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
+from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
 from .emitter import At, IndexValue, VirtualRegister, divisor_of
@@ -323,7 +324,9 @@ def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
         )
     )
     _, place = place_of(lowering, op, op.source, offsets)
-    kept = _kept_dimensions(op, op.static_sizes.get_values())
+    kept = kept_dimensions(op.static_sizes.get_values(), shape := op.result.type.get_shape())
+    if len(kept) != len(shape):
+        fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
     s = lowering.scalars
     base = s.add(place.base, place.offset) if source.space == "shared" else s.offset64(place.base, place.offset, 1)
     if isinstance(base, int):
@@ -343,20 +346,6 @@ def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SS
     """Numbers, of which those that are not known are operands in order."""
     dynamic = iter(values)
     return [lowering.scalar(next(dynamic)) if n == DYNAMIC_INDEX else n for n in numbers]
-
-
-def _kept_dimensions(op: memref.SubviewOp, sizes: Sequence[int]) -> list[int]:
-    """The dimensions of a view that its result has: those of one element may be left out."""
-    shape, kept = list(op.result.type.get_shape()), list[int]()
-    left = len(sizes) - len(shape)
-    for i, size in enumerate(sizes):
-        if left and size == 1 and (not shape[len(kept) :] or shape[len(kept)] != 1):
-            left -= 1
-        else:
-            kept.append(i)
-    if len(kept) != len(shape):
-        fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
-    return kept
 
 
 @lowers(memref.LoadOp)

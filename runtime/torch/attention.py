@@ -1,11 +1,13 @@
-"""Attention: operations of ATen that compute softmax(scale Q K^T + mask) V as two contractions and what is between."""
+"""Attention: operations of ATen that compute softmax(scale Q K^T + mask) V, or its gradients, as contractions and what
+is between them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import Node
@@ -18,110 +20,245 @@ from .options import aten
 from .scalars import RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
 from .views import expanded, reordered
 
-HEADS = 1
-"""The dimension of heads in (batch, heads, rows, columns)."""
+KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 
+ATTENTIONS = frozenset(
+    {aten.scaled_dot_product_attention.default, *(getattr(aten, f"_scaled_dot_product_{k}").default for k in KINDS)}
+)
+"""Operations that are attention. All but the first have several results: the attention, for each row the logarithm of
+the sum of the exponentials of its scores, and the state of dropout."""
 
-@dataclass(frozen=True)
-class AttentionForm:
-    """Where an operation has its mask and whether the future is masked, by position among its arguments."""
+GRADIENTS = frozenset(getattr(aten, f"_scaled_dot_product_{kind}_backward").default for kind in KINDS)
+"""Operations that compute the gradients of Q, K, V and a mask."""
 
-    mask: int | None = None
-    causal: int = 5
+Results: TypeAlias = Sequence[Callable[[], Value]]
+"""What writes each result of an operation."""
 
-
-FORMS: Mapping[object, AttentionForm] = {
-    aten.scaled_dot_product_attention.default: AttentionForm(mask=3),
-    aten._scaled_dot_product_flash_attention.default: AttentionForm(causal=4),
-    aten._scaled_dot_product_flash_attention_for_cpu.default: AttentionForm(causal=4),
-    aten._scaled_dot_product_efficient_attention.default: AttentionForm(mask=3, causal=6),
-    aten._scaled_dot_product_cudnn_attention.default: AttentionForm(mask=3, causal=6),
-}
-"""Operations that are attention; all but the first have several results, of which the first is it."""
+COMPUTED = 2
+"""Results of attention before the state of dropout."""
 
 
 def is_attention(node: Node) -> bool:
-    """Whether a node is attention."""
-    return node.op == "call_function" and node.target in FORMS
+    """Whether a node is attention, or computes its gradients."""
+    return node.op == "call_function" and (node.target in ATTENTIONS or node.target in GRADIENTS)
 
 
-def argument(node: Node, name: str, position: int | None, default: Any = None) -> Any:
-    """An argument of an operation, by name or position."""
-    if name in node.kwargs:
-        return node.kwargs[name]
-    return node.args[position] if position is not None and position < len(node.args) else default
+def results_of(node: Node) -> tuple[Node, ...]:
+    """The results of attention that are used, in order, without the state of dropout."""
+    if isinstance(node.meta["val"], torch.Tensor):
+        return (node,)
+    count = len(node.meta["val"]) if node.target in GRADIENTS else COMPUTED
+    users: list[Any] = [user for user in node.users if user.target is operator.getitem and user.users]
+    return tuple(sorted((user for user in users if user.args[1] < count), key=lambda user: user.args[1]))
 
 
-def attend(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    q: Value,
-    k: Value,
-    v: Value,
-    mask: Value | None,
-    *,
-    causal: bool,
-    scale: float | None,
-) -> Value:
-    """softmax(scale Q K^T + mask) V of (batch, heads, rows, columns); several heads of Q may share one of K and V. The
-    result lies in memory as `like` does.
+def arguments_of(node: Node) -> dict[str, Any]:
+    """The arguments of attention by the names of its schema, without the state of dropout."""
+    target: Any = node.target
+    schema = target._schema.arguments
+    passed = {**dict(zip((each.name for each in schema), node.args, strict=False)), **node.kwargs}
+    own = {each.name.rstrip("_"): passed.get(each.name, each.default_value) for each in schema}
+    return {name: own[name] for name in READ if name in own}
+
+
+READ = (
+    *("query", "key", "value", "attn_mask", "attn_bias", "grad_out", "out", "logsumexp"),
+    *("dropout_p", "is_causal", "scale"),
+)
+"""Names of the arguments on which results depend where nothing is dropped."""
+
+
+def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) -> Results:
+    """What writes each result of an operation that is attention, or computes its gradients.
 
     Raises:
-        UnsupportedError: for sizes or strides that are not lowered.
+        UnsupportedError: for sizes, strides or options that are not lowered.
     """
-    if len(q.shape) != 4:
-        raise UnsupportedError(f"attention of {len(q.shape)} dimensions is not lowered; 4 are")
-    if causal and q.shape[2] == 1:
-        raise UnsupportedError("attention of one query to its first key alone is not lowered")
-    heads, shared = q.shape[HEADS], k.shape[HEADS]
-    if not isinstance(heads, int) or heads % shared or not isinstance(q.shape[3], int):
-        raise UnsupportedError(f"attention of {heads} heads that share {shared} is not lowered")
-    split = (shared, heads // shared)
-    sizes = (q.shape[0], *split, q.shape[2])
-    loops = _loops(sizes)
-    outer = tuple(sizes[d] for d in loops)
-    of_k = tuple(loops.index(d) for d in (0, 1) if d in loops)
-    rank = len(outer)
-    extents = (*outer, k.shape[2], q.shape[3])
-    rows = reordered(_split(builder, q, split), [*loops, 4])
-    keys, values = (reordered(x, [*(d for d in (0, 1) if d in loops), 2, 3]) for x in (k, v))
-    first = builder.operand(rows, (*range(rank), rank + 1), extents)
-    second = builder.operand(keys, (*of_k, rank, rank + 1), extents)
-    wide = torch.float64 if like.dtype == torch.float64 else torch.float32
-    scores = builder.product(ContractOp, (first, second), extents[:-1], wide, {})
-    factor = q.shape[3] ** -0.5 if scale is None else scale
-    weights = _softmax(builder, _masked(builder, scores, _mask(builder, mask, sizes, loops), loops, causal, factor), v)
-    extents = (*outer, v.shape[3], k.shape[2])
-    first = builder.operand(weights, (*range(rank), rank + 1), extents)
-    second = builder.operand(values, (*of_k, rank + 1, rank), extents)
-    order = [*(loops.index(d) for d in _order(like) if d in loops), rank]
-    out = builder.product(ContractOp, (first, second), extents[:-1], like.dtype, {}, order)
-    return _joined(builder, out, loops, shape_of(like))
+    own = {name: values[x] if isinstance(x, Node) else x for name, x in arguments_of(node).items()}
+    if own["dropout_p"]:
+        raise UnsupportedError("dropout is not lowered")
+    attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
+    if node.target in GRADIENTS:
+        return attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+    return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
 
 
-BATCH, SHARED, SHARING, ROW = range(4)
-"""The loops around the keys: the batch, heads of K, the heads of Q that share one, rows of Q."""
+HEADS = 1
+"""The dimension of heads in (batch, heads, rows, columns)."""
+
+BATCH, SHARED, SHARING, ROW, KEY, DEPTH, COLUMN = range(7)
+"""Loops: the batch, heads of K, heads of Q that share one, rows of Q, rows of K, columns of Q and K, columns of V."""
+
+Indexed: TypeAlias = tuple[Value, tuple[int, ...]]
+"""A value, and the loops that its dimensions run along."""
 
 
-def _loops(sizes: tuple[Size, ...]) -> list[int]:
-    """The loops that have more than one index; of those that rows of Q^T may run along, one at least."""
-    loops = [d for d, size in enumerate(sizes) if size != 1]
-    return loops if ROW in loops or SHARING in loops else [*loops, ROW]
+class _Attention:
+    """Scores scale Q K^T + mask of (batch, heads, rows, columns), and what is computed of them; several heads of Q may
+    share one of K and V."""
+
+    def __init__(self, builder: FunctionBuilder, own: Mapping[str, Any], *, trains: bool) -> None:
+        q, k, v = (own[name] for name in ("query", "key", "value"))
+        mask, self.causal = own.get("attn_mask", own.get("attn_bias")), bool(own["is_causal"])
+        if len(q.shape) != 4:
+            raise UnsupportedError(f"attention of {len(q.shape)} dimensions is not lowered; 4 are")
+        if self.causal and q.shape[2] == 1:
+            raise UnsupportedError("attention of one query to its first key alone is not lowered")
+        heads, shared = q.shape[HEADS], k.shape[HEADS]
+        if not isinstance(heads, int) or heads % shared or not isinstance(q.shape[3], int):
+            raise UnsupportedError(f"attention of {heads} heads that share {shared} is not lowered")
+        if trains and mask is not None:
+            raise UnsupportedError("gradients of attention with a mask that is a tensor are not lowered")
+        self.builder, self.half = builder, v.dtype
+        self.wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+        self.scale = q.shape[3] ** -0.5 if own["scale"] is None else own["scale"]
+        self.sizes: tuple[Size, ...] = (q.shape[0], shared, heads // shared, q.shape[2], *k.shape[2:], v.shape[3])
+        # Of the loops around the keys those with more than one index; of those that rows of Q run along, one at least.
+        loops = tuple(d for d in range(KEY) if self.sizes[d] != 1 or (trains and d == ROW))
+        self.loops = loops if ROW in loops or SHARING in loops else (*loops, ROW)
+        self.around, self.of_keys = (*self.loops, KEY), tuple(d for d in (BATCH, SHARED) if d in self.loops)
+        self.q, self.k, self.v = self._of_heads(q, DEPTH), self._of_keys(k, DEPTH), self._of_keys(v, COLUMN)
+        self.mask: Value | None = mask
+
+    def results(self, likes: Sequence[torch.Tensor]) -> Results:
+        """What writes softmax(scores) V, and the logarithm of the sum of each row, in memory as tensors are."""
+        scores = self._scores()
+        largest = self._reduced("maximum", scores, -math.inf)
+        above = self._computed("exp", self._computed("sub", scores, _column(largest)))
+        total = self._reduced("add", above, 0.0)
+
+        def result() -> Value:
+            weights = self.builder.converted(self._computed("div", above, _column(total)), self.half)
+            return self._sum((weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
+
+        def logarithm() -> Value:
+            order = _order(likes[1], self.loops)
+            ordered = [reordered(value, order) for value in (largest, total)]
+            self._check_rows(shape_of(likes[1]))
+            written = self._computed("add", ordered[0], self._computed("log", ordered[1]))
+            return self._joined(written, [self.loops[at] for at in order], shape_of(likes[1]))
+
+        return [result, logarithm]
+
+    def gradients(self, slope: Value, out: Value, logarithm: Value, likes: Sequence[torch.Tensor]) -> Results:
+        """What writes the gradients of Q, K and V for that of the result, in memory as tensors are: the sums of the
+        exponentials of scores are computed before, the scores again."""
+        self._check_rows(logarithm.shape)
+        logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
+
+        def product(body: Body, x: Sequence[ElementValue]) -> ElementValue:
+            return RULES["mul"](body, [body.convert(each, self.wide) for each in x])
+
+        weighed = self.builder.generic([slope, out], slope.shape, self.wide, product)
+        delta = _column(self._of_heads(self._reduced("add", weighed, 0.0))[0])
+        weights = self._computed("exp", self._computed("sub", self._scores(), _column(logs)))
+        slopes = self._computed("sub", self._product(rows, self.v, self.around, self.wide), delta)
+        scaled = self.builder.converted(
+            self._computed("mul", self._computed("mul", weights, slopes), self.scale), self.half
+        )
+        of_k = *self.of_keys, KEY
+        return [
+            lambda: self._sum((scaled, self.around), self.k, (*self.loops, DEPTH), likes[0]),
+            lambda: self._sum((scaled, self.around), self.q, (*of_k, DEPTH), likes[1]),
+            lambda: self._sum(
+                (self.builder.converted(weights, self.half), self.around), rows, (*of_k, COLUMN), likes[2]
+            ),
+        ]
+
+    def _check_rows(self, shape: tuple[Size, ...]) -> None:
+        if shape[2] != self.sizes[ROW]:
+            raise UnsupportedError("sums of rows that torch pads to a multiple are not lowered")
+
+    def _computed(self, rule: str, first: Value, *others: Value | float) -> Value:
+        """A primitive operation on elements of values and numbers, of the type and shape of the first."""
+        values = [first, *(x for x in others if isinstance(x, Value))]
+        numbers = [x for x in others if not isinstance(x, Value)]
+        return self.builder.generic(values, first.shape, first.dtype, lambda body, x: RULES[rule](body, [*x, *numbers]))
+
+    def _reduced(self, rule: str, value: Value, start: float) -> Value:
+        last = [len(value.shape) - 1]
+        return self.builder.reduce(value, last, start, lambda body, x: RULES[rule](body, list(x)))
+
+    def _of_heads(self, value: Value, *columns: int) -> Indexed:
+        """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
+        rows = reordered(_split(self.builder, value, self.sizes[SHARED:ROW]), [*self.loops, *([4] if columns else [])])
+        return rows, (*self.loops, *columns)
+
+    def _of_keys(self, value: Value, column: int) -> Indexed:
+        """(batch, heads, rows, columns) along the loops of K."""
+        return reordered(value, [*self.of_keys, 2, 3]), (*self.of_keys, KEY, column)
+
+    def _product(
+        self, a: Indexed, b: Indexed, along: Sequence[int], dtype: torch.dtype, order: Sequence[int] | None = None
+    ) -> Value:
+        """The product along some loops, summed over the others of A."""
+        loops = [*along, *(loop for loop in a[1] if loop not in along)]
+        extents = tuple(self.sizes[loop] for loop in loops)
+        operands = [self.builder.operand(value, [loops.index(x) for x in own], extents) for value, own in (a, b)]
+        return self.builder.product(ContractOp, operands, extents[: len(along)], dtype, {}, order)
+
+    def _sum(self, a: Indexed, b: Indexed, along: Sequence[int], like: torch.Tensor) -> Value:
+        """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is.
+
+        Raises:
+            UnsupportedError: for a tensor whose columns are apart.
+        """
+        if like.stride()[3] != 1:
+            raise UnsupportedError("a result whose columns are apart is not lowered")
+        out = self._product(a, b, along, like.dtype, _order(like, along))
+        return self._joined(out, along, shape_of(like))
+
+    def _joined(self, out: Value, along: Sequence[int], shape: tuple[Size, ...]) -> Value:
+        """A result along some loops as (batch, heads, rows, columns), or (batch, heads, rows)."""
+        places = dict(zip(along, out.dims, strict=True))
+        full, at = out.full, places.get(SHARED)
+        if at is not None and SHARING in places:
+            groups = [[d] for d in range(at)] + [[at, at + 1]] + [[d] for d in range(at + 2, len(full.shape))]
+            joined = tuple(math.prod(full.shape[d] for d in group) for group in groups)
+            full = self.builder.reshaped(full, joined, groups)
+            places = {loop: d if d is None or d <= at else d - 1 for loop, d in places.items() if loop != SHARING}
+        heads, rows = (places.get(first, places.get(second)) for first, second in ((SHARED, SHARING), (ROW, KEY)))
+        dims = (places.get(BATCH), heads, rows, places.get(DEPTH, places.get(COLUMN)))
+        return replace(full, dims=dims[: len(shape)], shape=shape)
+
+    def _scores(self) -> Value:
+        """scale Q K^T, with a mask added or where it is true, and minus infinity where a key comes after the query."""
+        mask, scores = self.mask, self._product(self.q, self.k, self.around, self.wide)
+
+        def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+            score = RULES["mul"](inside, [elements[0], self.scale])
+            for other in elements[1:]:
+                if mask is not None and mask.dtype == torch.bool:
+                    score = RULES["where"](inside, [other, score, -math.inf])
+                else:
+                    score = RULES["add"](inside, [score, inside.convert(other, scores.dtype)])
+            if self.causal and ROW in self.loops:
+                row, column = (inside.insert(IndexOp(self.around.index(loop))).result for loop in (ROW, KEY))
+                after = ElementValue(inside.insert(arith.CmpiOp(column, row, "sgt")).result)
+                score = RULES["where"](inside, [after, -math.inf, score])
+            return score
+
+        masks = [] if mask is None else [self._mask(mask)]
+        return self.builder.generic([scores, *masks], scores.shape, scores.dtype, body)
+
+    def _mask(self, mask: Value) -> Value:
+        """A mask along the loops of scores."""
+        batch, shared, sharing, rows = self.sizes[:KEY]
+        full = expanded(mask, (batch, shared * sharing, rows, mask.shape[-1]))
+        if full.dims[HEADS] is not None:
+            over = _split(self.builder, full, (shared, sharing))
+        else:
+            dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
+            over = replace(full, dims=dims, shape=(*self.sizes[:KEY], mask.shape[-1]))
+        return reordered(over, [*self.loops, 4])
 
 
-def _joined(builder: FunctionBuilder, out: Value, loops: Sequence[int], shape: tuple[Size, ...]) -> Value:
-    """A result along loops and columns as (batch, heads, rows, columns)."""
-    places = {loop: out.dims[at] for at, loop in enumerate(loops)} | {ROW + 1: out.dims[-1]}
-    full, at = out.full, places.get(SHARED)
-    if at is not None and SHARING in places:
-        groups = [[d] for d in range(at)] + [[at, at + 1]] + [[d] for d in range(at + 2, len(full.shape))]
-        full = builder.reshaped(full, tuple(math.prod(full.shape[d] for d in group) for group in groups), groups)
-        places = {loop: d if d is None or d <= at else d - 1 for loop, d in places.items() if loop != SHARING}
-    heads = places.get(SHARED, places.get(SHARING))
-    return replace(full, dims=(places.get(BATCH), heads, places.get(ROW), places[ROW + 1]), shape=shape)
+def _column(value: Value) -> Value:
+    """A number for each row as a column."""
+    return replace(value, dims=(*value.dims, None), shape=(*value.shape, 1))
 
 
-def _split(builder: FunctionBuilder, value: Value, split: tuple[int, int]) -> Value:
+def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:
     """Heads as two dimensions: those of K and V, and those that share one."""
     place = value.dims[HEADS]
     if place is None:
@@ -135,63 +272,9 @@ def _split(builder: FunctionBuilder, value: Value, split: tuple[int, int]) -> Va
     return replace(tensor, dims=dims, shape=(*value.shape[:HEADS], *split, *value.shape[HEADS + 1 :]))
 
 
-def _order(like: torch.Tensor) -> list[int]:
-    """The loops in the order of a result's memory; UnsupportedError for a result whose columns are apart."""
+def _order(like: torch.Tensor, along: Sequence[int]) -> list[int]:
+    """The places of loops in the order of a result's memory, where heads and rows may change places."""
     strides = like.stride()
-    if strides[3] != 1:
-        raise UnsupportedError("a result whose columns are apart is not lowered")
     rows_first = like.shape[2] > 1 and strides[2] > strides[1]
-    return [BATCH, ROW, SHARED, SHARING] if rows_first else [BATCH, SHARED, SHARING, ROW]
-
-
-def _mask(builder: FunctionBuilder, mask: Value | None, sizes: tuple[Size, ...], loops: Sequence[int]) -> Value | None:
-    """A mask along the loops of scores."""
-    if mask is None:
-        return None
-    full = expanded(mask, (sizes[BATCH], sizes[SHARED] * sizes[SHARING], sizes[ROW], mask.shape[-1]))
-    if full.dims[HEADS] is not None:
-        over = _split(builder, full, (sizes[SHARED], sizes[SHARING]))
-    else:
-        dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
-        over = replace(full, dims=dims, shape=(*sizes, mask.shape[-1]))
-    return reordered(over, [*loops, 4])
-
-
-def _masked(
-    builder: FunctionBuilder, scores: Value, mask: Value | None, loops: Sequence[int], causal: bool, scale: float
-) -> Value:
-    """Scaled scores, with a mask added or where it is true, and minus infinity where a key comes after the query."""
-
-    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        score = RULES["mul"](inside, [elements[0], scale])
-        for other in elements[1:]:
-            if mask is not None and mask.dtype == torch.bool:
-                score = RULES["where"](inside, [other, score, -math.inf])
-            else:
-                score = RULES["add"](inside, [score, inside.convert(other, scores.dtype)])
-        if causal and ROW in loops:
-            row, column = (inside.insert(IndexOp(d)).result for d in (loops.index(ROW), len(loops)))
-            after = ElementValue(inside.insert(arith.CmpiOp(column, row, "sgt")).result)
-            score = RULES["where"](inside, [after, -math.inf, score])
-        return score
-
-    return builder.generic([scores, *([] if mask is None else [mask])], scores.shape, scores.dtype, body)
-
-
-def _softmax(builder: FunctionBuilder, scores: Value, like: Value) -> Value:
-    """exp(X - M) / L along the last dimension, rounded to the type of another value."""
-    last = [len(scores.shape) - 1]
-
-    def reduced(rule: str, value: Value, start: float) -> Value:
-        found = builder.reduce(value, last, start, lambda body, x: RULES[rule](body, list(x)))
-        return replace(found, dims=(*found.dims, None), shape=(*found.shape, 1))
-
-    largest = reduced("maximum", scores, -math.inf)
-
-    def exponential(body: Body, x: Sequence[ElementValue]) -> ElementValue:
-        return RULES["exp"](body, [RULES["sub"](body, list(x))])
-
-    above = builder.generic([scores, largest], scores.shape, scores.dtype, exponential)
-    total = reduced("add", above, 0.0)
-    quotient = builder.generic([above, total], scores.shape, scores.dtype, lambda body, x: RULES["div"](body, list(x)))
-    return builder.converted(quotient, like.dtype)
+    order = (BATCH, ROW, KEY, SHARED, SHARING) if rows_first else (BATCH, SHARED, SHARING, ROW, KEY)
+    return [along.index(loop) for loop in (*order, DEPTH, COLUMN) if loop in along]

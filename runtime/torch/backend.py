@@ -16,15 +16,14 @@ from torch.fx import Graph, GraphModule, Node
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
-from .attention import is_attention
+from .attention import GRADIENTS, is_attention
 from .channels import pixels_as_products
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, simpler
-from .inductor import call_of, compile_whole
-from .options import BackendOptions, read
-from .products import warploom as warploom_operators
+from .inductor import CALLS, call_of, compile_whole
+from .options import BackendOptions, aten, read
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, sink_views
@@ -182,20 +181,34 @@ def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion
     if is_product(cluster.core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)
-    written = write(cluster.nodes, cluster.inputs)
+    written = write(cluster.nodes, cluster.inputs, cluster.results)
     kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
-    if is_attention(cluster.core) and len(kernel.schedules) > 1:
-        raise UnsupportedError("the compiler does not fuse this attention to one kernel")
+    if is_attention(cluster.core) and len(kernel.schedules) > KERNELS[cluster.core.target in GRADIENTS]:
+        raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return written, kernel
 
 
+KERNELS = (1, 4)
+"""Kernels of an attention, and of its gradients at most: one for sums of rows, and one for each result."""
+
+
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
-    with graph.inserting_before(cluster.last):
+    results = cluster.results
+    with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         call = call_of(graph, region, cluster.inputs)
-    call.meta = dict(cluster.last.meta)
-    cluster.last.replace_all_uses_with(call)
+        call.meta = {**cluster.last.meta, "val": tuple(node.meta["val"] for node in results)}
+        parts = [graph.call_function(operator.getitem, (call, n)) for n in range(len(results))]
+    for node, part in zip(results, parts if len(results) > 1 else [call], strict=True):
+        part.meta = dict(node.meta)
+        node.replace_all_uses_with(part)
+    for state in set(cluster.core.users).difference(results) if is_attention(cluster.core) else ():
+        with graph.inserting_before(state):  # of dropout, of which there is none
+            like = state.meta["val"]
+            options = {"dtype": like.dtype, "device": like.device}
+            state.replace_all_uses_with(graph.call_function(aten.zeros.default, (list(like.shape),), options))
+        graph.erase_node(state)
     for node in reversed(cluster.nodes):
         if not node.users:
             graph.erase_node(node)
@@ -212,7 +225,7 @@ def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: s
 def _computes(node: Node) -> bool:
     several = isinstance(node.meta.get("val"), tuple | list) and node.target not in SPLITS
     one = is_tensor(node) and node.target not in (*VIEWS, *CONSTANTS, operator.getitem)
-    return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
+    return node.op == "call_function" and node.target not in CALLS and (one or several)
 
 
 def _left(node: Node, reasons: Mapping[Node, str], rest: str) -> LeftPart:

@@ -187,13 +187,14 @@ class FunctionBuilder(Builder):
         attributes: Mapping[str, Attribute],
         order: Sequence[int] | None = None,
     ) -> Value:
-        """The product of two operands, summed over the last loop; the result of this shape has the others, in memory in
+        """The product of two operands, summed over the last loops; the result of this shape has the first, in memory in
         an order, by default their own."""
         inputs, rank = [operand.value.tensor for operand in operands], len(shape)
         placed = range(rank) if order is None else order
         out = self.filled(tuple(shape[d] for d in placed), dtype, 0)
         along = (*(operand.loops for operand in operands), placed)
-        maps = ArrayAttr(AffineMapAttr(map_along(rank + 1, loops)) for loops in along)
+        count = 1 + max(loop for operand in operands for loop in operand.loops)
+        maps = ArrayAttr(AffineMapAttr(map_along(count, loops)) for loops in along)
         op = kind.build(
             operands=[inputs, [out.tensor]],
             properties={"indexing_maps": maps},

@@ -21,8 +21,8 @@ from torch.fx.node import map_arg
 from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
+from .inductor import CALLS
 from .options import aten
-from .products import warploom
 from .region import Region
 from .views import VIEWS, hint, is_tensor
 
@@ -39,7 +39,7 @@ ROTATED = 1 << 27
 """Bytes of operands that calls take turns among, so that inputs of the graph, which are weights, are not read from L2:
 more than it has."""
 
-ROUNDS, CALLS, MOST_SETS = 5, 6, 8
+ROUNDS, EACH, MOST_SETS = 5, 6, 8
 """Times that calls are measured, calls each time, and sets of operands."""
 
 SLEEP = 500_000
@@ -107,9 +107,7 @@ def _users(node: Node) -> list[Node]:
 
 def _is_fused(node: Node) -> bool:
     """Whether inductor computes a node in one kernel with what is before it: it calls other kernels for these."""
-    called = (
-        is_product(node) or is_attention(node) or node.target in (aten.convolution.default, warploom.region.default)
-    )
+    called = is_product(node) or is_attention(node) or node.target in (aten.convolution.default, *CALLS)
     return node.op == "call_function" and not called
 
 
@@ -165,9 +163,9 @@ def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
             begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
             cuda._sleep(SLEEP)
             begin.record()
-            for number in range(max(CALLS, len(calls))):
+            for number in range(max(EACH, len(calls))):
                 calls[number % len(calls)]()
             end.record()
             end.synchronize()
-            one.append(1e3 * begin.elapsed_time(end) / max(CALLS, len(calls)))
+            one.append(1e3 * begin.elapsed_time(end) / max(EACH, len(calls)))
     return [statistics.median(one) for one in times]

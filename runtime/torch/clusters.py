@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ..base.explanation import layer_of
-from .attention import FORMS, is_attention
+from .attention import GRADIENTS, arguments_of, is_attention, results_of
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
 from .options import aten
@@ -42,8 +42,8 @@ class Cluster:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Nodes whose tensors the cluster reads."""
-        operands = (x for node in self.nodes for x in node.all_input_nodes if is_tensor(x) and x not in self.nodes)
-        return tuple(dict.fromkeys(operands))
+        read = (arguments_of(n).values() if is_attention(n) else n.all_input_nodes for n in self.nodes)
+        return tuple(dict.fromkeys(x for operands in read for x in operands if is_tensor(x) and x not in self.nodes))
 
     @property
     def core(self) -> Node:
@@ -60,6 +60,11 @@ class Cluster:
         return self.nodes[-1]
 
     @property
+    def results(self) -> tuple[Node, ...]:
+        """Nodes whose results are used elsewhere: the last, or those of an attention."""
+        return results_of(self.core) if is_attention(self.core) else (self.last,)
+
+    @property
     def label(self) -> str:
         """What profilers show: the layer, the operations, the type and the sizes of the result, for a product with its
         depth, such as `layers.0.mlp: mm+silu+mul bf16 8192x28672x4096`."""
@@ -67,7 +72,10 @@ class Cluster:
         result, core = self.last.meta["val"], self.core
         inner = core.all_input_nodes[-1].meta["val"].shape[-2:-1] if is_product(core) else ()
         sizes = "x".join(map(str, (*result.shape, *inner)))
-        operations = "attention" if is_attention(core) else "+".join(name_of(target).strip("_") for target in own)
+        if is_attention(core):
+            own = []
+        attention = "attention gradients" if core.target in GRADIENTS else "attention"
+        operations = "+".join(name_of(target).strip("_") for target in own) or attention
         return f"{layer_of(self.last) or 'model'}: {operations} {TYPE_NAMES[result.dtype]} {sizes}"
 
 
@@ -81,10 +89,10 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
     order = {node: number for number, node in enumerate(graph.nodes)}
     taken: set[Node] = set()
     for node in graph.nodes:
-        if is_attention(node) and (result := _result_alone(node)) is not None:
-            taken |= {node, result}
+        if is_attention(node) and (results := results_of(node)):
+            taken |= {node, *results}
             seen = {view for operand in node.all_input_nodes for view in _parted(operand)}
-            yield Cluster(tuple(sorted({*seen, node, result}, key=order.__getitem__)))
+            yield Cluster(tuple(sorted({*seen, node, *results}, key=order.__getitem__)))
         elif is_product(node) and node not in taken:
             members = _grown(node, taken, order)
             taken |= members
@@ -146,14 +154,6 @@ def _parted(node: Node) -> list[Node]:
     return views if node.op != "get_attr" and is_tensor(node) and has_no_gaps(node.meta["val"]) else []
 
 
-def _result_alone(node: Node) -> Node | None:
-    """The result of an attention, if none of its others is used."""
-    if is_tensor(node):
-        return node
-    users = list(node.users)
-    return users[0] if len(users) == 1 and users[0].target is operator.getitem and users[0].args[1] == 0 else None
-
-
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
     """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
     product = cluster.core
@@ -204,9 +204,7 @@ def follows(node: Node, product: Node) -> bool:
     return own and is_row_major(node.meta["val"])
 
 
-KEPT = "the backward pass, which is torch's, needs what torch's attention computes beside its result"
 LEFT = {
-    **dict.fromkeys(FORMS, KEPT),
     aten.convolution.default: "a convolution of more than single pixels with the channels last has no form here",
 }
 """Why operations are left that are compiled elsewhere."""

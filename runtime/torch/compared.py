@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -27,21 +28,24 @@ class ComparedPart:
     def __init__(self, region: Region, part: Cluster) -> None:
         self.region, self.name, self.written = region, region.name, region.written
         self.label, self.place, self.multiplies = part.label, place_of(part.last), is_product(part.core)
-        self._inputs = part.inputs
+        self._inputs, self._results = part.inputs, part.results
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        out = self.region(*inputs)
-        self._compare(inputs, out)
-        return out
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        outs = self.region(*inputs)
+        self._compare(inputs, outs)
+        return outs
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
         """Computes the result in a tensor."""
         self.region.into(*inputs, out=out)
-        self._compare(inputs, out)
+        self._compare(inputs, [out])
 
-    def _compare(self, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
-        expected = self._eager(inputs)
+    def _compare(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
+        for out, expected in zip(outs, self._eager(inputs), strict=True):
+            self._compare_one(out, expected)
+
+    def _compare_one(self, out: torch.Tensor, expected: torch.Tensor) -> None:
         ours, theirs = out.detach().double(), expected.detach().double()
         share = TF32 if self.multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
         finite = theirs[theirs.isfinite()].abs()
@@ -56,7 +60,7 @@ class ComparedPart:
             f"elements: expected {float(theirs[at]):.6g} within {bound:.3g} at {list(at)}, got {float(ours[at]):.6g}"
         )
 
-    def _eager(self, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    def _eager(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         values: dict[Node, Any] = dict(zip(self._inputs, inputs, strict=True))
         pairs = [pair for node, x in values.items() for pair in zip(node.meta["val"].shape, x.shape, strict=True)]
         sizes = {expression(symbol): size for symbol, size in pairs if not isinstance(symbol, int)}
@@ -64,9 +68,8 @@ class ComparedPart:
         def resolved(node: Node) -> Any:
             return values[node] if node in values else int(expression(node.meta["val"]).subs(sizes))
 
-        value: Any = None
         with torch.no_grad(), torch.autocast(inputs[0].device.type, enabled=False):
             for node, target, args, kwargs in self._calls:
                 args, kwargs = map_arg((args, kwargs), resolved)
-                value = values[node] = cast("Any", target)(*args, **kwargs)
-        return value
+                values[node] = cast("Any", target)(*args, **kwargs)
+        return [values[node] for node in self._results]

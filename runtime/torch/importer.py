@@ -21,7 +21,8 @@ from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
 from ..base.explanation import place_of
-from .attention import FORMS, argument, attend, is_attention
+from .attention import Results, is_attention
+from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .options import aten, decompositions, leaves, prims
 from .products import PRODUCTS
@@ -155,10 +156,12 @@ HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONS
 
 @dataclass
 class Importer:
-    """Nodes of a graph as operations of a function. `values` are what they compute."""
+    """Nodes of a graph as operations of a function. `values` are what they compute, `attentions` what writes each
+    result of these."""
 
     builder: FunctionBuilder = field(default_factory=FunctionBuilder)
     values: dict[Node, Value] = field(default_factory=dict[Node, Value])
+    attentions: dict[Node, Results] = field(default_factory=dict[Node, Results])
 
     def argument(self, node: Node, name: str) -> None:
         """Makes what a node computes an argument of the function."""
@@ -174,12 +177,11 @@ class Importer:
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
         if is_attention(node):
-            self.values[node] = self._attention(node)
+            self.attentions[node] = lower_attention(self.builder, node, self.values)
+            if isinstance(node.meta["val"], torch.Tensor):
+                self.values[node] = self.attentions[node][0]()
             return
         if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
-            return
-        if node.target is operator.getitem and is_attention(source := cast("Node", node.args[0])):
-            self.values[node] = self.values[source]
             return
         if node.target is operator.getitem:
             self.values[node] = self._part(*node.args)
@@ -190,20 +192,10 @@ class Importer:
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
 
-    def _attention(self, node: Node) -> Value:
-        """The first result of an operation that is attention."""
-        form, like = FORMS[node.target], next(iter(leaves(node.meta["val"])))
-        if argument(node, "dropout_p", None, 0.0):
-            raise UnsupportedError("dropout is not lowered")
-        mask = argument(node, "attn_mask", form.mask, argument(node, "attn_bias", form.mask))
-        q, k, v = (self.values[cast("Node", x)] for x in node.args[:3])
-        causal = bool(argument(node, "is_causal", form.causal, False))
-        masked = None if mask is None else self.values[mask]
-        scale = argument(node, "scale", None)
-        return attend(self.builder, like, q, k, v, masked, causal=causal, scale=scale)
-
     def _part(self, source: Any, index: Any) -> Value:
         """One of the results of an operation that has several."""
+        if source in self.attentions:
+            return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
             raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
         value, _, *dim = source.args

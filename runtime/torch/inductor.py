@@ -20,7 +20,11 @@ from .products import LIBRARY, warploom
 from .region import Region
 from .views import MemoryOrder
 
-LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+for signature in ("region(Tensor[] inputs, str name) -> Tensor", "regions(Tensor[] inputs, str name) -> Tensor[]"):
+    LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
+
+CALLS = (warploom.region.default, warploom.regions.default)
+"""Calls of compiled parts: of one result, and of several."""
 
 REGIONS: dict[str, Region | ComparedPart] = {}
 """The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
@@ -30,7 +34,7 @@ that code which inductor keeps on disk calls the same part in another process.""
 def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
     """A call of a compiled part among the nodes of a graph."""
     REGIONS[region.name] = region
-    return graph.call_function(warploom.region.default, (list(inputs), region.name))
+    return graph.call_function(CALLS[len(region.written.results) > 1], (list(inputs), region.name))
 
 
 def compile_whole(
@@ -65,6 +69,7 @@ def _lowered() -> None:
     """Tells inductor how a call of a compiled part is written; once."""
     lowering: Any = import_module("torch._inductor.lowering")
     lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
+    lowering.make_fallback(warploom.regions.default)
 
 
 def _call(inputs: Sequence[Any], name: str) -> Any:
@@ -88,15 +93,22 @@ def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
     return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
 
 
-def _compute(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
+def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     return REGIONS[name](*inputs)
 
 
-def _like(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
-    written = REGIONS[name].written
-    sizes = written.sizes([x.shape for x in inputs])
-    return inputs[0].new_empty_strided(sizes, written.order.strides(sizes), dtype=written.dtype)
+def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return [result.empty(inputs) for result in REGIONS[name].written.results]
 
 
-library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
-library.register_fake("warploom::region", _like)
+def _first_of(function: Callable[[Sequence[torch.Tensor], str], list[torch.Tensor]]) -> Callable[..., torch.Tensor]:
+    def first(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
+        return function(inputs, name)[0]
+
+    return first
+
+
+library.register_kernel("warploom::region", ("cpu", "cuda"), _first_of(_compute))
+library.register_fake("warploom::region", _first_of(_like))
+library.register_kernel("warploom::regions", ("cpu", "cuda"), _compute)
+library.register_fake("warploom::regions", _like)

@@ -44,7 +44,7 @@ def call(target: Any, *args: Any, rows: int | None = None) -> torch.Tensor:
     key = tuple(_layout(x, i == rows) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args))
     options = BackendOptions()
     check_precision(tensors, drops_bits=options.drops_bits)
-    return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)
+    return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)[0]
 
 
 def _layout(tensor: torch.Tensor, rows: bool) -> TensorLayout:
@@ -64,7 +64,7 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
     node = graph.call_function(target, tuple(args))
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
-    written = write([node], [x for x in args if isinstance(x, Node)])
+    written = write([node], [x for x in args if isinstance(x, Node)], [node])
     return Region(written, kernel_for(written.module, device, BackendOptions(tf32=tf32)))
 
 

@@ -23,7 +23,7 @@ from ..base.errors import CompileError
 from ..base.launch import Plan, ScratchBuffer
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
-from .attention import is_attention
+from .attention import GRADIENTS, is_attention, results_of
 from .importer import Importer
 from .options import BackendOptions, aten, compressed, metadata_shape
 from .scalars import TYPE_NAMES, Size, UnsupportedError, shape_of
@@ -103,25 +103,32 @@ SizeSource: TypeAlias = int | tuple[int, int]
 
 
 @dataclass(frozen=True)
-class ImportedRegion:
-    """A part of a graph as a module of one function: the memory order of each input, where the sizes of the result come
-    from, its memory order, and the type of its elements. `metadata` are the inputs that lie as CUTLASS has them, with
-    the type of the sparse matrix."""
+class ImportedResult:
+    """Where the sizes of a result come from, its memory order, and the type of its elements."""
 
-    module: ModuleOp
-    orders: tuple[MemoryOrder, ...]
     shape: tuple[SizeSource, ...]
     order: MemoryOrder
     dtype: torch.dtype
+
+    def empty(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A tensor for the result of these inputs."""
+        sizes = tuple(p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.shape)
+        return torch.empty_strided(sizes, self.order.strides(sizes), dtype=self.dtype, device=inputs[0].device)
+
+
+@dataclass(frozen=True)
+class ImportedRegion:
+    """A part of a graph as a module of one function: the memory order of each input, and its results. `metadata` are
+    the inputs that lie as CUTLASS has them, with the type of the sparse matrix."""
+
+    module: ModuleOp
+    orders: tuple[MemoryOrder, ...]
+    results: tuple[ImportedResult, ...]
     metadata: Mapping[int, torch.dtype]
 
-    def sizes(self, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-        """The sizes of the result, for those of the inputs."""
-        return tuple(p if isinstance(p, int) else shapes[p[0]][p[1]] for p in self.shape)
 
-
-def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
-    """Nodes of a graph, in order, as a function of the values of others; it returns the last one's.
+def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
+    """Nodes of a graph, in order, as a function of the values of others; it returns those of `results`.
 
     Raises:
         UnsupportedError: if one has no form in `linalg` here.
@@ -142,16 +149,18 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node]) -> ImportedRegion:
         importer.values[node] = replace(value, dims=order.dims, shape=sizes)
     for node in nodes:
         importer.run(node)
-    result = nodes[-1].meta["val"]
-    order, value = order_of(result), importer.values[nodes[-1]]
-    plainly = order == row_major(order.rank)
-    importer.values[nodes[-1]] = importer.builder.dense(value) if plainly else reordered(value, order.order)
-    module = importer.module(name_of(nodes), [nodes[-1]])
-    if result.dtype in NARROW:
+    written = list[ImportedResult]()
+    for node in results:
+        example, value = node.meta["val"], importer.values[node]
+        order, shape = order_of(example), tuple(_place(size, examples) for size in shape_of(example))
+        plainly = order == row_major(order.rank)
+        importer.values[node] = importer.builder.dense(value) if plainly else reordered(value, order.order)
+        written.append(ImportedResult(shape, order, example.dtype))
+    module = importer.module(name_of(nodes), results)
+    if written[0].dtype in NARROW:
         approximate(module)
     fuse_elementwise(module)
-    shape = tuple(_place(size, examples) for size in shape_of(result))
-    return ImportedRegion(module, orders, shape, order, result.dtype, metadata)
+    return ImportedRegion(module, orders, tuple(written), metadata)
 
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -172,8 +181,9 @@ NAME_LENGTH, HASH_LENGTH = 64, 10
 def name_of(nodes: Sequence[Node]) -> str:
     """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
     `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
-    if any(map(is_attention, nodes)):
-        return f"attention_{str(nodes[-1].meta['val'].dtype).removeprefix('torch.')}"
+    if attention := next(filter(is_attention, nodes), None):
+        dtype = str(results_of(attention)[0].meta["val"].dtype).removeprefix("torch.")
+        return f"attention_{'gradients_' if attention.target in GRADIENTS else ''}{dtype}"
     names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
     operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
     dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
@@ -241,63 +251,62 @@ class Region(torch.nn.Module):
     def __init__(self, written: ImportedRegion, kernel: Kernel, label: str = "") -> None:
         super().__init__()
         self.written, self.kernel, self.label = written, kernel, label
-        text = f"{written.module}{written.orders}{written.order}{written.metadata}{kernel.target}{kernel.schedules}"
+        text = f"{written.module}{written.orders}{written.results}{written.metadata}{kernel.target}{kernel.schedules}"
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
         self._metadata = CutlassMetadata()
         self._dynamic = kernel.plan.dynamic
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        sizes = self.written.sizes([x.shape for x in inputs])
-        strides = self.written.order.strides(sizes)
-        out = torch.empty_strided(sizes, strides, dtype=self.written.dtype, device=inputs[0].device)
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        outs = [result.empty(inputs) for result in self.written.results]
         if all(order.holds(x) for order, x in zip(self.written.orders, inputs, strict=True)):
-            self.into(*inputs, out=out)
+            self.into(*inputs, out=outs)
         else:
-            self._first(inputs, out)
-        return out
+            self._first(inputs, outs)
+        return outs
 
-    def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
-        """Computes the result in a tensor, of inputs that lie in the memory orders of the part, on torch's device."""
+    def into(self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor]) -> None:
+        """Computes the results in tensors, of inputs that lie in the memory orders of the part, on torch's device."""
+        outs = [out] if isinstance(out, torch.Tensor) else out
         if PROFILING():
             with torch.profiler.record_function(self.label):
-                self._into(inputs, out)
+                self._into(inputs, outs)
         else:
-            self._into(inputs, out)
+            self._into(inputs, outs)
 
-    def _into(self, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+    def _into(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
         key = tuple([x.shape for x in inputs]) if self._dynamic else None
         addresses, bits = list[int](), 0
-        for tensor in (*inputs, out):
+        for tensor in (*inputs, *outs):
             address = tensor.data_ptr()
             addresses.append(address)
             bits |= address
         ready = self._prepared.get(key)
         if ready is None or bits % ALIGNMENT:
-            if (first := self._first(inputs, out)) is not None:
+            if (first := self._first(inputs, outs)) is not None:
                 if len(self._prepared) >= REMEMBERED:
                     self._prepared.clear()
                 self._prepared[key] = first
             return
         launches, plan = ready
-        memory = [_scratch(buffer, out.device) for buffer in plan.scratch]
+        memory = [_scratch(buffer, outs[0].device) for buffer in plan.scratch]
         addresses += [t.data_ptr() for t in memory]
-        launches.enqueue(addresses, current_stream(out.get_device()))
+        launches.enqueue(addresses, current_stream(outs[0].get_device()))
 
-    def _first(self, inputs: Sequence[torch.Tensor], out: torch.Tensor) -> tuple[Launches, Plan] | None:
+    def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> tuple[Launches, Plan] | None:
         """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless
         tensors were copied."""
-        if not out.numel():
+        if not all(out.numel() for out in outs):
             return None
         tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
             tensors[number] = self._metadata.words(inputs[number], dtype)
         placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
-        memory = self.written.order.shape(tuple(out.shape))
-        values = [*(_argument(t, shape) for t, shape in placed), _argument(out, memory)]
+        lying = [result.order.shape(tuple(out.shape)) for result, out in zip(self.written.results, outs, strict=True)]
+        values = [_argument(tensor, shape) for tensor, shape in (*placed, *zip(outs, lying, strict=True))]
         plan = self._plan(values)
-        launches = RUNNERS[out.device.type](self.kernel, plan, values, out.device)
+        launches = RUNNERS[outs[0].device.type](self.kernel, plan, values, outs[0].device)
         copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
         return None if launches is None or copied else (launches, plan)
 

@@ -231,7 +231,7 @@ def _slice(
     like: torch.Tensor,
     value: Value,
     dim: int = 0,
-    start: int | None = None,
+    start: object = None,
     end: object = None,
     step: int = 1,
 ) -> Value:
@@ -240,15 +240,15 @@ def _slice(
         return value
     at, size = dim % len(shape), value.shape[dim % len(shape)]
     first = start or 0
-    if not isinstance(size, int):
-        raise UnsupportedError("a slice along a dimension of unknown size is not lowered")
+    if not isinstance(size, int) or not isinstance(first, int):
+        raise UnsupportedError("a slice along a dimension, or from a place, of unknown size is not lowered")
     return _part(builder, value, at, first + size if first < 0 else min(first, size), shape[at], step)
 
 
-def _select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, index: int) -> Value:
+def _select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, index: object) -> Value:
     at = dim % len(value.shape)
     size = value.shape[at]
-    if index < 0 and not isinstance(size, int):
+    if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
         raise UnsupportedError("an index that is not known is not lowered")
     part = _part(builder, value, at, index + size if index < 0 else index, 1, 1)
     return _squeeze(builder, like, part, at)

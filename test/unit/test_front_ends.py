@@ -261,6 +261,7 @@ def test_functions_that_are_computed_in_f64(name: str, expected: Any) -> None:
         np.testing.assert_allclose(z, wanted.astype(np.float32), rtol=2.0**-23, atol=2.0**-149)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

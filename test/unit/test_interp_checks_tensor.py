@@ -118,6 +118,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("bad", "line", "message"), FAULTS, ids=[message[:40] for _, _, message in FAULTS])
 def test_faults(bad: Kernel, line: str, message: str) -> None:
     fails(bad, line, message, None)

@@ -102,6 +102,7 @@ def test_sizes(form: Form, size: Size) -> None:
     form.check(size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 256), "warp": (32, 32), "stages": 2},
     {"cta": (48, 40, 128), "warp": (48, 40), "stages": 1, "pack": "ab"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import operator
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -17,7 +18,7 @@ from warploom.runtime import ArgumentError, WarploomError, prune
 torch = pytest.importorskip("torch")
 
 from warploom.runtime.torch import region  # noqa: E402
-from warploom.runtime.torch.attention import FORMS  # noqa: E402
+from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
 functional: Any = torch.nn.functional
@@ -42,7 +43,7 @@ class Compiled:
     @property
     def operators(self) -> list[tuple[str, ...]]:
         """Of each compiled part that multiplies the operators."""
-        multiply = {str(target) for target in (*PRODUCTS, *FORMS)}
+        multiply = {str(target) for target in (*PRODUCTS, *ATTENTIONS)}
         parts = [part for e in self.explanations for part in e.compiled if multiply.intersection(part.operators)]
         return [tuple(o.split(".")[1] for o in part.operators) for part in parts]
 
@@ -155,6 +156,7 @@ def test_elements_that_kernels_lack_are_left() -> None:
     assert "elements of torch.complex64 are not lowered" in compiled.reasons
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "shapes", "part"),
     [
@@ -194,6 +196,7 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
     return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     ("function", "exact", "weights", "part"),
@@ -377,6 +380,34 @@ def test_parts_are_compared_with_eager_mode(monkeypatch: pytest.MonkeyPatch) -> 
         call(drawn(7, 16), w)
 
 
+def test_a_place_that_is_not_known_is_left() -> None:
+    """torch makes a symbol of an index that is a size."""
+
+    def function(x: Any, y: Any) -> Any:
+        return torch.relu(x.select(-1, y.shape[0] - 2).float())
+
+    x, y = drawn(5, 7, 9), drawn(4, 3)
+    assert torch.equal(Compiled(function, dynamic=True).call(x, y), function(x, y))
+
+
+def test_fused_norms_of_torch() -> None:
+    """torch keeps a root mean square norm and its derivative as operations of their own on some devices."""
+    aten = torch.ops.aten
+
+    def function(slope: Any, x: Any, weight: Any) -> Any:
+        result, scale = aten._fused_rms_norm(x, [40], weight, 1e-6)
+        return result, *aten._fused_rms_norm_backward(slope, x, [40], scale, weight, [True, True])
+
+    inputs = drawn(3, 5, 40), drawn(3, 5, 40), drawn(40)
+    compiled = Compiled(function)
+    own = [x.double().requires_grad_() for x in inputs]
+    exact = functional.rms_norm(own[1], (40,), own[2], 1e-6)
+    exact.backward(own[0].detach())
+    wanted = exact.detach(), own[1].grad, own[2].grad
+    assert all(close(x, y, 2.0) for x, y in zip(compiled.call(*inputs), wanted, strict=True))
+    assert not compiled.reasons
+
+
 def test_random_graphs() -> None:
     from torch_graphs import fault
 
@@ -497,12 +528,96 @@ def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any])
     assert found.is_contiguous()
 
 
-def test_attention_in_training_is_torchs() -> None:
-    compiled = Compiled(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v))
+@pytest.mark.parametrize(
+    ("shapes", "options", "rest"),
+    [
+        (((2, 9, 4, 16), (2, 9, 2, 16)), {"is_causal": True, "enable_gqa": True}, "eager"),
+        (((1, 5, 3, 16), (1, 19, 3, 16)), {"scale": 0.5}, "inductor"),
+    ],
+)
+def test_attention_in_training(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any], rest: str) -> None:
+    """Its gradients are of the sums of rows that the kernel leaves beside its result."""
+    q, k = shapes
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return functional.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).flatten(2)
+
+    inputs, grad = (drawn(*q), drawn(*k), drawn(*k)), drawn(*q[:2], q[2] * q[3])
+
+    def trained(call: Any, dtype: Any) -> list[Any]:
+        own = [x.to(dtype, copy=True).requires_grad_() for x in inputs]
+        result = call(*own)
+        result.backward(grad.to(dtype))
+        return [result.detach(), *(x.grad for x in own)]
+
+    compiled = Compiled(function, rest=rest)
+    found, eager, exact = (
+        trained(compiled.call, torch.bfloat16),
+        trained(function, torch.bfloat16),
+        trained(function, torch.float64),
+    )
+    for ours, theirs, wanted in zip(found, eager, exact, strict=True):
+        assert (ours.double() - wanted).norm() <= 1.1 * (theirs.double() - wanted).norm()
+    assert not compiled.reasons
+    forward, backward = (e.compiled[0] for e in compiled.explanations)
+    assert (len(forward.kernels), len(backward.kernels)) == (1, 3)
+    assert backward.label == f"model: attention gradients bf16 {'x'.join(map(str, (k[0], k[2], k[1], k[3])))}"
+
+
+def test_attention_of_any_number_of_queries() -> None:
+    """Heads that share keys, and a result in the order of torch's: what is returned is seen in another shape."""
+    q, k = drawn(2, 9, 64), drawn(2, 9, 32)
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (x.unflatten(-1, (-1, 16)).transpose(1, 2) for x in (q, k, v))
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+    for operand in (q, k):
+        torch._dynamo.mark_dynamic(operand, (0, 1))
+    with torch.no_grad():
+        found = Compiled(function).call(q, k, k)
+    assert close(found, function(q.double(), k.double(), k.double()), 2.0)
+
+
+def test_attention_that_is_left_in_training_says_why() -> None:
+    mask = drawn(5, 5)
+    compiled = Compiled(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, mask))
     q, k, v = (drawn(1, 2, 5, 16).requires_grad_() for _ in range(3))
     compiled.call(q, k, v).float().sum().backward()
-    assert "the backward pass, which is torch's, needs" in compiled.reasons[0]
+    assert compiled.reasons == ["gradients of attention with a mask that is a tensor are not lowered"]
     assert q.grad is not None
+
+
+def test_attention_as_it_is_on_a_gpu() -> None:
+    """Flash attention has the state of dropout among its results, which are the operands of its gradients."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
+
+    def added(kind: Any, *args: Any) -> Any:
+        node = graph.placeholder(args[0]) if kind == "input" else graph.call_function(kind, args)
+        with mode:
+            given = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
+            node.meta["val"] = drawn(2, 3, 9, 16) if kind == "input" else kind(*given)
+        return node
+
+    q, k, v, slope = (added("input", name) for name in ("q", "k", "v", "slope"))
+    forward = added(aten._scaled_dot_product_flash_attention.default, q, k, v, 0.0, True)
+    out, sums, *state = (added(operator.getitem, forward, n) for n in (0, 1, 6, 7))
+    gradients = added(
+        aten._scaled_dot_product_flash_attention_backward.default,
+        *(slope, q, k, v, out, sums, None, None, 9, 9, 0.0, True, *state),
+    )
+    graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3))))
+    call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=backend.BackendOptions())
+    inputs = [drawn(2, 3, 9, 16) for _ in range(4)]
+    found = call([*inputs])
+    own = [x.double().requires_grad_() for x in inputs[:3]]
+    exact = functional.scaled_dot_product_attention(*own, is_causal=True)
+    exact.backward(inputs[3].double())
+    assert all(close(x, y, 2.0) for x, y in zip(found, (exact.detach(), *(x.grad for x in own)), strict=True))
+    assert not any("scaled_dot" in str(node.target) for node in graph.nodes)
 
 
 class Pixels(torch.nn.Module):

@@ -33,6 +33,7 @@ from ..text.syntax import (
     Vector,
     instructions,
     members,
+    ranges,
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext, check
@@ -286,7 +287,7 @@ class Uses:
         if known is None or known.uniform is not None:
             return None
         true = [lane for lane, value in enumerate(known.numbers) if value]
-        return ("lane " if len(true) == 1 else "lanes ") + _ranges(true)
+        return ("lane " if len(true) == 1 else "lanes ") + ranges(true)
 
     # Addresses
 
@@ -347,17 +348,6 @@ def _symbol_alignment(variable: Variable | None) -> int:
     if variable is None:
         return 1
     return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Numbers in words: "0-7, 16"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 # All that is wrong with a PTX module, in the order of its text.

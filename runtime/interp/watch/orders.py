@@ -16,9 +16,9 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import traits
+from ....dialect.ptx.text.syntax import ranges
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT
-from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError, WarpOrder
 from .findings import Check, Findings
