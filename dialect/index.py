@@ -134,8 +134,8 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 LOWERINGS = _homes(
     {
         "passes.to_ptx.branches": """
-        cf.assert, cf.br, cf.cond_br, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu, index.mul,
-        index.remu, index.sub, index.xor
+        cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu,
+        index.mul, index.remu, index.sub, index.xor
         """,
         "passes.to_ptx.control_flow": """
         arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
@@ -153,13 +153,11 @@ LOWERINGS = _homes(
         nvgpu.mbarrier.init, nvgpu.mbarrier.test.wait, nvgpu.mbarrier.try_wait.parity, nvgpu.mma.sp.sync,
         nvgpu.mma.sync, nvgpu.tma.async.load, nvgpu.tma.async.store, nvgpu.tma.fence.descriptor,
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
-        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
-        """,
-        "passes.to_ptx.nvvm_lines": """
-        nvvm.bar.warp.sync, nvvm.barrier, nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive,
-        nvvm.cluster.arrive.relaxed, nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group,
-        nvvm.elect.sync, nvvm.exit, nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster,
-        nvvm.griddepcontrol, nvvm.memory.barrier, nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync
+        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
+        nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
+        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.elect.sync, nvvm.exit,
+        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.memory.barrier,
+        nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """

@@ -24,7 +24,7 @@ from .upstream import declared
 
 
 @irdl_op_definition
-class ContractOp(IRDLOperation):
+class VectorContractOp(IRDLOperation):
     """Sums of products of vectors, added to `acc`: `vector.contract {indexing_maps = [...], iterator_types = [...],
     kind = #vector.kind<add>} %a, %b, %c : vector<16x16xf16>, vector<8x16xf16> into vector<16x8xf16>`."""
 
@@ -41,7 +41,7 @@ class ContractOp(IRDLOperation):
     traits = traits_def(Pure())
 
     @classmethod
-    def parse(cls, parser: Parser) -> ContractOp:
+    def parse(cls, parser: Parser) -> VectorContractOp:
         place, properties = parser.pos, parser.parse_attribute()
         if not isinstance(properties, DictionaryAttr):
             parser.raise_error(f"expected maps and kinds of loops in braces, got {properties}", place)
@@ -72,7 +72,7 @@ VECTOR = Dialect(
     "vector",
     [
         *vector.Vector.operations,
-        ContractOp,
+        VectorContractOp,
         declared(
             IRDLOperation, "vector.gather",
             "$base `[` $offsets `]` `[` $indices `]` `,` $mask `,` $pass_thru attr-dict `:` type($base) `,`"

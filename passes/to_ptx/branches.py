@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects import arith, cf
+from xdsl.dialects import arith, cf, gpu
 from xdsl.dialects.builtin import IndexType, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -64,10 +64,17 @@ def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment |
     return copies if isinstance(held, list) else copies[0] if copies else held
 
 
+@lowers(gpu.FuncOp)
+def _blocks(lowering: KernelLowering, op: gpu.FuncOp) -> None:
+    branches = lowering.branches = Branches(lowering, list(op.body.blocks))
+    branches.lower()
+
+
 def _branches(lowering: KernelLowering, op: Operation) -> Branches:
-    if lowering.branches is None or op.parent_block() not in lowering.branches.labels:
+    branches = lowering.branches
+    if not isinstance(branches, Branches) or op.parent_block() not in branches.labels:
         fail(op, f"{op.name} is lowered between the blocks of a kernel")
-    return lowering.branches
+    return branches
 
 
 @lowers(cf.BranchOp)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain, count
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
@@ -59,9 +59,6 @@ from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
 from .fragments import Fragment, FragmentEmitter, Loops, carried_into, register_type
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars
-
-if TYPE_CHECKING:
-    from .branches import Branches
 
 # Which function lowers which operation.
 #
@@ -128,7 +125,8 @@ class KernelLowering:
         """The numbers of a thread along x, y and z."""
         self.thread = self._thread()
         """The number of a thread in its CTA."""
-        self.branches: Branches | None = None
+        self.branches: object = None
+        """What goes from block to block, in a body of several."""
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
@@ -159,10 +157,9 @@ class KernelLowering:
         for value, name in zip(block.args, parameters, strict=False):
             self._take(value, argument_of(self.kernel, self.emitter, self.scalars, value, name))
         if len(self.kernel.body.blocks) > 1:
-            from .branches import Branches
-
-            self.branches = Branches(self, list(self.kernel.body.blocks))
-            self.branches.lower()
+            lower_blocks = handler_of(self.kernel)
+            if lower_blocks is not None:
+                lower_blocks(self, self.kernel)
         else:
             self.block(block)
         if self.shared_bytes > self.target.shared:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
-from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, SPECIAL, NvvmOp
+from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
-from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ..diagnostics import fail
-from .emitter import Both, EmittedOperand, Second, VirtualRegister
-from .kernel import KernelLowering, lowers
 from .llvm_kernel import (
     AddressOf,
     HeldRegister,
@@ -25,7 +23,6 @@ from .llvm_kernel import (
     space_of,
     types_of,
 )
-from .thread_code import number_of
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
             "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
@@ -49,57 +46,24 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
         fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
 
 
-class GpuLines:
-    """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
+class Receiver(Protocol):
+    """What has the operands of an operation of `nvvm`, and takes its instruction."""
 
-    def __init__(self, lowering: KernelLowering) -> None:
-        self.lowering = lowering
-        self.registers: list[VirtualRegister] = []
+    def fresh(self, kind: Attribute) -> list[HeldRegister]: ...
 
-    def _as_held(self, register: VirtualRegister) -> HeldRegister:
-        self.registers.append(register)
-        return HeldRegister(register.type, len(self.registers) - 1)
+    def held(self, value: SSAValue) -> HeldRegister: ...
 
-    def fresh(self, kind: Attribute) -> list[HeldRegister]:
-        return [self._as_held(self.lowering.emitter.register(type)) for type in types_of(kind)]
+    def word(self, value: SSAValue) -> HeldRegister | str: ...
 
-    def word(self, value: SSAValue) -> HeldRegister | str:
-        held = number_of(self.lowering, value).held
-        return self._as_held(held) if isinstance(held, VirtualRegister) else str(held)
+    def emit(self, opcode: str, *operands: KernelOperand) -> None: ...
 
-    def held(self, value: SSAValue) -> HeldRegister:
-        word = self.word(value)
-        (type,) = types_of(value.type)
-        return self._as_held(self.lowering.emitter.compute(f"mov.{type}", int(word))) if isinstance(word, str) else word
-
-    def emit(self, opcode: str, *operands: KernelOperand) -> None:
-        self.lowering.emitter.emit(opcode, *map(self._operand, operands))
-
-    def _operand(self, operand: KernelOperand) -> EmittedOperand:
-        match operand:
-            case HeldRegister():
-                return self.registers[operand.number]
-            case ResultAndPredicate():
-                first, second = operand.first, self.registers[operand.second.number]
-                return Second(second) if isinstance(first, str) else Both(self.registers[first.number], second)
-            case str() if operand.lstrip("-").isdigit():
-                return int(operand)
-            case str():
-                return Immediate(operand) if operand.startswith("0x") else Symbol(operand)
-            case _:
-                fail(self.lowering.kernel, f"expected registers and numbers, got {operand}")
-
-    def give(self, op: Operation, *words: HeldRegister | str) -> None:
-        held = [self.registers[word.number] for word in words if isinstance(word, HeldRegister)]
-        if len(held) != 1:
-            fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
-        self.lowering.values[op.results[0]] = held[0] if op.results[0].type in (i1, i32) else held
+    def give(self, op: Operation, *words: HeldRegister | str) -> None: ...
 
 
 class InstructionLine:
     """An operation whose line of `nvvm_types` says its instruction."""
 
-    def __init__(self, kernel: LlvmKernel | GpuLines, op: NvvmOp) -> None:
+    def __init__(self, kernel: Receiver, op: NvvmOp) -> None:
         self.kernel = kernel
         self.op = op
         self.result = kernel.fresh(op.results[0].type) if op.results else []
@@ -225,13 +189,3 @@ def _product_of_warpgroup(kernel: LlvmKernel, op: WgmmaMmaAsyncOp) -> None:
     descriptors = [kernel.held(each) for each in (op.descriptorA, op.descriptorB)]
     kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
     kernel.give(op, *sums)
-
-
-def _line(lowering: KernelLowering, op: NvvmOp) -> None:
-    """An operation of `nvvm` that has no pointers."""
-    InstructionLine(GpuLines(lowering), op).emit()
-
-
-for _kind in (*PLAIN, *EXCHANGES):
-    if _kind.PTX and not _kind.name.startswith("nvvm.wgmma."):
-        lowers(_kind)(_line)
