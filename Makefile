@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs judge index docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs orders judge index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -86,6 +86,10 @@ pins: $(TESTABLE)
 proofs: $(TESTABLE)
 	$(BIN)/python test/proofs.py --jobs $(JOBS)
 	$(BIN)/python test/prove_mutants.py --count 250 --jobs $(JOBS)
+
+# the pipelines of pinned kernels decide the same in all orders of their warps: twenty minutes
+orders: $(TESTABLE)
+	$(BIN)/python test/orders.py --jobs $(JOBS)
 
 # good and bad candidates: no good one is refused, no bad one passes: five minutes
 judge: $(TESTABLE)

@@ -67,6 +67,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "math.fpowi",
         "affine.apply",
         "affine.min",
+        "scf.forall",
+        "memref.transpose",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
@@ -86,7 +88,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
     "warp-raise-gelu": ("math.tanh", "math.erf", "math.exp"),
-    "warp-pack": ("schedule.pack",),
+    "warp-pack": ("schedule.pack", "copy.blocks"),
     "warp-split-k": ("schedule.split_k",),
     "warp-persist": ("schedule.ctas",),
     "warp-fp8-as-f16": ("schedule.fp8_as",),
@@ -111,6 +113,8 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "index": ("dialect.mlir.arithmetic", "INDEX"),
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
+    "tensor": ("dialect.mlir.forall", "TENSOR"),
+    "scf": ("dialect.mlir.forall", "SCF"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
@@ -145,7 +149,7 @@ LOWERINGS = _homes(
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
         "passes.to_ptx.memory_ops": """
-        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.pack, warp.prefetch, warp.store
+        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
@@ -159,6 +163,7 @@ LOWERINGS = _homes(
         nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.memory.barrier,
         nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
         """,
+        "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
         gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,

@@ -286,7 +286,7 @@ OF_IDEAS = {
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/register_products.py dialect/warp/warpgroup.py",
     "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "
     "runtime/arguments/packed.py",
-    "tensor copies": "dialect/warp/tensor_maps.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
+    "tensor copies": "dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "

@@ -75,6 +75,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
     """The names of a module's operations and of the types of its values, and what else passes need:
 
     - `linalg.*`: an operation of `linalg` other than products and fills.
+    - `copy.blocks`: a copy of blocks that `warp-pack` makes.
     - `returned`: a function of the host that returns something.
     - `dynamic`: memory of sizes, strides or an offset that are not known.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
@@ -82,6 +83,8 @@ def contents(module: ModuleOp) -> frozenset[str]:
     names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
     for op in module.walk():
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
+        if op.name == "warp.copy" and "blocks" in op.properties:
+            names.add("copy.blocks")
         types.update(result.type for result in op.results)
         types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
         schedules.add(op.attributes.get(ScheduleAttr.name))

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
     AnyDenseElement,
     AnyFloat,
     ArrayAttr,
@@ -33,6 +34,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Dialect
+from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     IRDLOperation,
     base,
@@ -219,11 +221,57 @@ class GlobalOp(memref.GlobalOp):
         printer.print_op_attributes(self.attributes | aligned)
 
 
+@irdl_op_definition
+class TransposeOp(IRDLOperation):
+    """The same memory with its dimensions in another order: `memref.transpose %a (i, j) -> (j, i) : ... to ...`."""
+
+    name = "memref.transpose"
+
+    source = operand_def(MemRefType)
+    permutation = prop_def(AffineMapAttr)
+    result = result_def(MemRefType)
+
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TransposeOp:
+        start, source = parser.pos, parser.parse_unresolved_operand()
+        permutation = AffineMapAttr(parser.parse_affine_map())
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_keyword("to")
+        return cls.create(
+            operands=parser.resolve_operands([source], [kind], start),
+            properties={"permutation": permutation},
+            attributes=dict(attributes),
+            result_types=[parser.parse_type()],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f" {self.permutation.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(f" : {self.source.type} to {self.result.type}")
+
+    def verify_(self) -> None:
+        kind, made, map_ = self.source.type, self.result.type, self.permutation.data
+        order = [expr.position for expr in map_.results if isinstance(expr, AffineDimExpr)]
+        if not isa(kind, MemRefType[Attribute]) or not isa(made, MemRefType[Attribute]):
+            raise VerifyException(f"expected memory of known rank, got {kind} and {made}")
+        if sorted(order) != list(range(kind.get_num_dims())) or len(order) != map_.num_dims:
+            raise VerifyException(f"expected a permutation of the dimensions of {kind}, got {map_}")
+        pairs = (kind.get_shape(), made.get_shape()), (kind.get_strides(), made.get_strides())
+        if any(a is None or b is None or [a[d] for d in order] != list(b) for a, b in pairs):
+            raise VerifyException(f"expected sizes and strides of {kind} in the order {map_}, got {made}")
+
+
 _MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp)
 
 MEMREF = Dialect(
     "memref",
-    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp],
+    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp, TransposeOp],
     list(memref.MemRef.attributes),
 )
 """xDSL's `memref` with these in place of its own; patterns written for xDSL's match them too."""

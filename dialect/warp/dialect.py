@@ -21,6 +21,7 @@ from . import (
     stored,
     synchronisation,
     tensor_maps,
+    tensor_memory,
     tile_mma,
     views,
     warpgroup,
@@ -45,7 +46,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps),
 )
 """In the order of the reference."""
 

@@ -18,12 +18,13 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -32,13 +33,14 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
+from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, windows
-from .attributes import Memory, memory_of
+from .attributes import Memory, memory_of, parse_layout
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
@@ -416,3 +418,52 @@ def paged_type(
         step *= size
     layout = StridedLayoutAttr(steps, memory.get_offset())
     return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
+
+
+# `#warp.blocks`: a matrix that lies in blocks, as tensor memory takes it.
+
+
+@irdl_attr_definition
+class BlocksAttr(Data[tuple[int, int, Layout]]):
+    """A matrix in blocks, of which those of the same rows, so many, are behind each other. Blocks begin with each tile
+    of so many rows. The layout says of which row and column of a block each element of its lines is, a line for
+    each thread: `#warp.blocks<192, 4, r0 r1 r2 r3 r4 | c0 c1 r5 r6>`."""
+
+    name = "warp.blocks"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile."""
+        return self.data[0]
+
+    @property
+    def along(self) -> int:
+        """Blocks of the same rows."""
+        return self.data[1]
+
+    @property
+    def layout(self) -> Layout:
+        """The places of the elements of a block."""
+        return self.data[2]
+
+    @property
+    def of_tile(self) -> int:
+        """Blocks below one another in a tile."""
+        return -(-self.rows // self.layout.rows)
+
+    def lines(self, rows: int) -> int:
+        """Lines of all blocks of a matrix of so many rows."""
+        return -(-rows // self.rows) * self.of_tile * self.along * self.layout.threads
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, int, Layout]:
+        with parser.in_angle_brackets():
+            rows = parser.parse_integer(allow_negative=False, allow_boolean=False)
+            parser.parse_punctuation(",")
+            along = parser.parse_integer(allow_negative=False, allow_boolean=False)
+            parser.parse_punctuation(",")
+            return rows, along, parse_layout(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.rows}, {self.along}, {self.layout}")

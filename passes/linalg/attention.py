@@ -327,10 +327,7 @@ class AttentionMatch:
         of_a, of_b, of_c = (loops_of(map_) for map_ in found.maps)
         names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
         a, b = (op.inputs[number] for number in found.inputs)
-        sides = [
-            self._memory(a, names_of(of_a, names), op),
-            self._memory(b, names_of(of_b, names), op),
-        ]
+        sides = [self._memory(a, names_of(of_a, names), op), self._memory(b, names_of(of_b, names), op)]
         self.product = op
         self.q, self.k = sorted(sides, key=lambda side: QUERY not in side[1])
         if QUERY not in self.q[1] or KEY not in self.k[1] or QUERY in self.k[1] or KEY in self.q[1]:

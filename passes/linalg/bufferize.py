@@ -17,9 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    AnyFloat,
     DenseIntOrFPElementsAttr,
-    FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -41,7 +39,7 @@ from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
 from .conditions import as_bytes, hold_conditions, is_multiplied
-from .constants import global_of
+from .constants import global_of, number_of
 from .generalize import COVERED, GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
@@ -85,7 +83,6 @@ class BufferizePass(ModulePass):
 
 
 # One function on tensors made one on memory, operation by operation.
-
 
 Tensor = TensorType[Attribute]
 
@@ -222,12 +219,8 @@ class TensorFunction:
 
     def _undefined(self, op: Operation, memory: SSAValue, builder: Builder) -> None:
         """Zeros, for what an operation reads of a tensor that nothing has been written to: any value is right."""
-        kind = memory_of(memory).element_type
-        warn(
-            op, BufferizePass.name, f"{op.name} reads a tensor that nothing has been written to; zeros are taken for it"
-        )
-        number = FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)
-        zero = builder.insert(arith.ConstantOp(number)).result
+        warn(op, "warp-bufferize", f"{op.name} reads a tensor that nothing has been written to; zeros are taken for it")
+        zero = builder.insert(number_of(memory_of(memory).element_type)).result
         builder.insert(FillOp([zero], [memory], [])).location = op.location
 
     def _size(self, op: tensor.DimOp) -> None:
@@ -364,7 +357,12 @@ class TensorFunction:
             return self.buffers[value]
         if not _is_tensor(value.type):
             return value
-        fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        if not isinstance(empty := value.owner, tensor.EmptyOp) or not isinstance(op, LinalgStructuredOperation):
+            fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        builder, kind = Builder(InsertPoint.before(op)), as_bytes(_memory(value.type))
+        memory = builder.insert(memref.AllocOp(list(empty.dynamic_sizes), [], kind)).memref
+        self._undefined(op, memory, builder)
+        return memory
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.builder import Builder
-from xdsl.dialects import affine, arith, func, math, memref, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    TensorType,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -13,12 +27,14 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import loops_of
-from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
 from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import only_computes
+from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value
 from . import contraction
@@ -74,6 +90,114 @@ class ExpandAffine(RewritePattern):
         for other in others:
             result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
         rewriter.replace(op, [], [index.value(result)])
+
+
+class SeeTransposed(RewritePattern):
+    """Replaces memory whose dimensions are in another order by a window of it."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, TransposeOp):
+            return
+        order, shape, index = (
+            loops_of(op.permutation.data),
+            shape_of(op.result),
+            IndexBuilder(Builder(InsertPoint.before(op))),
+        )
+        sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
+        along = map_along(len(order), (order.index(d) for d in range(len(order))))
+        window = WindowOp(op.source, along, shape, sizes)
+        window.location = op.location
+        rewriter.replace(op, window)
+
+
+class ApplyToElements(RewritePattern):
+    """Replaces an operation of `arith` or `math` on tensors by one on their elements."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        kind = op.results[0].type if len(op.results) == 1 and op.operands else None
+        if not op.name.startswith(("arith.", "math.")) or not isa(kind, TensorType[Attribute]):
+            return
+        shape, given = kind.get_shape(), [value for value in op.operands if isinstance(value.type, TensorType)]
+        index = IndexBuilder(Builder(InsertPoint.before(op)))
+        dims = [tensor.DimOp(given[0], index.value(d)) for d, size in enumerate(shape) if size < 0]
+        empty = tensor.EmptyOp([index.insert(dim).result for dim in dims], kind)
+        block = Block(arg_types=[*map(element_of, given), kind.element_type])
+        known = dict(zip(given, block.args, strict=False))
+        operands = [known.get(value, value) for value in op.operands]
+        made = type(op).create(operands=operands, properties=op.properties, result_types=[kind.element_type])
+        made.location = op.location
+        block.add_op(made)
+        block.add_op(YieldOp(made.results[0]))
+        maps, init = [AffineMap.identity(len(shape))] * (len(given) + 1), index.insert(empty).tensor
+        rewriter.replace(op, generic(op, given, [init], Region(block), maps, results=[kind]))
+
+
+class RunInTurn(RewritePattern):
+    """Replaces the loops of an `scf.forall` by loops whose turns follow one another, and hand on what they share.
+
+    Raises a located diagnostic for a turn that reads what it shares elsewhere than where it puts something: it is to
+    see that as it was before all turns.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ForallOp, rewriter: PatternRewriter) -> None:
+        block, last = op.region.block, op.region.block.last_op
+        if not isinstance(last, InParallelOp):
+            fail(op, f"expected {op.name} to end with {InParallelOp.name}")
+        puts = [put for put in last.region.block.ops if isinstance(put, ParallelInsertSliceOp)]
+        shared = block.args[len(op.static_upper) :]
+        for argument in shared:
+            places = [_place(put) for put in puts if put.dest is argument]
+            for use in argument.uses:
+                part = use.operation
+                if part not in puts and not (isinstance(part, tensor.ExtractSliceOp) and _place(part) in places):
+                    fail(part, f"{part.name} reads what turns of {op.name} share elsewhere than where its turn writes")
+        index = IndexBuilder(Builder(InsertPoint.before(op)))
+        bounds = [[index.value(each) for each in op.bound(name)] for name in BOUNDS]
+        loops = list(zip(*bounds, strict=True))
+
+        def turns(level: int, given: Sequence[SSAValue], at: Builder) -> Sequence[SSAValue]:
+            inside = Block(arg_types=[IndexType(), *(value.type for value in given)])
+            block.args[level].replace_all_uses_with(inside.args[0])
+            held: Sequence[SSAValue] = inside.args[1:]
+            if level + 1 < len(loops):
+                held = turns(level + 1, held, Builder(InsertPoint.at_end(inside)))
+            else:
+                held = self._turn(op, puts, dict(zip(shared, held, strict=True)), inside)
+            inside.add_op(scf.YieldOp(*held))
+            loop = at.insert(scf.ForOp(*loops[level], given, inside))
+            loop.location = op.location
+            return loop.results
+
+        rewriter.replace(op, [], turns(0, op.outputs, Builder(InsertPoint.before(op))))
+
+    @staticmethod
+    def _turn(
+        op: ForallOp, puts: Sequence[ParallelInsertSliceOp], held: dict[SSAValue, SSAValue], inside: Block
+    ) -> Sequence[SSAValue]:
+        """Moves what a turn does, and puts together what it shares."""
+        for each in list(op.region.block.ops)[:-1]:
+            each.detach()
+            inside.add_op(each)
+        for put in puts:
+            made = tensor.InsertSliceOp.create(
+                operands=[put.source, held[put.dest], *put.operands[2:]],
+                properties=put.properties,
+                result_types=[put.dest.type],
+            )
+            made.location = put.location
+            inside.add_op(made)
+            held[put.dest] = made.result
+        results = list(held.values())
+        for argument, first in zip(op.region.block.args[len(op.static_upper) :], inside.args[1:], strict=False):
+            argument.replace_all_uses_with(first)
+        return results
+
+
+def _place(op: tensor.ExtractSliceOp | ParallelInsertSliceOp) -> tuple[object, ...]:
+    """Which part of a tensor an operation takes, or puts something into."""
+    first = 1 if isinstance(op, tensor.ExtractSliceOp) else 2
+    return *op.operands[first:], op.static_offsets, op.static_sizes, op.static_strides
 
 
 LARGEST_POWER = 64
@@ -194,11 +318,8 @@ def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> Generic
 
 
 def _starts(op: Operation, number: int) -> bool:
-    """Whether an operand is what an operation starts from, convolutions among the products: others become one."""
-    starts = isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
-    return starts and (
-        isinstance(op, ConvolutionOp) or (isinstance(op, GenericOp) and not contraction.adds_products(op))
-    )
+    """Whether an operand is what an operation starts from."""
+    return isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
 
 
 class FillForEach(RewritePattern):
@@ -210,7 +331,7 @@ class FillForEach(RewritePattern):
         starts = [use for use in uses if _starts(use.operation, use.index)]
         if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
             return
-        for use in starts[len(starts) == len(uses) :]:
+        for use in starts:
             place = Builder(InsertPoint.before(use.operation))
             again = place.insert(empty.clone())
             copy = place.insert(FillOp(op.inputs, [again.tensor], [again.tensor.type]))
@@ -259,9 +380,9 @@ def simplify(function: func.FuncOp) -> None:
     several_results.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp) for op in function.walk()):
-        from .scaled_products import PATTERNS
+        from .scaled_products import PATTERNS, LargestOfAll
 
-        decomposed = PATTERNS
+        decomposed = (*PATTERNS, FuseWide(), FuseWide(), LargestOfAll())
     moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
     for pattern in (*moved, FuseWide()):
         apply_patterns((pattern,), function)

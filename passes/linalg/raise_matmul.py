@@ -233,25 +233,24 @@ class RaiseProduct(RewritePattern):
             remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
             return
         rewriter.has_done_action = True
-        before, reason, apart = op.prev_op, "", False
+        before, apart, raised = op.prev_op, False, None
+        needs_instruction = METADATA in op.attributes or any(element_type(v) not in BY_THREADS for v in op.operands)
         try:
             raised = _raised(op)
-            if not (reason := _objection(raised)):
-                kinds = " x ".join(raised.multiplied)
-                chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
-                _replace(op, raised)
-                return
-            raised.erase()
-            if not all(element_type(value) in BY_THREADS for value in op.operands):
-                fail(op, reason)
+            reason = "" if needs_instruction else _objection(raised)
         except contraction.SeparateProductsError as error:
             reason, apart = str(error), True
         except DiagnosticException as error:
-            if METADATA in op.attributes or not all(element_type(value) in BY_THREADS for value in op.operands):
-                raise
             reason = message_of(error)
+        if raised is not None and not reason:
+            kinds = " x ".join(raised.multiplied)
+            chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
+            _replace(op, raised)
+            return
+        if needs_instruction and not apart:
+            fail(op, reason)
         while (made := op.prev_op) is not None and made is not before:
-            Rewriter.erase_op(made)
+            Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
         if not (apart and unroll(op)):
             remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up an element: {reason}")
             op.attributes[BY_ELEMENT] = UnitAttr()

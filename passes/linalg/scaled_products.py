@@ -23,7 +23,6 @@ from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, generic, is_constant
 from ...dialect.warp.elements import shape_of
-from .front_ends import FuseWide
 from .moved_operands import ReadMoved, element_of, expand
 from .operand import groups_of
 
@@ -202,9 +201,7 @@ class FoldReshapes(RewritePattern):
             rewriter.replace(op, [], [before.src])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (
-    ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3, ScaleBehind(), *[FuseWide()] * 2, LargestOfAll(),
-)  # fmt: skip
+PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3, ScaleBehind())
 """In this order: a chain of conversions, transpositions and scales is read at once before a scale is put behind."""
 
 

@@ -78,7 +78,8 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
             block.erase_arg(argument)
     maps = [nest.reads[n].map for n in kept] + [nest.writes[number].map]
     inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
-    return generic(op, inputs, [op.outputs[number]], body, maps, nest.summed, kinds)
+    summed = [loop for loop in nest.summed if loop not in nest.writes[number].loops]
+    return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
 
 
 def _needed(value: SSAValue) -> Collection[SSAValue]:

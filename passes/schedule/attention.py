@@ -15,7 +15,7 @@ from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ..diagnostics import fail
+from ..diagnostics import fail, remark
 from ..linalg.attention import Attention
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
@@ -98,6 +98,10 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
+IN_FRAGMENTS = "scores and outputs are in registers, and sums of warpgroups are in tensor memory"
+"""Why `mma.sync` multiplies an attention where there is tensor memory."""
+
+
 def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
     read = Attention.of(op)
@@ -110,6 +114,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
+    if (reason := _not_by_warpgroups(read, target)) == IN_FRAGMENTS and "in_registers" not in given:
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments: {reason}")
     return schedule
 
 
@@ -151,6 +157,8 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if needs.adds_in_tensor_memory(target):
+        return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
     if reason := needs.not_copied(read.values.b):
@@ -373,6 +381,8 @@ def _gradient_not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
+    if needs.adds_in_tensor_memory(target):
+        return IN_FRAGMENTS
     for product in _products(read)[1:]:
         if reason := needs.not_copied(product.b):
             return f"{product.b.name} {reason}"

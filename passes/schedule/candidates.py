@@ -138,6 +138,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        if product.scales and any(needs.by_warpgroups(each, target) for each in needs.warpgroup_rows(product)):
+            what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)
     if groups is not None and time_of(product, groups, target) <= model.nanoseconds(product, cost):

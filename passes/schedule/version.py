@@ -152,7 +152,7 @@ class CopiedOperands:
         return {
             value: self._copy(value)
             for value in self.rounding.along
-            if self.rounding.changes(value) or _begins_badly(matrices.get(value))
+            if self.rounding.changes(value) or (value in matrices and access_bytes(matrices[value]) < WIDEST)
         }
 
     def before(self) -> list[Operation]:
@@ -215,10 +215,6 @@ def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
     """The 0 that `linalg.fill` writes to elements; None of those without one: constants of integers have no sign."""
     element = kind.element_type
     return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
-
-
-def _begins_badly(matrix: MatrixOperand | None) -> bool:
-    return matrix is not None and access_bytes(matrix) < WIDEST
 
 
 def _static(size: Index) -> int:

@@ -287,13 +287,15 @@ class SharedTail(SplitTurns):
         always = arith.ConstantOp(IntegerAttr(1, i1))
         alone.add_ops([always, scf.YieldOp(always.result)])
         ends_tile = index.insert(scf.IfOp(is_shared, [i1], Region(share), Region(alone))).results[0]
-        with index.where(ends_tile) as inside:
-            start = inside.insert(_zero(fragment_of(sums))).fragment
-            start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
-            first, added = inside.mul(shared_tile, parts), inside.where_below(number, whole, 0, parts)
-            total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
-            sums.replace_uses_with_if(total, lambda use: use.operation in behind)
-            _move(behind, inside)
+        inside = index.within(rest := Block())
+        start = inside.insert(_zero(fragment_of(sums))).fragment
+        start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
+        first, added = inside.mul(shared_tile, parts), inside.where_below(number, whole, 0, parts)
+        total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
+        sums.replace_uses_with_if(total, lambda use: use.operation in behind)
+        index.insert(scf.IfOp(ends_tile, [], Region(rest)))
+        _move(behind, inside)
+        inside.insert(scf.YieldOp())
         launch.grid[0] = whole + slots
         launch.finish()
 

@@ -141,7 +141,7 @@ class Tiling(Generic[ProductT]):
         operand = product.a if axis == "m" else product.b
         if self.schedule.edges != "inside" or (axis == "n" and product.blocks[1] > 1):
             return None
-        if axis == "n" and product.second is not None:
+        if (axis == "n" and product.second is not None) or (product.scales and self.schedule.together > 1):
             return None
         if self.schedule.shares_tail:
             return None  # whose sums are in another order than those of the whole tile that has the same elements

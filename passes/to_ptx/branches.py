@@ -23,35 +23,33 @@ from .kernel import KernelLowering, handler_of, lowers
 from .thread_code import number_of
 
 
-class Branches:
-    """A body of several blocks: each has a label, and registers for its arguments, which a branch to it sets."""
+@lowers(gpu.FuncOp)
+def _blocks(lowering: KernelLowering, kernel: gpu.FuncOp) -> None:
+    """A body of several blocks: each has a label, and registers for its arguments, which a branch to it sets. Each has
+    a level of its own, and all are inside another: what leaves them goes before the first."""
+    emitter, blocks = lowering.emitter, list(kernel.body.blocks)
+    lowering.labels = {block: emitter.fresh_label("block") for block in blocks}
+    with emitter.loop(), emitter.loop():
+        lowering.values |= {a: variable_of(lowering, a) for block in blocks[1:] for a in block.args}
+    with emitter.loop():
+        for number, block in enumerate(blocks):
+            if number:
+                emitter.label(lowering.labels[block])
+            with emitter.loop():
+                lowering.block(block)
 
-    def __init__(self, lowering: KernelLowering, blocks: Sequence[Block]) -> None:
-        self.lowering, self.blocks, emitter = lowering, blocks, lowering.emitter
-        self.labels = {block: emitter.fresh_label("block") for block in blocks}
-        with emitter.loop(), emitter.loop():
-            lowering.values |= {a: variable_of(lowering, a) for block in blocks[1:] for a in block.args}
 
-    def lower(self) -> None:
-        """Each block has a level of its own, and all are inside another: what leaves them goes before the first."""
-        emitter = self.lowering.emitter
-        with emitter.loop():
-            for number, block in enumerate(self.blocks):
-                if number:
-                    emitter.label(self.labels[block])
-                with emitter.loop():
-                    self.lowering.block(block)
-
-    def go(self, target: Block, values: Sequence[SSAValue]) -> None:
-        """Sets the arguments of a block, all at once, and goes there."""
-        lowering, emitter = self.lowering, self.lowering.emitter
-        for argument, held in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
-            register = lowering.values[argument]
-            if isinstance(held, list) and isinstance(register, list):
-                lowering.fragments.copy(held, register)
-            elif not isinstance(held, list) and isinstance(register, VirtualRegister):
-                set_to(lowering, register, held)
-        emitter.branch(self.labels[target])
+def _go(lowering: KernelLowering, op: Operation, target: Block, values: Sequence[SSAValue]) -> None:
+    """Sets the arguments of a block, all at once, and goes there."""
+    if target not in lowering.labels:
+        fail(op, f"{op.name} is lowered between the blocks of a kernel")
+    for argument, held in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
+        register = lowering.values[argument]
+        if isinstance(held, list) and isinstance(register, list):
+            lowering.fragments.copy(held, register)
+        elif not isinstance(held, list) and isinstance(register, VirtualRegister):
+            set_to(lowering, register, held)
+    lowering.emitter.branch(lowering.labels[target])
 
 
 def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment | IndexValue:
@@ -64,36 +62,23 @@ def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment |
     return copies if isinstance(held, list) else copies[0] if copies else held
 
 
-@lowers(gpu.FuncOp)
-def _blocks(lowering: KernelLowering, op: gpu.FuncOp) -> None:
-    branches = lowering.branches = Branches(lowering, list(op.body.blocks))
-    branches.lower()
-
-
-def _branches(lowering: KernelLowering, op: Operation) -> Branches:
-    branches = lowering.branches
-    if not isinstance(branches, Branches) or op.parent_block() not in branches.labels:
-        fail(op, f"{op.name} is lowered between the blocks of a kernel")
-    return branches
-
-
 @lowers(cf.BranchOp)
 def _branch(lowering: KernelLowering, op: cf.BranchOp) -> None:
-    _branches(lowering, op).go(op.successor, op.arguments)
+    _go(lowering, op, op.successor, op.arguments)
 
 
 @lowers(cf.ConditionalBranchOp)
 def _branch_if(lowering: KernelLowering, op: cf.ConditionalBranchOp) -> None:
-    branches, taken, emitter = _branches(lowering, op), lowering.predicate(op.cond), lowering.emitter
+    taken, emitter = lowering.predicate(op.cond), lowering.emitter
     if not isinstance(taken, VirtualRegister):
         target = (op.then_block, op.then_arguments) if taken else (op.else_block, op.else_arguments)
-        branches.go(*target)
+        _go(lowering, op, *target)
         return
     otherwise = emitter.fresh_label("otherwise")
     emitter.branch(otherwise, unless=taken)
-    branches.go(op.then_block, op.then_arguments)
+    _go(lowering, op, op.then_block, op.then_arguments)
     emitter.label(otherwise)
-    branches.go(op.else_block, op.else_arguments)
+    _go(lowering, op, op.else_block, op.else_arguments)
 
 
 @lowers(cf.AssertOp)

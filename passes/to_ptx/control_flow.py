@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
@@ -203,6 +205,8 @@ def _can_be_alone(op: Operation) -> bool:
         return op.group.data == BULK
     if isinstance(op, ArriveOp):
         return op.copies is None
+    if isinstance(op, CopyOp):
+        return memory_space(memory_of(op.destination)) == TENSOR_SPACE
     if isinstance(op, FenceOp):
         return op.before.data != WGMMA
     return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE

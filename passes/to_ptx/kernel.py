@@ -125,8 +125,8 @@ class KernelLowering:
         """The numbers of a thread along x, y and z."""
         self.thread = self._thread()
         """The number of a thread in its CTA."""
-        self.branches: object = None
-        """What goes from block to block, in a body of several."""
+        self.labels: dict[Block, str] = {}
+        """Where the blocks of a body of several begin."""
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
@@ -156,10 +156,9 @@ class KernelLowering:
             self.named_memory(self.kernel, value, f"{self.kernel.sym_name.data}_workgroup_{number}")
         for value, name in zip(block.args, parameters, strict=False):
             self._take(value, argument_of(self.kernel, self.emitter, self.scalars, value, name))
-        if len(self.kernel.body.blocks) > 1:
-            lower_blocks = handler_of(self.kernel)
-            if lower_blocks is not None:
-                lower_blocks(self, self.kernel)
+        of_blocks = handler_of(self.kernel) if len(self.kernel.body.blocks) > 1 else None
+        if of_blocks is not None:
+            of_blocks(self, self.kernel)
         else:
             self.block(block)
         if self.shared_bytes > self.target.shared:

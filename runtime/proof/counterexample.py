@@ -16,7 +16,7 @@ from ..arguments.dtypes import element_of
 from ..base.errors import HostError
 from ..interp.machine.events import Look, Selection
 from ..interp.machine.kernel import DecodedKernel, Observer
-from ..interp.machine.memory import FaultError, Finding, InterpreterError, LimitError
+from ..interp.machine.memory import FaultError, Finding, InterpreterError, MachineLimitError
 from ..interp.machine.state import State
 from ..numerics.floats import Array
 from ..reference import functions as reference
@@ -29,7 +29,7 @@ KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "
 """The element types whose elements are followed as numbers, and what instructions call them."""
 CHECKS = ("races", "uninitialised")
 """What a run is checked for besides what ends it."""
-ENDED = (FaultError.check, LimitError.check)
+ENDED = (FaultError.check, MachineLimitError.check)
 """Of findings that are the last of a run."""
 LARGE = (64.0, 1024.0)
 """Factors of the numbers of further runs: exponentials of them leave the range of f32, unless their maximum is taken
@@ -43,7 +43,7 @@ known."""
 
 def fault_of(error: InterpreterError) -> Finding | None:
     """What the program did wrong; None if the run only ended where it is not followed, or cannot be run."""
-    wrong = [f for f in error.findings if f.severity == "error" and f.check not in (LimitError.check, "load")]
+    wrong = [f for f in error.findings if f.severity == "error" and f.check not in (MachineLimitError.check, "load")]
     return wrong[0] if wrong else None
 
 

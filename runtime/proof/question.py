@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
+from ...dialect.ptx.text.source_lines import SourceLines
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import element_of
 from ..arguments.signature import describe
@@ -216,6 +217,7 @@ class Trial:
         self.compared: set[int] = set()
         self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
+        self.sources: SourceLines | None = None
         self.unsure: dict[int, Array] = {}
         self.seen: tuple[Array, Array] | None = None
         self.arrays = [copied(array) for array in arrays]
@@ -240,6 +242,11 @@ class Trial:
                 array[zeros] = 0
             self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
 
+    def lines(self, of: Iterable[int]) -> str:
+        """Lines of the PTX, with those of the source."""
+        text = ", ".join(f"line {line}" for line in sorted(of))
+        return text if self.sources is None else self.sources.annotated(text)
+
     def of_kernel(self, run: KernelCall, target: str) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
@@ -262,6 +269,7 @@ class Trial:
             for line, ways in shadow.decided.items():
                 self.decided.setdefault(line, set()).update(ways)
             self.unknown |= shadow.unknown
+            self.sources = shadow.sources
         self.left = []
         return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
 
@@ -346,12 +354,12 @@ class Question:
         text = "; ".join(map(str, differences))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
         if differences and trial.unknown and unsure and not differences[0].reason:
-            where = _listed(sorted(trial.unknown)[:4])
-            why = f"bits of data are computed with (line {where}), which may be another way to compute what differs"
+            where = trial.lines(sorted(trial.unknown)[:4])
+            why = f"bits of data are computed with ({where}), which may be another way to compute what differs"
             return self._open(trial, f"{why}: {text}", differences)
         if differences and trial.decided:
-            where = _listed(sorted(trial.decided)[:4])
-            return self._open(trial, f"on the way that data decides (line {where}): {text}", differences)
+            where = trial.lines(sorted(trial.decided)[:4])
+            return self._open(trial, f"on the way that data decides ({where}): {text}", differences)
         if differences:
             return Proof(REFUTED, text, tuple(differences), tuple(sorted(trial.compared)))
         if trial.fault is not None:
@@ -398,7 +406,7 @@ class Question:
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
         """What is wrong with an output."""
-        inputs = [None if followed(a) is None or i in self.filled else a.shape for i, a in enumerate(self.arrays)]
+        inputs = [None if followed(a) is None else a.shape for a in self.arrays]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
             got, wanted = self._compare(self._trial(changed))
@@ -415,10 +423,10 @@ class Question:
         given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
         path = "no branch, address or predicate of a store depends on data"
         if trial.decided:
-            path = f"no address depends on data; branches and stores that data decides (line {_listed(trial.decided)}) "
+            path = f"no address depends on data; branches and stores that data decides ({trial.lines(trial.decided)}) "
             path += "went as in this run"
             if single := [line for line, ways in trial.decided.items() if len(ways) == 1]:
-                path += f", and one way only at line {_listed(single)}"
+                path += f", and one way only at {trial.lines(single)}"
         seen = "comparisons of data had the outcomes of this run" if trial.compared else "no comparison depends on data"
         if trial.functions.uses:
             seen += f"; functions computed otherwise were the same within {trial.functions.deviation:.1e} in this run"
@@ -428,10 +436,6 @@ class Question:
             f"functions, but with a probability of at most (d / 2^29)^2 for each, d being its degree, given that "
             f"roundings are ignored; {path}; nothing races in the order of this run; {seen}{integers}"
         )
-
-
-def _listed(lines: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(lines)))
 
 
 def _described(array: Array) -> str:

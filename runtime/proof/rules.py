@@ -9,7 +9,7 @@ import numpy as np
 
 from ...dialect.ptx.types import bits_of
 from ..interp.machine.events import Look, Selection
-from ..interp.machine.memory import LimitError
+from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, Source
 from ..interp.meaning.access import locate, space_of, vector_of
 from ..interp.meaning.bulk import one_by_one
@@ -53,7 +53,7 @@ class Atomic:
         shadow.refuse(self.address, sel, "an address")
         shadow.clear(self.decoded.writes, sel)
         if self.width > 8:
-            raise LimitError("an atomic of 16 bytes is not followed", int(sel.threads[0]))
+            raise MachineLimitError("an atomic of 16 bytes is not followed", int(sel.threads[0]))
         kind, self._after = np.dtype(f"u{self.width}"), []
         for part in self.find(sel, self.width * self.vector):
             planes = shadow.mirror.memory_of(part.buffer)
@@ -87,7 +87,7 @@ class Atomic:
         before = np.ascontiguousarray(data[places])
         added = sums(shadow, (self.operation, self.type), (old, before), (come, words), which)
         if added is None:
-            raise LimitError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
+            raise MachineLimitError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
         memory[:, places] = added
 
     def _passed(self, memory: Array, data: Array, at: Array, threads: Array) -> Callable[[], None]:
@@ -174,7 +174,7 @@ class BulkReduction:
             words = old.view(f"u{old.itemsize}"), come.view(f"u{old.itemsize}")
             added = sums(shadow, what, (seen[0], words[0]), (seen[1], words[1]), np.arange(old.size))
             if added is None:
-                raise LimitError(f"a reduction {'.'.join(what)} of data is not followed", thread)
+                raise MachineLimitError(f"a reduction {'.'.join(what)} of data is not followed", thread)
             made.append(added)
         for k, step in enumerate(self.steps):
             self._made = [part[k] for part in made]
@@ -190,7 +190,7 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
     operation, or for other elements than numbers."""
     (operation, type), table = what, shadow.table
     if table.ordered:
-        raise LimitError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
+        raise MachineLimitError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None
@@ -271,7 +271,7 @@ class _Effect:
 
     def look(self, sel: Selection) -> None:
         if self.decoded.row.means in TENSOR_MEMORY:
-            raise LimitError("what tensor memory holds is not followed", int(sel.threads[0]))
+            raise MachineLimitError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)
@@ -290,7 +290,7 @@ class _Call:
         shadow = self.shadow
         shadow.refuse(self.decoded.reads, sel, "what this does")
         if shadow.mirror.local.any() or (self.decoded.writes and shadow.touched):
-            raise LimitError("data may go through this call, which is not followed", int(sel.threads[0]))
+            raise MachineLimitError("data may go through this call, which is not followed", int(sel.threads[0]))
 
 
 # Floating-point arithmetic.

@@ -32,6 +32,7 @@ FORMS = (
     (Attention((66, 140, 128, 128), "bf16", batch=()), "sm_90a"),
     (Attention((66, 20, 200, 256), "bf16", batch=()), "sm_90a"),
     (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
+    (Attention((70, 70, 64, 64), "bf16", batch=()), "sm_100a"),
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.diagnostics import remarks
-from warploom.runtime import compile
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
 
 Array = NDArray[Any]
 RNG = np.random.default_rng()
@@ -126,3 +128,44 @@ def test_what_is_not_used_is_left_out_and_what_nobody_wrote_is_zero() -> None:
     unused(a, b, device="interp")
     np.testing.assert_allclose(used(a, b, device="interp"), a.astype(np.float64) @ b.astype(np.float64), atol=1e-5)
     assert ["nobody uses" in said[0], "that nothing has been written to" in said[1]] == [True, True]
+
+
+FORALL = """#left = affine_map<(d0) -> (d0 * -10 + 37, 10)>
+func.func @f(%A: tensor<37x21xf16>, %B: tensor<21x30xf16>, %C: tensor<37x30xf32>) -> tensor<37x30xf32> {
+  %0 = scf.forall (%i, %j) in (4, 2) shared_outs(%o = %C) -> (tensor<37x30xf32>) {
+    %n = affine.min #left(%i)
+    %x = affine.apply affine_map<(d0) -> (d0 * 10)>(%i)
+    %y = affine.apply affine_map<(d0) -> (d0 * 15)>(%j)
+    %a = tensor.extract_slice %A[%x, 0] [%n, 21] [1, 1] : tensor<37x21xf16> to tensor<?x21xf16>
+    %b = tensor.extract_slice %B[0, %y] [21, 15] [1, 1] : tensor<21x30xf16> to tensor<21x15xf16>
+    %c = tensor.extract_slice %o[%x, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to tensor<?x15xf32>
+    %p = linalg.matmul ins(%a, %b : tensor<?x21xf16>, tensor<21x15xf16>) outs(%c : tensor<?x15xf32>) -> tensor<?x15xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %p into %o[%x, %y] [%n, 15] [1, 1] : tensor<?x15xf32> into tensor<37x30xf32>
+    }
+  } {mapping = [#gpu.block<y>, #gpu.block<x>]}
+  %r = arith.addf %0, %C : tensor<37x30xf32>
+  return %r : tensor<37x30xf32>
+}"""
+
+
+def test_tiles_in_any_order() -> None:
+    printed = str(parse_mlir(make_context(), FORALL))
+    assert str(parse_mlir(make_context(), printed)) == printed
+    a, b, c = draw("f16", 37, 21), draw("f16", 21, 30), draw("f32", 37, 30)
+    got = compile(printed, target="sm_80", cache=False)(a, b, c, device="interp")
+    np.testing.assert_allclose(got, 2.0 * c + a.astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+    with pytest.raises(
+        CompileError, match=r"reads what turns of scf\.forall share elsewhere than where its turn writes"
+    ):
+        compile(
+            FORALL.replace(
+                "%o[%x, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to", "%o[0, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to"
+            )
+        )
+
+
+def test_a_large_constant_of_one_value_is_read_at_once() -> None:
+    start = time.process_time()
+    parse_mlir(make_context(), "func.func @f() { %c = arith.constant dense<0.5> : tensor<2048x2048xf32> return }")
+    assert time.process_time() - start < 5

@@ -47,6 +47,9 @@ def test_constants_are_taken_for_what_they_round():
     expected = [a * b % int(m) for a, b, m in parts]
     assert list(field.constant(scaled)) == expected
     assert field.constant(float(np.float32(1 / 72))) == tuple(pow(72, -1, int(m)) for m in field.MODULI)
+    root = field.embedded(np.array([float(np.float32(2.0**-2.5))]))
+    assert np.array_equal(field.exp2(field.embedded(np.array([-2.5]))).key, root.key)
+    assert np.array_equal(field.multiply(root, root).residues, field.embedded(np.array([2.0**-5])).residues)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])

@@ -247,6 +247,7 @@ class Uses:
     def __init__(self, values: Values) -> None:
         self.values = values
         self._gone: str | None = None
+        self._group: tuple[str, int] | None = None
 
     def label(self) -> None:
         """Lanes may come from anywhere."""
@@ -257,6 +258,10 @@ class Uses:
         known = traits(instruction.opcode)
         if known.aligned:
             yield from self._divergence(instruction)
+        if instruction.root == "tcgen05" and (group := known.bindings.get("G")):
+            first, line = self._group = self._group or (group, instruction.line)
+            if group != first:
+                yield f"expected .{first} as at line {line}: a function has one of both (PTX ISA 9.7.16.5)"
         if known.row is not None:
             for operand in instruction.operands:
                 if isinstance(operand, Address):

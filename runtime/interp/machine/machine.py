@@ -29,7 +29,7 @@ from .memory import (
     Finding,
     GlobalBuffers,
     InterpreterError,
-    LimitError,
+    MachineLimitError,
     MemorySpaces,
     ParameterWindow,
     WarpOrder,
@@ -331,7 +331,7 @@ class Machine:
 
     def _out_of_steps(self, pc: int) -> NoReturn:
         message = f"the launch took more than {self.launch.max_steps} steps; it is near this instruction"
-        found = self.kernel.finding(LimitError.check, pc, message)
+        found = self.kernel.finding(MachineLimitError.check, pc, message)
         raise InterpreterError(f"{found}. If this is no endless loop, a larger max_steps lets it go on", [found])
 
     def _deadlock(self) -> NoReturn:
@@ -365,7 +365,7 @@ class Machine:
         started, total = self.geometry.first + self.geometry.ctas, prod(self.geometry.grid)
         places += [f"{total - started} of the grid's CTAs begin when these have ended"] if started < total else []
         message = f"livelock: every thread left waits for what none of them will do; {'; '.join(places)}"
-        check = LimitError.check if started < total else FaultError.check
+        check = MachineLimitError.check if started < total else FaultError.check
         found = replace(self.kernel.finding(check, ready[0][0], message), cta=cta)
         raise InterpreterError(str(found), [found])
 

@@ -104,7 +104,7 @@ class FaultError(Exception):
         self.address = address
 
 
-class LimitError(FaultError):
+class MachineLimitError(FaultError):
     """Where the machine, or what looks on, goes no further, and the program did nothing wrong."""
 
     check = "limit"
@@ -223,7 +223,7 @@ class Window:
         first = int(np.flatnonzero(bad)[0])
         raise FaultError(
             f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
-            f"of {self.size} bytes",
+            f"of {self.size} bytes{'' if self.size else '; the launch gives dynamic shared memory'}",
             first if lanes is None else int(lanes[first]),
             int(addresses[first]),
         )
