@@ -108,6 +108,9 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """Of what a module must have one for a pass to have something to do."""
 
 DIALECTS: Mapping[str, tuple[str, str]] = {
+    "vector": ("dialect.mlir.arithmetic", "VECTOR"),
+    "math": ("dialect.mlir.arithmetic", "MATH"),
+    "index": ("dialect.mlir.arithmetic", "INDEX"),
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
     "tensor": ("dialect.mlir.forall", "TENSOR"),
@@ -118,10 +121,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
-    "math": ("dialect.mlir.upstream", "MATH"),
-    "index": ("dialect.mlir.upstream", "INDEX"),
     "util": ("dialect.mlir.util", "UTIL"),
-    "vector": ("dialect.mlir.vector", "VECTOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
@@ -137,12 +137,14 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
-        "passes.to_ptx.branches": "cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf",
+        "passes.to_ptx.branches": """
+        cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu,
+        index.mul, index.remu, index.sub, index.xor
+        """,
         "passes.to_ptx.control_flow": """
         arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
         arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,
-        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, index.add, index.casts, index.divu, index.mins,
-        index.minu, index.mul, index.remu, index.sub, index.xor, scf.for, scf.if, scf.yield, warp.elect
+        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if, scf.yield, warp.elect
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",

@@ -46,7 +46,7 @@ from .instrument import (
 )
 from .source import InputError, begins_as_ptx, decode, read_once
 from .start import INTERRUPTED, versions
-from .universe import LAYOUT, NAMES, known_universe, parse_mlir
+from .universe import LAYOUT, NAMES, known_universe, make_context, parse_mlir
 
 # `-t upstream`: a module as `mlir-opt --allow-unregistered-dialect` reads it, at any level above the dialect `ptx`.
 #
@@ -108,8 +108,10 @@ class WarploomOptMain(xDSLOptMain):
     """With --verify-diagnostics, what the chunk expects."""
 
     def register_all_dialects(self) -> None:
+        self.ctx = make_context()
         for name, factory in known_universe().all_dialects.items():
-            self.ctx.register_dialect(name, factory)
+            if name not in self.ctx.registered_dialect_names:
+                self.ctx.register_dialect(name, factory)
 
     def register_all_frontends(self) -> None:
         super().register_all_frontends()

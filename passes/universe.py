@@ -375,28 +375,38 @@ def known_universe() -> Universe:
     )
 
 
+FURTHER = {
+    "linalg": ("dialect.mlir.convolution", "CONVOLUTIONS", ""),
+    "gpu": ("dialect.mlir.gpu_carried", "CARRIED", "ATTRIBUTES"),
+}
+"""Operations and attributes of a dialect that are loaded when one is met that the dialect has not."""
+
+
 class _Context(Context):
-    """A context that looks for plugins when it meets a dialect that is neither xDSL's nor ours, and that loads the
-    convolutions of `linalg` when it meets one.
+    """A context that looks for plugins when it meets a dialect that is neither xDSL's nor ours, and that loads seldom
+    operations of dialects when it meets one.
 
     Looking for plugins reads the metadata of all installed packages: 20 of the 700 ms of a first compile. Convolutions
     are 30 operations: 5 ms, and 0.4 MB.
     """
 
-    _convolutions = False
+    _loaded: frozenset[str] = frozenset()
 
-    def _load_convolutions(self) -> None:
-        from ..dialect.mlir.convolution import CONVOLUTIONS
-
-        self._convolutions = True
-        for op in CONVOLUTIONS:
+    def _load_further(self, name: str) -> None:
+        """Loads what there is more of the dialect of a name."""
+        dialect = name.partition(".")[0]
+        if dialect not in FURTHER or dialect in self._loaded:
+            return
+        module, operations, attributes = FURTHER[dialect]
+        self._loaded |= {dialect}
+        for op in _lazy((module, operations))():
             self.load_op(op)
+        for attribute in _lazy((module, attributes))() if attributes else ():
+            self.load_attr_or_type(attribute)
 
     def _find(self, name: str) -> None:
         """Registers every dialect there is if that of a name is not known."""
-        dialect, dot, operation = name.partition(".")
-        if dialect == "linalg" and ("conv_" in operation or "pooling_" in operation) and not self._convolutions:
-            self._load_convolutions()
+        dialect, dot, _ = name.partition(".")
         if dot and dialect not in self.registered_dialect_names:
             for found, factory in known_universe().all_dialects.items():
                 if found not in self.registered_dialect_names:
@@ -405,7 +415,15 @@ class _Context(Context):
     def clone(self) -> _Context:
         found = _Context()
         vars(found).update(vars(super().clone()))
+        found._loaded = self._loaded
         return found
+
+    def _get_known_op(self, name: str) -> type[Operation] | None:
+        kind = super()._get_known_op(name)
+        if kind is None and self.get_optional_dialect(name.partition(".")[0]) is not None:
+            self._load_further(name)
+            return self._loaded_ops.get(name)
+        return kind
 
     def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
         self._find(name)
@@ -413,10 +431,14 @@ class _Context(Context):
 
     def get_optional_type(self, name: str) -> type[TypeAttribute] | None:
         self._find(name)
+        if name not in self._loaded_types and self.get_optional_dialect(name.partition(".")[0]) is not None:
+            self._load_further(name)
         return super().get_optional_type(name)
 
     def get_optional_attr(self, name: str) -> type[Attribute] | None:
         self._find(name)
+        if name not in self._loaded_attrs and self.get_optional_dialect(name.partition(".")[0]) is not None:
+            self._load_further(name)
         return super().get_optional_attr(name)
 
 

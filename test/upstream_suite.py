@@ -4,19 +4,22 @@
 
 Each file is split at `// -----`; parts in which MLIR expects an error do not count. A part that cannot be read whole is
 read function by function. What is read is printed and read again; the round trip is exact if it prints the same text
-twice. Operations of dialects that are not known are read in their generic form, as MLIR's tests ask of `mlir-opt`.
-Without a folder it says what it could not have.
+twice, and `mlir-opt`, where it is there, must print the same of it as of the original. Operations of dialects that are
+not known are read in their generic form, as MLIR's tests ask of `mlir-opt`. Without a folder it says what it could not
+have.
 """
 
 from __future__ import annotations
 
 import gc
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from upstream import mlir_opt
 from xdsl.context import Context
 from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, operand_def, result_def
 from xdsl.utils.exceptions import DiagnosticException, ParseError
@@ -78,10 +81,18 @@ def outcome(text: str) -> tuple[str, str]:
         return "read", str(error).strip().splitlines()[-1].strip()
 
 
+def by_upstream(text: str) -> bool | None:
+    """Whether `mlir-opt` prints the same of our text as of the original; None if it does not read that."""
+    command = [mlir_opt() or "", "--allow-unregistered-dialect", "-"]
+    ours = str(parse_mlir(context(), text))
+    one, other = (subprocess.run(command, input=t, capture_output=True, text=True, check=False) for t in (text, ours))
+    return None if one.returncode else one.stdout == other.stdout
+
+
 def main(folder: Path) -> int:
     tests = next((each for each in (folder / "mlir" / "test", folder / "test", folder) if each.is_dir()), folder)
     why: Counter[str] = Counter()
-    print(f"{'files of':28}{'parts':>7}{'read':>7}{'exact':>7}{'functions':>11}{'read':>7}{'exact':>7}")
+    print(f"{'files of':28}{'parts':>7}{'read':>7}{'exact':>7}{'functions':>11}{'read':>7}{'exact':>7}{'mlir-opt':>10}")
     for name in FOLDERS:
         files = [
             f for place in tests.glob(name) for f in ([place] if place.is_file() else sorted(place.rglob("*.mlir")))
@@ -89,17 +100,21 @@ def main(folder: Path) -> int:
         if not files:
             print(f"{name:28} could not be had: there is no {tests / name}")
             continue
-        whole, each = Counter[str](), Counter[str]()
+        whole, each, same = Counter[str](), Counter[str](), Counter[bool | None]()
         for text in (text for file in files for text in parts(file)):
             kind, _ = outcome(text)
             whole[kind] += 1
+            if kind == "exact" and mlir_opt() is not None:
+                same[by_upstream(text)] += 1
             for function in functions(text):
                 own, reason = outcome(function) if kind == "refused" else (kind, "")
                 each[own] += 1
+                if kind == "refused" and own == "exact" and mlir_opt() is not None:
+                    same[by_upstream(function)] += 1
                 why[reason] += own == "refused"
             gc.collect()
         line = "".join(f"{c.total():{w}}{c['exact'] + c['read']:7}{c['exact']:7}" for c, w in ((whole, 7), (each, 11)))
-        print(f"{name:28}{line}", flush=True)
+        print(f"{name:28}{line}{same[True]:5}/{same[True] + same[False]:<4}", flush=True)
     for reason, count in why.most_common(20):
         print(f"{count:5}  {reason}")
     return 0

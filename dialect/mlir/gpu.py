@@ -44,6 +44,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from . import gpu_async, gpu_modules, subgroup
 from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
+from .upstream import declared
 
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
 """Attributes of a function that MLIR writes without `gpu.` since version 20."""
@@ -371,36 +372,16 @@ class GlobalIdOp(_AlongDimension, gpu.GlobalIdOp):
     name = "gpu.global_id"
 
 
-class _OfClusters(_AlongDimension):
-    dimension = prop_def(gpu.DimensionAttr)
-
-
-@irdl_op_definition
-class ClusterIdOp(_OfClusters):
-    """The number of a cluster in the grid along one dimension: `gpu.cluster_id x`."""
-
-    name = "gpu.cluster_id"
-
-
-@irdl_op_definition
-class ClusterDimOp(_OfClusters):
-    """The clusters of a grid along one dimension: `gpu.cluster_dim x`."""
-
-    name = "gpu.cluster_dim"
-
-
-@irdl_op_definition
-class ClusterBlockIdOp(_OfClusters):
-    """The number of a CTA in its cluster along one dimension: `gpu.cluster_block_id x`."""
-
-    name = "gpu.cluster_block_id"
-
-
-@irdl_op_definition
-class ClusterDimBlocksOp(_OfClusters):
-    """The CTAs of a cluster along one dimension: `gpu.cluster_dim_blocks x`."""
-
-    name = "gpu.cluster_dim_blocks"
+CLUSTERS = tuple(
+    declared(
+        _Bounded, f"gpu.{name}", "$dimension (`upper_bound` $upper_bound^)? attr-dict", f"{what} along a dimension.",
+        dimension=prop_def(gpu.DimensionAttr),
+    )
+    for name, what in (
+        ("cluster_id", "The number of a cluster in the grid"), ("cluster_dim", "The clusters of a grid"),
+        ("cluster_block_id", "The number of a CTA in its cluster"), ("cluster_dim_blocks", "The CTAs of a cluster"),
+    )
+)  # fmt: skip
 
 
 @irdl_op_definition
@@ -438,7 +419,7 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 OPERATIONS: tuple[type[Operation], ...] = (
     FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
     BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
-    *gpu_async.OPERATIONS, *gpu_modules.OPERATIONS, ClusterIdOp, ClusterDimOp, ClusterBlockIdOp, ClusterDimBlocksOp,
+    *gpu_async.OPERATIONS, *gpu_modules.OPERATIONS, *CLUSTERS,
 )  # fmt: skip
 
 GPU = Dialect(
@@ -448,7 +429,6 @@ GPU = Dialect(
         *(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr),
         AddressSpaceAttr,
         *subgroup.ATTRIBUTES,
-        *gpu_async.ATTRIBUTES,
         *gpu_modules.ATTRIBUTES,
     ],
 )

@@ -89,8 +89,12 @@ OPENING, CLOSING = ("<", "(", "[", "{"), (">", ")", "]", "}")
 
 
 def _carried(name: str) -> type[ParametrizedAttribute]:
-    members = {"name": f"gpu.{name}", "__module__": __name__, "__doc__": f"`#gpu.{name}`, as it is written."}
-    members["__annotations__"] = {"text": StringAttr}
+    members: dict[str, object] = {
+        "name": f"gpu.{name}",
+        "__module__": __name__,
+        "__annotations__": {"text": StringAttr},
+    }
+    members["__doc__"] = f"`#gpu.{name}`, as it is written."
     return irdl_attr_definition(type(name, (_CarriedAttr,), members))
 
 

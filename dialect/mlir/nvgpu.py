@@ -6,9 +6,6 @@ on fragments is what one lane holds: `vector<4x2xf16>` is four registers of two 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 from xdsl.dialects.builtin import (
     I1,
     I16,
@@ -17,7 +14,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    StringAttr,
     UnitAttr,
     UnrankedMemRefType,
     VectorType,
@@ -31,6 +27,7 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    VarConstraint,
     base,
     irdl_op_definition,
     operand_def,
@@ -41,10 +38,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import Pure
-from xdsl.utils.exceptions import VerifyException
 
 from .nvgpu_types import (
     TYPES,
@@ -59,6 +53,8 @@ from .nvgpu_types import (
     WarpgroupAccumulatorType,
     WarpgroupDescriptorType,
 )
+from .upstream import declared
+from .words import BareWordAttr, words
 
 
 class NvgpuOp(IRDLOperation):
@@ -415,53 +411,20 @@ class WarpgroupMmaInitAccumulatorOp(NvgpuOp):
     matrixC = result_def(WarpgroupAccumulatorType)  # noqa: N815
 
 
-@irdl_op_definition
-class RcpOp(NvgpuOp):
-    """The reciprocal of each element: `nvgpu.rcp %x {rounding = approx, ftz} : vector<4xf32>`."""
+_SAME = VarConstraint("SAME", VectorType.constr(f32))
 
-    name = "nvgpu.rcp"
+ROUNDING = words("nvgpu.rcp_rounding_mode", "approx rn rz rm rp", BareWordAttr)
 
-    in_ = operand_def(VectorType)
-    rounding = prop_def(StringAttr, default_value=StringAttr("approx"))
-    ftz = opt_prop_def(UnitAttr)
-    out = result_def(VectorType)
-
-    traits = traits_def(Pure())
-
-    ROUNDINGS: ClassVar[Sequence[str]] = ("approx", "rn", "rz", "rm", "rp")
-
-    def verify_(self) -> None:
-        if self.in_.type != self.out.type or VectorType.get_element_type(self.out.type) != f32:
-            raise VerifyException(f"expected one vector type of f32, got {self.in_.type} and {self.out.type}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> RcpOp:
-        source = parser.parse_unresolved_operand()
-        with parser.in_braces():
-            parser.parse_keyword("rounding")
-            parser.parse_punctuation("=")
-            word = parser.expect(lambda: parser.parse_optional_keyword_in(cls.ROUNDINGS), f"expected {cls.ROUNDINGS}")
-            properties: dict[str, Attribute] = {"rounding": StringAttr(word)}
-            if parser.parse_optional_punctuation(",") is not None:
-                parser.parse_keyword("ftz")
-                properties["ftz"] = UnitAttr()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        operand = parser.resolve_operand(source, kind)
-        return cls.create(operands=[operand], result_types=[kind], properties=properties, attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.in_)
-        printer.print_string(f" {{rounding = {self.rounding.data}{'' if self.ftz is None else ', ftz'}}}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.out.type)
-
+RCP = declared(
+    NvgpuOp, "nvgpu.rcp",
+    "$in_ ` ` `{` `rounding` `=` $rounding (`,` `ftz` $ftz^)? `}` attr-dict `:` type($out)",
+    "The reciprocal of each element.", in_=operand_def(_SAME), out=result_def(_SAME),
+    rounding=prop_def(ROUNDING),
+    ftz=opt_prop_def(UnitAttr), traits=traits_def(Pure()), irdl_options=(),
+)  # fmt: skip
 
 OPERATIONS: list[type[Operation]] = [
     op for op in globals().values() if isinstance(op, type) and issubclass(op, NvgpuOp) and op is not NvgpuOp
 ]
 
-NVGPU = Dialect("nvgpu", OPERATIONS, TYPES)
+NVGPU = Dialect("nvgpu", OPERATIONS, [*TYPES, ROUNDING])

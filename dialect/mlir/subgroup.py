@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    I1,
-    I32,
-    I64,
     FunctionType,
     IndexType,
     IntegerAttr,
@@ -33,23 +30,18 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
-    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
     result_def,
     traits_def,
     var_operand_def,
-    var_result_def,
 )
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
-
-from .upstream import declared
-from .words import BareWordAttr, words
 
 
 class ShuffleMode(StrEnum):
@@ -153,42 +145,21 @@ class _WordFirst(IRDLOperation):
 
 
 @irdl_op_definition
-class ShuffleOp(_WordFirst):
+class ShuffleOp(IRDLOperation):
     """Each lane gives a number and takes another lane's: `%y, %valid = gpu.shuffle xor %x, %offset, %width : f32`."""
 
     name = "gpu.shuffle"
 
-    value = operand_def()
+    NUMBER: ClassVar = VarConstraint("NUMBER", AnyAttr())
+
+    value = operand_def(NUMBER)
     offset = operand_def(i32)
     width = operand_def(i32)
     mode = prop_def(ShuffleModeAttr)
-    shuffleResult = result_def()  # noqa: N815
-    valid = result_def(I1)
+    shuffleResult = result_def(NUMBER)  # noqa: N815
+    valid = result_def(i1)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ShuffleOp:
-        mode = ShuffleModeAttr(parser.parse_str_enum(ShuffleMode))
-        value, offset, width = _parse_operands(parser, 3)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        operands = [parser.resolve_operand(x, t) for x, t in ((value, kind), (offset, i32), (width, i32))]
-        return cls.create(operands=operands, result_types=[kind, i1], properties={"mode": mode}, attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        self._print_word(printer, self.mode.data.value)
-        printer.print_list(self.operands, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
-
-
-def _parse_operands(parser: Parser, count: int) -> list[UnresolvedOperand]:
-    operands = [parser.parse_unresolved_operand()]
-    for _ in range(count - 1):
-        parser.parse_punctuation(",")
-        operands.append(parser.parse_unresolved_operand())
-    return operands
+    assembly_format = "$mode $value `,` $offset `,` $width attr-dict `:` type($value)"
 
 
 @irdl_op_definition
@@ -400,7 +371,7 @@ class SubgroupMmaConstantMatrixOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SubgroupMmaElementwiseOp(_WordFirst):
+class SubgroupMmaElementwiseOp(IRDLOperation):
     """An operation on each element of matrices: `gpu.subgroup_mma_elementwise addf %a, %b : (...) -> ...`."""
 
     name = "gpu.subgroup_mma_elementwise"
@@ -410,75 +381,14 @@ class SubgroupMmaElementwiseOp(_WordFirst):
     res = result_def(MmaMatrixType)
 
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SubgroupMmaElementwiseOp:
-        word = MmaElementwiseAttr(parser.parse_str_enum(MmaElementwise))
-        sources = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        if not isinstance(kind, FunctionType):
-            parser.raise_error("expected the types of the operands and the result")
-        operands = parser.resolve_operands(sources, kind.inputs.data, parser.pos)
-        return cls.create(
-            operands=operands, result_types=kind.outputs.data, properties={"opType": word}, attributes=attributes
-        )
-
-    def print(self, printer: Printer) -> None:
-        self._print_word(printer, self.opType.data.value)
-        printer.print_list(self.args, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(FunctionType.from_lists([a.type for a in self.args], [self.res.type]))
-
-
-_SAME = VarConstraint("SAME", AnyAttr())
-_AT = {"indices": var_operand_def(IndexType())}
-
-BROADCAST = words("gpu.broadcast", "first_active_lane specific_lane", BareWordAttr)
-
-ROWS = (
-    declared(
-        IRDLOperation, "gpu.rotate", "$value `,` $offset `,` $width attr-dict `:` type($value)",
-        "Each lane takes the number of the lane `offset` further, of `width` lanes.", value=operand_def(_SAME),
-        offset=prop_def(IntegerAttr[I32]), width=prop_def(IntegerAttr[I32]), rotateResult=result_def(_SAME),
-        valid=result_def(i1), traits=traits_def(Pure()),
-    ),
-    declared(
-        IRDLOperation, "gpu.subgroup_broadcast", "$src `,` $broadcast_type ($lane^)? attr-dict `:` type($src)",
-        "The number of one lane, in all.", src=operand_def(_SAME), lane=opt_operand_def(i32),
-        broadcast_type=prop_def(BROADCAST), result=result_def(_SAME),
-    ),
-    declared(
-        IRDLOperation, "gpu.subgroup_mma_extract_thread_local",
-        "$matrix `[` $indices `]` attr-dict `:` type($matrix) `->` type($res)", "A number that a lane holds.",
-        matrix=operand_def(MmaMatrixType), **_AT, res=result_def(), traits=traits_def(Pure()),
-    ),
-    declared(
-        IRDLOperation, "gpu.subgroup_mma_insert_thread_local",
-        "$value `,` $matrix `[` $indices `]` attr-dict `:` type($value) `,` type($matrix) `->` type($res)",
-        "Changes a number that a lane holds.", value=operand_def(), matrix=operand_def(MmaMatrixType), **_AT,
-        res=result_def(MmaMatrixType), traits=traits_def(Pure()),
-    ),
-    declared(
-        IRDLOperation, "gpu.warp_execute_on_lane_0",
-        "`(` $laneid `)` `[` $warp_size `]` (`args` `(` $args^ `:` type($args) `)`)? (`->` `(` type($results_)^ `)`)?"
-        " $body attr-dict",
-        "Operations of one lane on vectors of the warp, of which each lane has a part.",
-        laneid=operand_def(IndexType()),
-        warp_size=prop_def(IntegerAttr[I64]), args=var_operand_def(), results_=var_result_def(), body=region_def(),
-    ),
-)  # fmt: skip
-"""What is read and printed, and stands for no instruction here."""
+    assembly_format = "$opType $args attr-dict `:` functional-type($args, $res)"
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    *ROWS,
     ShuffleOp, SubgroupReduceOp, AllReduceOp, DynamicSharedMemoryOp, PrintfOp, SubgroupMmaLoadMatrixOp,
     SubgroupMmaStoreMatrixOp, SubgroupMmaComputeOp, SubgroupMmaConstantMatrixOp, SubgroupMmaElementwiseOp,
 )  # fmt: skip
 """Operations of `gpu` that xDSL has not."""
 
-ATTRIBUTES: tuple[type[Attribute], ...] = (BROADCAST, ShuffleModeAttr, ReductionAttr, MmaElementwiseAttr, MmaMatrixType)
+ATTRIBUTES: tuple[type[Attribute], ...] = (ShuffleModeAttr, ReductionAttr, MmaElementwiseAttr, MmaMatrixType)
 """Attributes of `gpu` that xDSL has not."""

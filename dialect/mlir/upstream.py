@@ -1,4 +1,4 @@
-"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref`, `arith`, `math`."""
+"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from typing import TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
-from xdsl.dialects import arith, math, memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyDenseElement,
@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
     DenseResourceAttr,
     FileLineColLoc,
     FusedLoc,
-    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -31,7 +30,6 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     UnrankedMemRefType,
-    i1,
     i32,
     i64,
 )
@@ -39,7 +37,6 @@ from xdsl.ir import Attribute, Dialect
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     IRDLOperation,
-    VarConstraint,
     base,
     irdl_op_definition,
     operand_def,
@@ -402,53 +399,3 @@ ARITH = Dialect(
     list(arith.Arith.attributes),
 )
 """xDSL's `arith` with these in place of its own; patterns written for xDSL's match them too."""
-
-
-# `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.
-
-_FLOAT = VarConstraint("FLOAT", arith.floatingPointLike)
-_UNARY = {"operand": operand_def(_FLOAT), "fastmath": opt_prop_def(arith.FastMathFlagsAttr)}
-
-MATH = Dialect(
-    "math",
-    [
-        *math.Math.operations,
-        declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
-        declared(
-            IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
-            sin=result_def(_FLOAT), cos=result_def(_FLOAT), traits=traits_def(Pure()),
-        ),
-        *(
-            declared(
-                IRDLOperation, f"math.{name}", f"$operand {_FLAGS} `:` type($operand)", **_UNARY, result=result_def(i1),
-                traits=traits_def(Pure()),
-            )
-            for name in ("isinf", "isnan", "isfinite", "isnormal")
-        ),
-    ],
-    list(math.Math.attributes),
-)  # fmt: skip
-"""xDSL's `math` with these beside its own."""
-
-_NAMES = "add sub mul divs divu ceildivs ceildivu floordivs rems remu maxs maxu mins minu shl shrs shru and or xor"
-
-INDEX = Dialect(
-    "index",
-    [
-        *(
-            declared(
-                IRDLOperation, f"index.{name}", "$lhs `,` $rhs attr-dict", lhs=operand_def(IndexType),
-                rhs=operand_def(IndexType), result=result_def(IndexType()), traits=traits_def(Pure()),
-            )
-            for name in _NAMES.split()
-        ),
-        *(
-            declared(
-                IRDLOperation, f"index.{name}", "$input attr-dict `:` type($input) `to` type($output)",
-                input=operand_def(), output=result_def(), traits=traits_def(Pure()),
-            )
-            for name in ("casts", "castu")
-        ),
-    ],
-)  # fmt: skip
-"""Arithmetic of MLIR on indices."""

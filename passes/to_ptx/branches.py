@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from xdsl.dialects import cf, gpu
+from xdsl.dialects import arith, cf, gpu
 from xdsl.dialects.builtin import IndexType, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialect.mlir.arithmetic import INDEX
 from ...dialect.mlir.subgroup import PrintfOp
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
@@ -18,7 +19,7 @@ from .control_flow import set_to, value_of, variable_of
 from .elements import held_as
 from .emitter import At, IndexValue, VirtualRegister
 from .fragments import Fragment
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, handler_of, lowers
 from .thread_code import number_of
 
 
@@ -152,3 +153,28 @@ def _word(lowering: KernelLowering, kind: Attribute, held: object) -> VirtualReg
         return held
     type = "b32" if kind == IndexType() else "pred" if kind == i1 else held_as(kind)
     return lowering.emitter.compute(f"mov.{type}", held)  # pyright: ignore[reportArgumentType]
+
+
+# Arithmetic on indices.
+
+_INDEX: Mapping[str, type[Operation]] = {
+    "add": arith.AddiOp, "sub": arith.SubiOp, "mul": arith.MuliOp, "divu": arith.DivUIOp, "remu": arith.RemUIOp,
+    "minu": arith.MinUIOp, "mins": arith.MinSIOp, "xor": arith.XOrIOp, "casts": arith.IndexCastOp,
+}  # fmt: skip
+"""Operations of `index` that are those of `arith`; unsigned conversions are, too, as indices stay below 2^31."""
+
+
+def _of_index(kind: type[Operation], same: type[Operation]) -> None:
+    def handle(lowering: KernelLowering, op: Operation) -> None:
+        equal = same.create(operands=op.operands, result_types=[result.type for result in op.results])
+        if (lower := handler_of(equal)) is not None:
+            lower(lowering, equal)
+        lowering.values[op.results[0]] = lowering.values.pop(equal.results[0])
+        equal.drop_all_references()
+
+    lowers(kind)(handle)
+
+
+for _kind in INDEX.operations:
+    if (_same := _INDEX.get(_kind.name.removeprefix("index."))) is not None:
+        _of_index(_kind, _same)

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.upstream import INDEX
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
@@ -20,7 +19,7 @@ from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, handler_of, lowers
+from .kernel import KernelLowering, lowers
 from .scalars import Scalars
 
 if TYPE_CHECKING:
@@ -186,29 +185,6 @@ _BINARY: Mapping[type[Operation], Binary] = {
 }
 for _kind, _compute in _BINARY.items():
     _binary(_kind, _compute)
-
-
-_INDEX: Mapping[str, type[Operation]] = {
-    "add": arith.AddiOp, "sub": arith.SubiOp, "mul": arith.MuliOp, "divu": arith.DivUIOp, "remu": arith.RemUIOp,
-    "minu": arith.MinUIOp, "mins": arith.MinSIOp, "xor": arith.XOrIOp, "casts": arith.IndexCastOp,
-}  # fmt: skip
-"""Operations of `index` that are those of `arith`; unsigned conversions are, too, as indices stay below 2^31."""
-
-
-def _of_index(kind: type[Operation], same: type[Operation]) -> None:
-    def handle(lowering: KernelLowering, op: Operation) -> None:
-        equal = same.create(operands=op.operands, result_types=[result.type for result in op.results])
-        if (lower := handler_of(equal)) is not None:
-            lower(lowering, equal)
-        lowering.values[op.results[0]] = lowering.values.pop(equal.results[0])
-        equal.drop_all_references()
-
-    lowers(kind)(handle)
-
-
-for _kind in INDEX.operations:
-    if (_same := _INDEX.get(_kind.name.removeprefix("index."))) is not None:
-        _of_index(_kind, _same)
 
 
 # Branches: `scf.if`, and `warp.elect`.

@@ -13,8 +13,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir import nvgpu, nvvm_ops
+from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvvm import NVVM
+from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, NvvmOp
 from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
@@ -374,12 +375,12 @@ class _Lines:
         self.lowering.values[op.results[0]] = held[0] if op.results[0].type in (i1, i32) else held
 
 
-def _line(lowering: KernelLowering, op: nvvm_ops.NvvmOp) -> None:
+def _line(lowering: KernelLowering, op: NvvmOp) -> None:
     """An operation of `nvvm` that has no pointers."""
     InstructionLine(_Lines(lowering), op).emit()
 
 
-for _kind in (*nvvm_ops.PLAIN, *nvvm_ops.EXCHANGES):
+for _kind in (*PLAIN, *EXCHANGES):
     if _kind.PTX and not _kind.name.startswith("nvvm.wgmma."):
         lowers(_kind)(_line)
 

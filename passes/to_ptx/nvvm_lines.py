@@ -47,27 +47,17 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
 
 
 class Receiver(Protocol):
-    """What takes the instruction of an operation of `nvvm`, and has its operands."""
+    """What has the operands of an operation of `nvvm`, and takes its instruction."""
 
-    def fresh(self, kind: Attribute) -> list[HeldRegister]:
-        """Registers for a value."""
-        ...
+    def fresh(self, kind: Attribute) -> list[HeldRegister]: ...
 
-    def held(self, value: SSAValue) -> HeldRegister:
-        """The register of a value."""
-        ...
+    def held(self, value: SSAValue) -> HeldRegister: ...
 
-    def word(self, value: SSAValue) -> HeldRegister | str:
-        """The register of a value, or the number that it is."""
-        ...
+    def word(self, value: SSAValue) -> HeldRegister | str: ...
 
-    def emit(self, opcode: str, *operands: KernelOperand) -> None:
-        """Adds an instruction."""
-        ...
+    def emit(self, opcode: str, *operands: KernelOperand) -> None: ...
 
-    def give(self, op: Operation, *words: HeldRegister | str) -> None:
-        """Makes registers the results of an operation."""
-        ...
+    def give(self, op: Operation, *words: HeldRegister | str) -> None: ...
 
 
 class InstructionLine:

@@ -153,6 +153,17 @@ def test_named_operations_that_are_not_known_are_read_as_generic_ones() -> None:
     assert compile(generic).plan.launches
 
 
+OWN_TEXT = Path(__file__).parents[1] / "filecheck" / "dialect"
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+@pytest.mark.parametrize("file", ["gpu/host", "gpu/async", "nvgpu/roundtrip", "nvvm/products", "nvvm/ops"])
+def test_mlir_opt_prints_the_same_of_our_text_as_of_the_original(file: str) -> None:
+    for text in (OWN_TEXT / f"{file}.mlir").read_text().split("// -----"):
+        command = ("mlir-opt", "--allow-unregistered-dialect", "-")
+        assert piped(str(parse_mlir(make_context(), text)), command) == piped(text, command)
+
+
 REST = {
     "schedule": "warploom-tile,warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",
     "fragments": "warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",

@@ -1,14 +1,16 @@
-"""`vector` as MLIR prints it: xDSL's dialect, and the product and the gather that it lacks."""
+"""`vector`, `math` and `index` as MLIR prints them: xDSL's dialects, and what they lack."""
 
 from __future__ import annotations
 
-from xdsl.dialects import vector
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, MemRefType, VectorType
+from xdsl.dialects import arith, math, vector
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, MemRefType, VectorType, i1
 from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import (
     IRDLOperation,
+    VarConstraint,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -83,3 +85,54 @@ VECTOR = Dialect(
     list(vector.Vector.attributes),
 )  # fmt: skip
 """xDSL's `vector` with these beside its own."""
+
+
+# `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.
+
+_FLOAT = VarConstraint("FLOAT", arith.floatingPointLike)
+_FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
+_UNARY = {"operand": operand_def(_FLOAT), "fastmath": opt_prop_def(arith.FastMathFlagsAttr)}
+
+MATH = Dialect(
+    "math",
+    [
+        *math.Math.operations,
+        declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
+        declared(
+            IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
+            sin=result_def(_FLOAT), cos=result_def(_FLOAT), traits=traits_def(Pure()),
+        ),
+        *(
+            declared(
+                IRDLOperation, f"math.{name}", f"$operand {_FLAGS} `:` type($operand)", **_UNARY, result=result_def(i1),
+                traits=traits_def(Pure()),
+            )
+            for name in ("isinf", "isnan", "isfinite", "isnormal")
+        ),
+    ],
+    list(math.Math.attributes),
+)  # fmt: skip
+"""xDSL's `math` with these beside its own."""
+
+_NAMES = "add sub mul divs divu ceildivs ceildivu floordivs rems remu maxs maxu mins minu shl shrs shru and or xor"
+
+INDEX = Dialect(
+    "index",
+    [
+        *(
+            declared(
+                IRDLOperation, f"index.{name}", "$lhs `,` $rhs attr-dict", lhs=operand_def(IndexType),
+                rhs=operand_def(IndexType), result=result_def(IndexType()), traits=traits_def(Pure()),
+            )
+            for name in _NAMES.split()
+        ),
+        *(
+            declared(
+                IRDLOperation, f"index.{name}", "$input attr-dict `:` type($input) `to` type($output)",
+                input=operand_def(), output=result_def(), traits=traits_def(Pure()),
+            )
+            for name in ("casts", "castu")
+        ),
+    ],
+)  # fmt: skip
+"""Arithmetic of MLIR on indices."""

@@ -1,0 +1,145 @@
+"""Operations of `gpu` that are read and printed, and that nothing here lowers: sparse matrices, and parts of kernels.
+
+Source: MLIR 22, `mlir/include/mlir/Dialect/GPU/IR/GPUOps.td`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import I32, I64, IndexType, IntegerAttr, MemRefType, i1, i32
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    VarConstraint,
+    irdl_attr_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+
+from .gpu_async import row, typed
+from .subgroup import MmaMatrixType
+from .upstream import declared
+from .words import BareWordAttr, words
+
+
+def _handle(name: str) -> type[ParametrizedAttribute]:
+    members = {"name": f"gpu.sparse.{name}_handle", "__module__": __name__, "__doc__": f"A handle of cuSPARSE: {name}."}
+    return irdl_attr_definition(type(name, (ParametrizedAttribute, TypeAttribute), members))
+
+
+MATRIX, DENSE, PRODUCT = map(_handle, ("spmat", "dntensor", "spgemmop"))
+
+TRANSPOSE = words("gpu.mat_transpose_mode", "NON_TRANSPOSE TRANSPOSE CONJUGATE_TRANSPOSE", BareWordAttr)
+PRUNE = words("gpu.prune_2to4_spmat_flag", "NONE PRUNE_ONLY PRUNE_AND_CHECK", BareWordAttr)
+STEP = words("gpu.spgemm_work_estimation_or_compute_kind", "WORK_ESTIMATION COMPUTE", BareWordAttr)
+
+_HANDLES = {MATRIX: "spmat spmatA spmatB spmatC", DENSE: "dnTensor dnX dnY dnmatA dnmatB dnmatC", PRODUCT: "desc"}
+_SIZES = "rows cols nnz brows bcols bnnz rBlockSize cBlockSize bufferSz"
+
+_KINDS: Mapping[str, object] = {
+    **{name: operand_def(kind()) for kind, names in _HANDLES.items() for name in names.split()},
+    **{name: operand_def(IndexType()) for name in _SIZES.split()},
+    **{name: prop_def(TRANSPOSE, default_value=TRANSPOSE.of("NON_TRANSPOSE")) for name in ("modeA", "modeB")},
+    "dims": var_operand_def(IndexType),
+    "buffers": var_operand_def(MemRefType),
+    "computeType": prop_def(Attribute),
+    "kind": prop_def(STEP),
+    "pruneFlag": prop_def(PRUNE),
+}
+"""What a name in a text is; others are operands that are memory."""
+
+
+def _row(name: str, text: str, summary: str, **results: object) -> type[IRDLOperation]:
+    return row(name, text, summary, _KINDS, **results)
+
+
+def _matrix(name: str, sizes: str, memory: str) -> type[IRDLOperation]:
+    """A sparse matrix that is made of sizes and memory."""
+    operands = " `,` ".join(f"${n}" for n in sizes.split())
+    return _row(name, f"{operands} `,` {typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
+
+
+_MODES = "{} (` ` `{{` $modeA^ `}}`)? `,` {} (` ` `{{` $modeB^ `}}`)? `,` {}"
+_SPMV, _SPMM = "$spmatA (` ` `{` $modeA^ `}`)? `,` $dnX `,` $dnY", _MODES.format("$spmatA", "$dnmatB", "$dnmatC")
+_SDDMM = _MODES.format("$dnmatA", "$dnmatB", "$spmatC")
+_SPGEMM = f"{_MODES.format('$spmatA', '$spmatB', '$spmatC')} `,` $desc"
+_BUFFER, _INTO = "`,` $buffer attr-dict `:` type($buffer)", "`into` $computeType"
+_SIZE = {"bufferSz": result_def(IndexType())}
+
+_SAME = VarConstraint("SAME", AnyAttr())
+_AT = {"indices": var_operand_def(IndexType())}
+
+BROADCAST = words("gpu.broadcast", "first_active_lane specific_lane", BareWordAttr)
+
+CARRIED: tuple[type[Operation], ...] = (
+    _row("create_dn_tensor", "$memref `,` $dims attr-dict `:` type($dims) `into` type($memref)", "A dense tensor.",
+         dnTensor=result_def(DENSE())),
+    _row("destroy_dn_tensor", "$dnTensor attr-dict", "Frees a dense tensor."),
+    _matrix("create_coo", "rows cols nnz", "rowIdxs colIdxs values"),
+    _matrix("create_coo_aos", "rows cols nnz", "idxs values"),
+    _matrix("create_csr", "rows cols nnz", "rowPos colIdxs values"),
+    _matrix("create_csc", "rows cols nnz", "colPos rowIdxs values"),
+    _matrix("create_bsr", "brows bcols bnnz rBlockSize cBlockSize", "bRowPos bColIdxs values"),
+    _row("create_2to4_spmat", "` ` `{` $pruneFlag `}` $rows `,` $cols `,` $memref attr-dict `:` type($memref)",
+         "A matrix of which two elements of four are zero.", spMat=result_def(MATRIX())),
+    _row("destroy_sp_mat", "$spmat attr-dict", "Frees a sparse matrix."),
+    _row("spmv_buffer_size", f"{_SPMV} attr-dict {_INTO}", "The bytes that `spmv` needs.", **_SIZE),
+    _row("spmv", f"{_SPMV} {_BUFFER} {_INTO}", "A sparse matrix times a vector."),
+    _row("spmm_buffer_size", f"{_SPMM} attr-dict `:` type($bufferSzs) {_INTO}", "The bytes that `spmm` needs.",
+         bufferSzs=var_result_def(IndexType)),
+    _row("spmm", f"{_SPMM} `,` $buffers attr-dict `:` type($buffers) {_INTO}", "A sparse matrix times a dense one."),
+    _row("sddmm_buffer_size", f"{_SDDMM} attr-dict {_INTO}", "The bytes that `sddmm` needs.", **_SIZE),
+    _row("sddmm", f"{_SDDMM} {_BUFFER} {_INTO}", "Elements of a product, where a sparse matrix has any."),
+    _row("spgemm_create_descr", "attr-dict", "What products of sparse matrices keep.", desc=result_def(PRODUCT())),
+    _row("spgemm_destroy_descr", "$desc attr-dict", "Frees that."),
+    _row(
+        "spgemm_work_estimation_or_compute",
+        f"` ` `{{` $kind `}}` {_SPGEMM} `,` $bufferSz `,` $buffer attr-dict `:` $computeType `into` type($buffer)",
+        "The bytes that a product of sparse matrices needs, or the product.", bufferSzNew=result_def(IndexType()),
+    ),
+    _row("spgemm_copy", f"{_SPGEMM} attr-dict `:` $computeType", "Takes such a product."),
+    _row("spmat_get_size", "$spmat attr-dict", "The sizes of a sparse matrix.",
+         **{name: result_def(IndexType()) for name in ("rows", "cols", "nnz")}),
+    _row("set_csr_pointers", f"$spmat `,` {typed('positions', 'coordinates', 'values')}", "Gives it memory."),
+    declared(
+        IRDLOperation, "gpu.rotate", "$value `,` $offset `,` $width attr-dict `:` type($value)",
+        "Each lane takes the number of the lane `offset` further, of `width` lanes.", value=operand_def(_SAME),
+        offset=prop_def(IntegerAttr[I32]), width=prop_def(IntegerAttr[I32]), rotateResult=result_def(_SAME),
+        valid=result_def(i1), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_broadcast", "$src `,` $broadcast_type ($lane^)? attr-dict `:` type($src)",
+        "The number of one lane, in all.", src=operand_def(_SAME), lane=opt_operand_def(i32),
+        broadcast_type=prop_def(BROADCAST), result=result_def(_SAME),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_mma_extract_thread_local",
+        "$matrix `[` $indices `]` attr-dict `:` type($matrix) `->` type($res)", "A number that a lane holds.",
+        matrix=operand_def(MmaMatrixType), **_AT, res=result_def(), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_mma_insert_thread_local",
+        "$value `,` $matrix `[` $indices `]` attr-dict `:` type($value) `,` type($matrix) `->` type($res)",
+        "Changes a number that a lane holds.", value=operand_def(), matrix=operand_def(MmaMatrixType), **_AT,
+        res=result_def(MmaMatrixType), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.warp_execute_on_lane_0",
+        "`(` $laneid `)` `[` $warp_size `]` (`args` `(` $args^ `:` type($args) `)`)? (`->` `(` type($results_)^ `)`)?"
+        " $body attr-dict",
+        "Operations of one lane on vectors of the warp, of which each lane has a part.",
+        laneid=operand_def(IndexType()),
+        warp_size=prop_def(IntegerAttr[I64]), args=var_operand_def(), results_=var_result_def(), body=region_def(),
+    ),
+)  # fmt: skip
+
+ATTRIBUTES: tuple[type[Attribute], ...] = (MATRIX, DENSE, PRODUCT, TRANSPOSE, PRUNE, STEP, BROADCAST)
