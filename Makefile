@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs judge index docs clean
+.PHONY: demo quick test lint lit pytest conformance conformance-llvm conformance-cutlass grid programs pins proofs orders judge index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -50,12 +50,12 @@ pytest: $(TESTABLE)
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
 # combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two; and the
-# tests of test/unit that are marked as sampled, in full
+# tests of test/unit that are marked as sampled or slow, in full
 conformance: export WARPLOOM_CONFORMANCE := full
 conformance: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	$(BIN)/pytest -n $(JOBS) test/conformance --ignore test/conformance/test_isa_conformance.py
-	$(BIN)/pytest -n $(JOBS) test/unit -m sampled
+	$(BIN)/pytest -n $(JOBS) test/unit -m "sampled or slow"
 	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
 
 # LLVM's tests of its PTX backend through llc, and CUTLASS's inline assembly, statement by statement against ptxas.
@@ -86,6 +86,10 @@ pins: $(TESTABLE)
 proofs: $(TESTABLE)
 	$(BIN)/python test/proofs.py --jobs $(JOBS)
 	$(BIN)/python test/prove_mutants.py --count 250 --jobs $(JOBS)
+
+# the pipelines of pinned kernels decide the same in all orders of their warps: twenty minutes
+orders: $(TESTABLE)
+	$(BIN)/python test/orders.py --jobs $(JOBS)
 
 # good and bad candidates: no good one is refused, no bad one passes: five minutes
 judge: $(TESTABLE)

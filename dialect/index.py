@@ -65,12 +65,17 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "memref.copy",
         "memref.get_global",
         "math.fpowi",
+        "affine.apply",
+        "affine.min",
+        "scf.forall",
+        "memref.transpose",
         "bufferization.alloc_tensor",
         "tensor.pad",
         "tensor.concat",
         "linalg.pack",
         "linalg.unpack",
         "tensor",
+        "returned",
     ),
     "warp-fuse-attention": ("linalg.*", "memref.dim", "warp.attention"),
     "warp-fuse-rows": ("linalg.*", "memref.dim"),
@@ -83,7 +88,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-version": ("dynamic",),
     "warp-lay-out": ("schedule.transpose", "schedule.padded"),
     "warp-raise-gelu": ("math.tanh", "math.erf", "math.exp"),
-    "warp-pack": ("schedule.pack",),
+    "warp-pack": ("schedule.pack", "copy.blocks"),
     "warp-split-k": ("schedule.split_k",),
     "warp-persist": ("schedule.ctas",),
     "warp-fp8-as-f16": ("schedule.fp8_as",),
@@ -105,13 +110,18 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 DIALECTS: Mapping[str, tuple[str, str]] = {
     "linalg_base": ("dialect.mlir.contraction", "LINALG_BASE"),
     "linalg": ("dialect.mlir.convolution", "LINALG"),
+    "tensor": ("dialect.mlir.forall", "TENSOR"),
+    "scf": ("dialect.mlir.forall", "SCF"),
     "gpu": ("dialect.mlir.gpu", "GPU"),
     "llvm": ("dialect.mlir.llvm", "LLVM"),
     "nvgpu": ("dialect.mlir.nvgpu", "NVGPU"),
     "nvvm": ("dialect.mlir.nvvm", "NVVM"),
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
+    "math": ("dialect.mlir.upstream", "MATH"),
+    "index": ("dialect.mlir.upstream", "INDEX"),
     "util": ("dialect.mlir.util", "UTIL"),
+    "vector": ("dialect.mlir.vector", "VECTOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
@@ -127,15 +137,17 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
+        "passes.to_ptx.branches": "cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf",
         "passes.to_ptx.control_flow": """
         arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
         arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,
-        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if, scf.yield, warp.elect
+        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, index.add, index.casts, index.divu, index.mins,
+        index.minu, index.mul, index.remu, index.sub, index.xor, scf.for, scf.if, scf.yield, warp.elect
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
         "passes.to_ptx.memory_ops": """
-        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.pack, warp.prefetch, warp.store
+        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
@@ -143,12 +155,18 @@ LOWERINGS = _homes(
         nvgpu.mbarrier.init, nvgpu.mbarrier.test.wait, nvgpu.mbarrier.try_wait.parity, nvgpu.mma.sp.sync,
         nvgpu.mma.sync, nvgpu.tma.async.load, nvgpu.tma.async.store, nvgpu.tma.fence.descriptor,
         nvgpu.tma.prefetch.descriptor, nvgpu.warpgroup.generate.descriptor, nvgpu.warpgroup.mma,
-        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.wgmma.wait.group.sync.aligned
+        nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
+        nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
+        nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.elect.sync, nvvm.exit,
+        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.memory.barrier,
+        nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
         """,
+        "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
         "passes.to_ptx.subgroup": """
-        gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise,
-        gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce
+        gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
+        gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
+        gpu.yield
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
@@ -160,11 +178,12 @@ LOWERINGS = _homes(
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, cf.assert, gpu.block_dim, gpu.dynamic_shared_memory, gpu.grid_dim,
-        math.absf, math.ceil, math.cos, math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf,
-        math.roundeven, math.rsqrt, math.sin, math.sqrt, math.tanh, math.trunc, memref.assume_alignment,
-        memref.get_global, memref.load, memref.reinterpret_cast, memref.store, memref.subview, memref.view,
-        vector.broadcast, vector.extract, vector.insert, vector.load, vector.store
+        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_block_id, gpu.cluster_dim,
+        gpu.cluster_dim_blocks, gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos,
+        math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin,
+        math.sqrt, math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load,
+        memref.reinterpret_cast, memref.store, memref.subview, memref.view, vector.broadcast, vector.extract,
+        vector.insert, vector.load, vector.store
         """,
     }
 )
@@ -254,24 +273,24 @@ PUBLIC: Mapping[str, str] = {
     "TraceEvent": "runtime.interp.watch.timeline",
     "Verdict": "runtime.oracle.findings",
     "WarploomError": "runtime.base.errors",
-    "check_metadata": "runtime.arguments.sparse",
+    "check_metadata": "runtime.arguments.packed",
     "check_ptx": "runtime.kernel.check",
     "compile": "runtime.kernel.compile",
-    "compress": "runtime.arguments.sparse",
-    "expand": "runtime.arguments.sparse",
+    "compress": "runtime.arguments.packed",
+    "expand": "runtime.arguments.packed",
     "explain": "runtime.lookup.explain",
     "fastest": "runtime.kernel.compile",
     "judge": "runtime.oracle.judge",
     "load_kernels": "runtime.kernel.compile",
     "load_ptx": "runtime.kernel.module",
     "order": "runtime.proof.order",
-    "pack_weights": "runtime.arguments.weights",
+    "pack_weights": "runtime.arguments.packed",
     "prove": "runtime.proof.prove",
-    "prune": "runtime.arguments.sparse",
+    "prune": "runtime.arguments.packed",
     "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
     "torch_operators": "runtime.torch.operators",
     "torch_to_linalg": "runtime.torch.importer",
-    "unpack_weights": "runtime.arguments.weights",
+    "unpack_weights": "runtime.arguments.packed",
 }
 """The module of each public name of `warploom.runtime`."""

@@ -237,12 +237,15 @@ replay were taken with 8-bit floats that are widened to f16, as `mma.sync` has t
   instruction.
 - 4-bit elements of `kind::f8f6f4` and `kind::mxf8f6f4` lie in bits 5:2 of their bytes in tensor memory, 6-bit ones in
   bits 5:0.
-- The metadata of a sparse A of 64 rows, and sparsity selectors other than 0.
+- The metadata of a sparse A of 64 rows, and sparsity selectors other than 0. Kernels from `linalg` give the lowest bit
+  of the column as selector, as CUTLASS does, so that both ways to read it are the same.
 - `tcgen05.shift` and `.ashift` move rows to the next lane, and leave the first as it was.
 - With `.cta_group::2` each CTA reads the scales of all columns of B in its own tensor memory.
-- K = 96 of `kind::mxf4` and `kind::mxf4nvf4`, the longer K of sm_107, `kind::ti16`, `decompress::lut::b` and absolute
-  addresses in
-  descriptors of shared memory are refused.
+- Verified as ptxas 13.5 does, and not run: K = 96 of `kind::mxf4` and `kind::mxf4nvf4`, and the longer K of sm_107
+  (only figures say where the scales lie, and the order of the sum is not public); `kind::ti16` and `decompress::lut::b`
+  (no text says what they compute); `tcgen05.ld.spcompress` (nor what it keeps of equal values and NaN); absolute
+  addresses in descriptors of shared memory.
+- Neither verified nor run: `spcompress`, `spdecompress`, and the `.override` forms of tensor copies (sm_107).
 
 What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a:
 f16, bf16, e4m3,

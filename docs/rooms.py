@@ -285,8 +285,8 @@ OF_IDEAS = {
     "passes/to_ptx/products.py",
     "A or B in registers": "passes/schedule/warpgroup.py passes/tile/register_products.py dialect/warp/warpgroup.py",
     "packed weights": "dialect/warp/views.py passes/linalg/fuse_weights.py passes/tile/register_products.py "
-    "runtime/arguments/weights.py",
-    "tensor copies": "dialect/warp/tensor_copies.py dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
+    "runtime/arguments/packed.py",
+    "tensor copies": "dialect/warp/tensor_maps.py passes/pipelining/tensor_copies.py "
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
@@ -295,8 +295,8 @@ OF_IDEAS = {
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
-    "passes/schedule/attention_gradient.py passes/tile/attention_gradient.py",
-    "pages of K and V": "dialect/warp/paged.py passes/linalg/pages.py passes/tile/attention.py",
+    "passes/schedule/attention.py passes/tile/attention_gradient.py",
+    "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
     "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",

@@ -61,6 +61,11 @@ def fail(op: Operation, message: str) -> NoReturn:
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
 
 
+def message_of(error: DiagnosticException) -> str:
+    """What a diagnostic says, without its place."""
+    return error.message if isinstance(error, LocatedError) else str(error)
+
+
 _REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _CHOSEN: ContextVar[bool] = ContextVar("chosen", default=False)
 

@@ -51,10 +51,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "--mlir-print-ir-before-all": {"action": "store_true", "help": "Print the IR before each pass, on stderr"},
     "--mlir-print-ir-after-all": {"action": "store_true", "help": "Print the IR after each pass, on stderr"},
     "--mlir-print-ir-after-change": {"action": "store_true", "help": "Print it after a pass only where it changed"},
-    "--mlir-print-ir-after-failure": {
-        "action": "store_true",
-        "help": "Print it after a pass that fails, on stderr",
-    },
+    "--mlir-print-ir-after-failure": {"action": "store_true", "help": "Print it after a pass that fails, on stderr"},
     "--mlir-pass-pipeline-crash-reproducer": {
         "metavar": "FILE",
         "help": "Where a pass fails, write the IR before the first pass, and the pipeline, to a file",

@@ -30,7 +30,7 @@ from xdsl.utils.target import Target
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from ..dialect.warp.attributes import SwizzleAttr
-from . import collector
+from . import source
 from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
 from .instrument import (
     OPTIONS,
@@ -258,7 +258,7 @@ class WarploomOptMain(xDSLOptMain):
         asked = self.args.remarks or self.args.remarks_format is not None
         with remarks(chosen=asked and self._expected is None) as said:
             try:
-                with located(prog), collector.paused(), read_once():
+                with located(prog), source.paused(), read_once():
                     self._lower(prog)
             finally:
                 for line in dict.fromkeys(said):
@@ -299,11 +299,7 @@ class WarploomOptMain(xDSLOptMain):
         if begins_as_ptx(text):
             raise InputError(f"{name}: expected MLIR text, got PTX; say so with -f ptx")
         return parse_mlir(
-            self.ctx,
-            text,
-            name,
-            implicit_module=not self.args.no_implicit_module,
-            line_offset=self._line_offset,
+            self.ctx, text, name, implicit_module=not self.args.no_implicit_module, line_offset=self._line_offset
         )
 
     def _read_ptx(self, stream: IO[bytes]) -> ModuleOp:

@@ -10,15 +10,15 @@ from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ..dialect.warp.attributes import is_memory
+from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.views import MatrixOp
 
 _COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
@@ -99,10 +99,35 @@ class IndexBuilder:
         inner._known = self._known
         return inner
 
+    def within(self, block: Block) -> IndexBuilder:
+        """The same constants, at the end of a block."""
+        return self.at(Builder(InsertPoint.at_end(block)))
+
     def insert(self, op: OpT) -> OpT:
         """Inserts an operation at the insertion point."""
         self.builder.insert(op)
         return op
+
+    @contextmanager
+    def loop(self, begin: Index, end: Index, step: Index, initial: Sequence[SSAValue] = ()) -> Generator[Turn]:
+        """A loop, inserted once its turn is filled, which says what it hands on."""
+        turn = Turn(self, Block(arg_types=[IndexType(), *(value.type for value in initial)]))
+        first, last, stride = self.values([begin, end, step])
+        yield turn
+        turn.index.insert(scf.YieldOp(*turn.handed))
+        turn.results = list(self.insert(scf.ForOp(first, last, stride, initial, turn.block)).results)
+
+    @contextmanager
+    def where(self, condition: SSAValue) -> Generator[IndexBuilder]:
+        """What is done where a condition holds, inserted once it is filled."""
+        inside = self.within(block := Block())
+        yield inside
+        inside.insert(scf.YieldOp())
+        self.insert(scf.IfOp(condition, [], Region(block)))
+
+    def compare(self, predicate: str, a: Index, b: Index) -> SSAValue:
+        """Whether indices compare so, such as "slt"."""
+        return self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
 
     def again(self, value: SSAValue, known: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
         """A value computed again at the insertion point.
@@ -228,8 +253,7 @@ class IndexBuilder:
         """a if a is not `by`, else 0: the next stage of a ring."""
         if isinstance(a, int):
             return a % by
-        last = self.insert(arith.CmpiOp(a, self.value(by), "eq")).result
-        return self.insert(arith.SelectOp(last, self.value(0), a)).result
+        return self.insert(arith.SelectOp(self.compare("eq", a, by), self.value(0), a)).result
 
     def where_equal(self, a: Index, b: Index, yes: Index, no: Index) -> Index:
         """`yes` where a is b, else `no`."""
@@ -244,8 +268,19 @@ class IndexBuilder:
         return self.sub(a, self.minimum(a, 0, signed=True))
 
     def _where(self, predicate: str, a: Index, b: Index, yes: Index, no: Index) -> Index:
-        condition = self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
+        condition = self.compare(predicate, a, b)
         return self.insert(arith.SelectOp(condition, self.value(yes), self.value(no))).result
+
+
+class Turn:
+    """A turn of a loop that is being filled: the counter, what the turn before handed on, and what this one hands on.
+    Behind the loop, `results` are what its last turn handed on."""
+
+    def __init__(self, around: IndexBuilder, block: Block) -> None:
+        self.block, self.index = block, around.within(block)
+        self.counter, *self.carried = block.args
+        self.handed: Sequence[SSAValue] = ()
+        self.results: list[SSAValue] = []
 
 
 def _stands_before(op: Operation, point: InsertPoint) -> bool:
@@ -263,3 +298,17 @@ def constant_value(value: SSAValue) -> int | None:
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
+
+
+class FoldDimension(RewritePattern):
+    """Replaces the size that is asked of an allocation by that which it was made with."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:
+        number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
+        if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
+            return
+        if shape[number] == DYNAMIC_INDEX:
+            rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
+        else:
+            rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))

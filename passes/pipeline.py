@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import PassFailedException
 from ..dialect.index import NEEDS
 from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
-from . import collector
+from . import source
 from .diagnostics import remark, remarks, verify
 from .universe import WARPLOOM_UNIVERSE
 
@@ -75,12 +75,16 @@ def contents(module: ModuleOp) -> frozenset[str]:
     """The names of a module's operations and of the types of its values, and what else passes need:
 
     - `linalg.*`: an operation of `linalg` other than products and fills.
+    - `copy.blocks`: a copy of blocks that `warp-pack` makes.
+    - `returned`: a function of the host that returns something.
     - `dynamic`: memory of sizes, strides or an offset that are not known.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     """
     names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
     for op in module.walk():
-        names.add(op.name)
+        names.add("returned" if op.name == "func.return" and op.operands else op.name)
+        if op.name == "warp.copy" and "blocks" in op.properties:
+            names.add("copy.blocks")
         types.update(result.type for result in op.results)
         types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
         schedules.add(op.attributes.get(ScheduleAttr.name))
@@ -153,7 +157,7 @@ def standard_pipeline(
             "warp-transform",
             "gpu-kernel-outlining",
             "warp-bufferize",
-            "warp-fuse-attention",
+            "warp-fuse-attention{tf32=true}" if tf32 else "warp-fuse-attention",
             "warp-fuse-rows",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",
             "warp-fold-fill",
@@ -255,7 +259,7 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     Raises:
         DiagnosticException: what the first pass reports that fails, or its verification, as if each pass were verified.
     """
-    with collector.paused():
+    with source.paused():
         verify(module)
         if _EACH.get():
             _verifying_each(module, ctx, pipeline, on_phase)

@@ -1,12 +1,18 @@
-"""The text of source files, or what their bytes are instead; files that options of passes name."""
+"""What is around a run of the compiler: the text of source files, files that options of passes name, and a collector of
+garbage that waits.
+"""
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+
+# The text of source files, or what their bytes are instead; files that options of passes name.
+
 
 # The text of a source file, or what its bytes are instead.
 
@@ -79,3 +85,22 @@ def read_text(path: str | Path) -> str:
             return text
         held[name] = text
     return held[name]
+
+
+# Python's cyclic garbage collector, which has nothing to collect while a module is lowered.
+
+
+@contextmanager
+def paused() -> Generator[None]:
+    """Keeps the collector from running, if it would.
+
+    Operations, values and uses refer to each other in cycles and live until the module goes. The collector walks all of
+    them again and again as more come: half of the time of a large kernel.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()

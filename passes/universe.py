@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from math import prod
 from typing import Any, TypeVar, cast
 
 from xdsl.context import Context
@@ -14,7 +15,9 @@ from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
+    BytesAttr,
     CallSiteLoc,
+    DenseIntOrFPElementsAttr,
     FileLineColLoc,
     FusedLoc,
     IntAttr,
@@ -25,6 +28,7 @@ from xdsl.dialects.builtin import (
     NameLoc,
     NoneAttr,
     StringAttr,
+    TensorType,
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Dialect, Operation, TypeAttribute
@@ -44,6 +48,10 @@ from .diagnostics import LocatedError, with_notes
 
 
 _Element = TypeVar("_Element")
+
+
+_ONE_VALUE = re.compile(r"<\s*[^\s\[\"(>][^\[\"<>]*>")
+"""The elements of a constant of one value, which is a number."""
 
 
 def _check_location(span: Span, value: Attribute) -> LocationAttr:
@@ -99,6 +107,12 @@ class LocatingParser(Parser):
             self._starts[op] = start
         return op
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        kind = super()._get_op_by_name(name)
+        if kind.name == "builtin.unregistered" and not self.lexer.input.content[: self.pos].rstrip().endswith('"'):
+            self.raise_error(f"{name} is not registered: only its generic form can be read")
+        return kind
+
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
             module = super().parse_module(allow_implicit_module)
@@ -135,6 +149,20 @@ class LocatingParser(Parser):
             self._parse_external_resources()
         elif self.parse_optional_str_literal() is None and self.parse_optional_boolean() is None:
             self.parse_integer()
+
+    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
+        """As xDSL's, which makes every element of a constant of one value: 17 us each."""
+        if not _ONE_VALUE.match(self.lexer.input.content, self.pos):
+            return super().parse_dense_int_or_fp_elements_attr(type)
+        self.parse_punctuation("<")
+        (element,), _ = self._parse_tensor_literal()
+        self.parse_punctuation(">")
+        if type is None:
+            self.parse_punctuation(":")
+            type = self._parse_dense_literal_type()
+        kind: TensorType[Any] = TensorType(type.element_type, [1])
+        one = DenseIntOrFPElementsAttr.from_list(kind, [element.to_type(self, type.element_type)])
+        return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
 
     def parse_dimension_list(self) -> list[int]:
         """xDSL's list, but with spaces around each `x`, as in MLIR: `memref<2 x f32>`."""
@@ -259,7 +287,7 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util")},
+    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util", "index")},
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )
@@ -280,6 +308,18 @@ MEMREF: Callable[[], Dialect] = _lazy(DIALECTS["memref"])
 
 ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
 """xDSL's `arith` with the flags and the rounding mode that MLIR has for conversions; as for `linalg`."""
+
+SCF: Callable[[], Dialect] = _lazy(DIALECTS["scf"])
+"""xDSL's `scf` with `scf.forall`; as for `linalg`."""
+
+TENSOR: Callable[[], Dialect] = _lazy(DIALECTS["tensor"])
+"""xDSL's `tensor` with what `scf.forall` puts together; as for `linalg`."""
+
+MATH: Callable[[], Dialect] = _lazy(DIALECTS["math"])
+"""xDSL's `math` with the functions that it lacks; as for `linalg`."""
+
+VECTOR: Callable[[], Dialect] = _lazy(DIALECTS["vector"])
+"""xDSL's `vector` with the product that it lacks; as for `linalg`."""
 
 LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
 """xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
@@ -310,8 +350,12 @@ OWN = {
     "gpu": GPU,
     "linalg": LINALG,
     "llvm": LLVM,
+    "math": MATH,
     "memref": MEMREF,
+    "scf": SCF,
+    "tensor": TENSOR,
     "transform": TRANSFORM,
+    "vector": VECTOR,
 }
 """The dialects that stand in place of xDSL's of these names."""
 

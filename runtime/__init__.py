@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from ..dialect.ptx.check.module import Diagnostic
     from .arguments.arrays import TensorMap
     from .arguments.launch_values import Struct
-    from .arguments.sparse import check_metadata, compress, expand, prune
-    from .arguments.weights import pack_weights, unpack_weights
+    from .arguments.packed import check_metadata, compress, expand, pack_weights, prune, unpack_weights
     from .base.errors import (
         ArgumentError,
         AssemblerError,

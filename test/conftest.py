@@ -1,5 +1,6 @@
 """What every test shares: hypothesis without deadlines, samples, and tests of the GPU only where there is one."""
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -19,6 +20,9 @@ from warploom.runtime.cuda.driver import gpu
 os.environ.setdefault("WARPLOOM_CORES", "1")
 # What a test compiles is neither read from the cache of who runs it nor kept there.
 os.environ["WARPLOOM_CACHE"] = "off"
+
+# IR and traces are many small objects that live long: as often as Python collects by default takes a sixth of the time.
+gc.set_threshold(200_000, 20, 100)
 
 # In CI the examples are the same each time: what it says of a change depends on the change alone.
 settings.register_profile(
@@ -40,14 +44,19 @@ def why_no_gpu() -> str | None:
 
 
 def deselect_all_but_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `sampled(stride)`, leave the first and every stride-th behind it."""
+    """Of the cases of a test that is marked `sampled(stride)`, leave one of each stride cases, and none that is `slow`.
+
+    That is the first of the first, the second of the second: where cases are made in loops, each loop goes on.
+    """
     seen: Counter[str] = Counter()
     left: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
         test = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("sampled")
-        (left if mark is None or seen[test] % mark.args[0] == 0 else others).append(item)
+        part, place = divmod(seen[test], mark.args[0] if mark else 1)
+        taken = item.get_closest_marker("slow") is None and (mark is None or place == part % mark.args[0])
+        (left if taken else others).append(item)
         seen[test] += 1
     items[:] = left
     config.hook.pytest_deselected(items=others)

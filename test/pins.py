@@ -44,6 +44,7 @@ from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.pipeline import lower, verified_after_each_pass
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import HostError, Kernel, WarploomError, compile
+from warploom.runtime.interp.machine.memory import Finding
 from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.numerics.floats import Array
 from warploom.runtime.plan import host
@@ -149,6 +150,7 @@ class Result:
 
     outputs: Sequence[Array]
     compare: Callable[[], str]
+    notes: Sequence[Finding] = ()
 
     @property
     def digest(self) -> str:
@@ -181,19 +183,19 @@ class Pinned:
         assert not isinstance(self.source, Level), "it is not launched by a function"
         return self.source.compile(self.target, **self.schedule)
 
-    def result(self) -> Result:
-        """What the kernel, or a smaller one of the same schedule, computes on the interpreter."""
+    def result(self, checks: Sequence[str] = ()) -> Result:
+        """What the kernel, or a smaller one of the same schedule, computes on the interpreter, watched by checks."""
         assert not isinstance(self.source, Level), "it is not launched by a function"
         if isinstance(self.source, Function):
-            return _result_of_function(self.source, self.compile())
+            return _result_of_function(self.source, self.compile(), checks)
         if isinstance(self.source, Attention):
             problem, kernel = attention_problems.problem(self.source), self.compile()
-            kernel(*problem.arguments, device="interp")
-            return Result(problem.arguments[-1:], problem.wrong)
+            done = kernel(*problem.arguments, device="interp", checks=checks)
+            return Result(problem.arguments[-1:], problem.wrong, done.notes)
         product = smaller(self.source, self.target)
         problem, kernel = problems.problem(product), product.compile(self.target)
-        kernel(*problem.arguments, device="interp")
-        return Result([problem.arguments[problem.output]], problem.wrong)
+        done = kernel(*problem.arguments, device="interp", checks=checks)
+        return Result([problem.arguments[problem.output]], problem.wrong, done.notes)
 
 
 def smaller(product: Product, target: str) -> Product:
@@ -220,14 +222,14 @@ def smaller(product: Product, target: str) -> Product:
     return replace(sized, schedule={})
 
 
-def _result_of_function(function: Function, kernel: Kernel) -> Result:
+def _result_of_function(function: Function, kernel: Kernel, checks: Sequence[str]) -> Result:
     """Operands are drawn as `warploom run` draws them, and the reference is that of `warploom run --check`."""
     module = parse(function.text)
     without_tensors(module)
     before = arrays(kernel.function, function.sizes, 0)
     after = arrays(kernel.function, function.sizes, 0)
     kernel = kernel.called_with(*after)
-    kernel(*after, device="interp")
+    done = kernel(*after, device="interp", checks=checks)
     written = sorted(kernel.function.written)
 
     def compare() -> str:
@@ -237,7 +239,7 @@ def _result_of_function(function: Function, kernel: Kernel) -> Result:
         found = {i: reference.compare(exact[i], after[i]) for i in written}
         return "; ".join(f"argument {i}: {each}" for i, each in found.items() if not each.ok)
 
-    return Result([after[i] for i in written], compare)
+    return Result([after[i] for i in written], compare, done.notes)
 
 
 def normalised(ptx: str) -> str:

@@ -4,14 +4,16 @@
     python test/proofs.py --every 16         # some
     python test/proofs.py --only attention   # those with this in their name
 
-Products of hundreds of rows are proven at a smaller size of the same remainders, as `pins.py` runs them.
+Products of hundreds of rows are proven at a smaller size of the same remainders, as `pins.py` runs them. Each line has
+the seconds of processor time that the kernel took, compiled and proven; one that takes more than `LONGEST` counts as
+not proven.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
-import time
 from collections.abc import Sequence
 from multiprocessing import Pool
 
@@ -23,6 +25,9 @@ from products import Product
 from warploom.runtime import Kernel, WarploomError, prove
 from warploom.runtime.cli.prove import prove_kernel
 from warploom.runtime.proof.question import Proof
+
+LONGEST = 60.0
+"""The seconds of processor time that a proof may take."""
 
 SIZED = ("dynamic", "divisible")
 """Forms whose types have no sizes."""
@@ -53,14 +58,19 @@ def _sizes(kernel: Kernel, shapes: Sequence[tuple[int, ...]]) -> list[str]:
 
 
 def verdict(kernel: Pinned) -> tuple[str, bool, float]:
-    """What a proof says of a kernel, whether it is one, and the seconds that it took."""
-    start = time.monotonic()
+    """What a proof says of a kernel, whether it is one, and the seconds of processor time that it took."""
+    start = _processor_time()
     try:
         proof = proof_of(kernel)
         said, proven = str(proof) if not proof else proof.outcome, bool(proof)
     except WarploomError as error:
         said, proven = f"undecided: {error}", False
-    return f"{kernel}: {said.splitlines()[0][:300]}", proven, time.monotonic() - start
+    return f"{kernel}: {said.splitlines()[0][:300]}", proven, _processor_time() - start
+
+
+def _processor_time() -> float:
+    """Seconds that this process and its children spent, in user and system time."""
+    return sum(sum(resource.getrusage(of)[:2]) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def main() -> int:
@@ -72,11 +82,16 @@ def main() -> int:
     args = parser.parse_args()
     kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)]
     kernels, proven = kernels[args.first :: args.every], 0
+    times: list[tuple[float, str]] = []
     with Pool(args.jobs, maxtasksperchild=8) as pool:
         for text, success, seconds in pool.imap_unordered(verdict, kernels):
-            proven += success
+            proven += success and seconds <= LONGEST
+            times.append((seconds, text))
             print(f"{seconds:6.1f} s  {text}", flush=True)
-    print(f"{proven} of {len(kernels)} proven")
+    print("the slowest:")
+    for seconds, text in sorted(times, reverse=True)[:10]:
+        print(f"{seconds:6.1f} s  {text}")
+    print(f"{proven} of {len(kernels)} proven, each in at most {LONGEST:.0f} s")
     return 0 if proven == len(kernels) else 1
 
 

@@ -1,10 +1,11 @@
 """Kernels with a bug in one place, and whether proofs tell them from the kernels that they were made of.
 
-    python test/prove_mutants.py [--count 100] [--seed N]
+    python test/prove_mutants.py [--count 100] [--seed N] [--verbose]
 
-A mutant has another register, constant, offset, predicate, layout or operation somewhere, or lacks an instruction. One
-that is proven has to compute the function: its results are compared with float64 on numbers that the proof has not
-seen, and which are not small. Others are refuted, fail while they run, or stay undecided.
+A mutant has another register, constant, offset, predicate, layout or operation somewhere, or lacks an instruction, and
+is a program. One that is proven has to compute the function: on numbers that the proof has not seen, small and large,
+it leaves the words that the kernel leaves or, where it rounds otherwise, results within the bound of float64. Others
+are refuted, by an output or because the run fails, or stay undecided; these are printed with the reason.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import Pool
 
 import numpy as np
 
-from warploom.runtime import Kernel, WarploomError, compile, prove
+from warploom.runtime import Kernel, WarploomError, compile, load_ptx, prove
 from warploom.runtime.kernel.lowering import parse, without_tensors
 from warploom.runtime.plan import host
-from warploom.runtime.proof.question import PROVEN, REFUTED
+from warploom.runtime.proof.counterexample import TINY
+from warploom.runtime.proof.question import PARTLY, PROVEN, REFUTED
 from warploom.runtime.reference import functions as reference
 from warploom.runtime.reference.inputs import arrays
 
@@ -72,8 +74,18 @@ def mutants(source: str, ptx: str, pick: random.Random) -> Iterator[tuple[Mutant
         at = pick.choice(places)
         after = pick.choice((_register, _literal, _guard, _operation, _dropped))(lines[at], lines, pick)
         if after != lines[at]:
-            changed = [*lines[:at], after, *lines[at + 1 :]]
-            yield Mutant(source, at + 1, lines[at], after), "\n".join(changed) + "\n"
+            changed = "\n".join([*lines[:at], after, *lines[at + 1 :]]) + "\n"
+            if _is_program(changed, source):
+                yield Mutant(source, at + 1, lines[at], after), changed
+
+
+def _is_program(ptx: str, kernel: str) -> bool:
+    """Whether the PTX can be run at all: its registers are declared, and its operands are legal."""
+    try:
+        load_ptx(ptx).program.kernel(kernel)
+    except WarploomError:
+        return False
+    return True
 
 
 def _register(line: str, lines: list[str], pick: random.Random) -> str:
@@ -120,46 +132,58 @@ def _dropped(line: str, lines: list[str], pick: random.Random) -> str:
     return ""
 
 
-def verdict(text: str, kernel: Kernel) -> str:
-    """What a proof says of a kernel, and "wrong" for a proof of one that computes something else."""
+def verdict(text: str, kernel: Kernel, ptx: str) -> tuple[str, str]:
+    """What a proof says of other PTX of a kernel, "wrong" for a proof of what computes something else; and why."""
+    mutant = replace(kernel, ptx=ptx)
     try:
-        proof = prove(kernel, text, explain=False, max_steps=STEPS)
-    except WarploomError:
-        return "refused"
-    if proof.outcome != PROVEN:
-        return "refuted" if proof.outcome == REFUTED else "undecided"
-    return "equivalent" if computes(text, kernel) else "wrong"
+        proof = prove(mutant, text, explain=False, max_steps=STEPS)
+    except WarploomError as error:
+        return "refused", str(error)
+    if proof.outcome not in (PROVEN, PARTLY):
+        fails = "refuted: the run fails" if proof.text.startswith("the run fails") else "refuted"
+        return fails if proof.outcome == REFUTED else "undecided", proof.text
+    return equality(text, kernel, mutant), ""
 
 
-def computes(text: str, kernel: Kernel) -> bool:
-    """Whether a kernel's results on fresh numbers are those of float64, within the bound of their rounding."""
+def equality(text: str, kernel: Kernel, mutant: Kernel) -> str:
+    """Whether a mutant leaves the same words as the kernel on fresh numbers, or else is within the bound of float64."""
     module = parse(text, "<mlir>")
     without_tensors(module)
     function = host.choose(module, kernel.function.name)
-    given = arrays(kernel.function, [], 4321)
-    before = [array.copy() for array in given]
-    try:
-        kernel(*given, device="interp", max_steps=STEPS)
-    except WarploomError:
-        return False
-    exact = reference.evaluate(function, before, reference.accumulator_of(kernel.schedule, kernel.target))
-    return all(reference.compare(exact[i], np.asarray(given[i])).ok for i in kernel.function.written)
+    same = True
+    for seed, factor in ((4321, 1), (4322, 1), (4323, 5), (4324, 40)):
+        given = arrays(kernel.function, [], seed)
+        before = [array if not array.ndim else array * array.dtype.type(factor) for array in given]
+        left, expected = [array.copy() for array in before], [array.copy() for array in before]
+        kernel(*expected, device="interp", max_steps=STEPS)
+        try:
+            mutant(*left, device="interp", max_steps=STEPS)
+        except WarploomError:
+            return "wrong"
+        if all(left[i].tobytes() == expected[i].tobytes() for i in kernel.function.written):
+            continue
+        same = False
+        exact = reference.evaluate(function, before, reference.accumulator_of(kernel.schedule, kernel.target))
+        within = [replace(of, error=of.error + TINY) for of in exact]
+        if not all(reference.compare(within[i], np.asarray(left[i])).ok for i in kernel.function.written):
+            return "wrong"
+    return "equivalent: the same words" if same else "equivalent: within rounding"
 
 
-def verdicts(count: int, seed: int, jobs: int = 1) -> Iterator[tuple[Mutant, str]]:
-    """What becomes of so many mutants of each source."""
-    tasks: list[tuple[Mutant, str, Kernel]] = []
+def verdicts(count: int, seed: int, jobs: int = 1) -> Iterator[tuple[Mutant, tuple[str, str]]]:
+    """What becomes of so many mutants of each source, and why."""
+    tasks: list[list[tuple[Mutant, str, Kernel, str]]] = []
     for name, (text, options) in SOURCES.items():
         kernel = compile(text, **options)  # pyright: ignore[reportArgumentType]
         made = mutants(name, kernel.ptx, random.Random(seed))
-        tasks += [(mutant, text, replace(kernel, ptx=ptx)) for mutant, ptx in islice(made, count)]
+        tasks.append([(mutant, text, kernel, ptx) for mutant, ptx in islice(made, count)])
     with Pool(jobs, maxtasksperchild=16) as pool:
-        yield from pool.imap_unordered(_verdict, tasks)
+        yield from pool.imap_unordered(_verdict, chain.from_iterable(zip(*tasks, strict=True)))
 
 
-def _verdict(task: tuple[Mutant, str, Kernel]) -> tuple[Mutant, str]:
-    mutant, text, kernel = task
-    return mutant, verdict(text, kernel)
+def _verdict(task: tuple[Mutant, str, Kernel, str]) -> tuple[Mutant, tuple[str, str]]:
+    mutant, text, kernel, ptx = task
+    return mutant, verdict(text, kernel, ptx)
 
 
 def main() -> int:
@@ -167,12 +191,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100, metavar="N", help="mutants of each kernel")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="judge so many at once")
+    parser.add_argument("--verbose", action="store_true", help="print what is refuted, too")
     args = parser.parse_args()
     counts: Counter[str] = Counter()
-    for mutant, found in verdicts(args.count, args.seed, args.jobs):
+    for mutant, (found, why) in verdicts(args.count, args.seed, args.jobs):
         counts[found] += 1
-        if found in ("equivalent", "wrong"):
-            print(f"{found}: {mutant}", flush=True)
+        if args.verbose or not found.startswith("refuted"):
+            print(f"{found}: {mutant}{f': {why.splitlines()[0]}' if why else ''}", flush=True)
     print(", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
     return 1 if counts["wrong"] else 0
 

@@ -27,17 +27,39 @@ PLACE = "test/Integration/GPU/CUDA"
 
 
 class CudaTest(NamedTuple):
-    """A test, the threads of its CTA, the operands of its kernels in the order in which these capture them, and which
-    of them is the result. `expected` makes it of the operands; without, CHECK lines have it."""
+    """A test, the threads of its CTA, the operands of its kernels in the order in which these capture them, made of its
+    text, and which of them is the result. `expected` makes it of the operands; without, CHECK lines have it, and
+    without a result they have what the kernels print."""
 
     name: str
-    threads: int
-    operands: Callable[[], list[np.ndarray]]
-    result: int
+    threads: int | tuple[int, int, int]
+    operands: Callable[[str], list[np.ndarray]] = lambda text: []
+    result: int | None = None
     expected: Callable[[list[np.ndarray]], np.ndarray] | None = None
     target: str = "sm_80"
-    shared: int = 0
+    shared: int | None = None
     passed: Callable[[list[np.ndarray]], Sequence[object]] = lambda operands: operands
+    grid: int | tuple[int, int, int] = 1
+    cluster: tuple[int, int, int] | None = None
+
+
+def stored(text: str) -> np.ndarray:
+    """What a test stores in `%data`, an element at a time."""
+    numbers = {name: float(value) for name, value in re.findall(r"%(cst\d+) = arith.constant ([-\d.]+) :", text)}
+    data = np.zeros((2, 6), np.int32 if "memref<2x6xi32>" in text else np.float32)
+    for name, row, column in re.findall(r"memref.store %(\w+), %data\[%c(\d), %c(\d)\]", text):
+        data[int(row), int(column)] = numbers[name]
+    return data
+
+
+def reduced(name: str, *results: int) -> CudaTest:
+    """A test of `gpu.all_reduce` on two rows of six numbers."""
+
+    def operands(text: str) -> list[np.ndarray]:
+        data = stored(text)
+        return [data, *(np.full(2, -7, data.dtype) for _ in results)]
+
+    return CudaTest(name, 6, operands, results[0], grid=2)
 
 
 def counted(*shape: int) -> np.ndarray:
@@ -45,12 +67,12 @@ def counted(*shape: int) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(np.arange(shape[-1]), shape), np.float16)
 
 
-def eighths(columns: int) -> np.ndarray:
-    """The numbers that the Hopper product has: 16 different ones, eight times each."""
-    return (np.arange(128 * columns) // 8 % 16).reshape(128, columns).astype(np.float16)
+def eighths(columns: int, period: int = 16) -> np.ndarray:
+    """The numbers that the Hopper tests have: each eight times, and again after so many."""
+    return (np.arange(128 * columns) // 8 % period).reshape(128, columns).astype(np.float16)
 
 
-def hopper() -> list[np.ndarray]:
+def hopper(_: str) -> list[np.ndarray]:
     """D, A of which the first 64 columns count, and B."""
     a = np.zeros((128, 128), np.float16)
     i, j = np.mgrid[:128, :128]
@@ -64,30 +86,69 @@ def mapped(operands: list[np.ndarray]) -> Sequence[object]:
     return [d, TensorMap(a, (128, 64), swizzle=128), TensorMap(b, (64, 64), swizzle=128)]
 
 
+def copied(*boxes: tuple[int, int], swizzle: int = 0) -> Callable[[list[np.ndarray]], Sequence[object]]:
+    """Matrices as tensor maps with boxes."""
+    return lambda operands: [TensorMap(o, box, swizzle=swizzle) for o, box in zip(operands, boxes, strict=True)]
+
+
 TESTS = (
-    CudaTest("TensorCore/wmma-matmul-f16", 32, lambda: [counted(16, 16), np.zeros((16, 16), np.float16)], 0),
+    CudaTest("TensorCore/wmma-matmul-f16", 32, lambda _: [counted(16, 16), np.zeros((16, 16), np.float16)], 0),
     CudaTest(
-        "TensorCore/wmma-matmul-f32", 32, lambda: [np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)], 1
+        "TensorCore/wmma-matmul-f32", 32, lambda _: [np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)], 1
     ),
     CudaTest(
-        "TensorCore/sm80/wmma-matmul-f64",
-        32,
-        lambda: [np.ones((8, 4)), np.ones((4, 8)), np.full((8, 8), 3.14), np.full((8, 8), np.nan)],
-        3,
+        "TensorCore/wmma-matmul-f32-bare-ptr", 32,
+        lambda _: [np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)], 1,
+        lambda o: np.full((16, 16), 16.0),
     ),
-    CudaTest("two-modules", 13, lambda: [np.full(13, -1, np.int32), np.array(13)], 0),
-    CudaTest("gpu-to-cubin", 5, lambda: [np.array(1.0, np.float32), np.full(5, np.nan, np.float32), np.array(5)], 1),
     CudaTest(
-        "sm90/gemm_f32_f16_f16_128x128x128",
-        128,
-        hopper,
-        0,
-        lambda o: o[1].astype(np.float64) @ o[2].astype(np.float64),
-        "sm_90a",
-        0x20000,
-        mapped,
+        "TensorCore/sm80/wmma-matmul-f64", 32,
+        lambda _: [np.ones((8, 4)), np.ones((4, 8)), np.full((8, 8), 3.14), np.full((8, 8), np.nan)], 3,
     ),
-)
+    *(reduced(f"all-reduce-{name}", 1) for name in ("and", "or", "xor", "maxsi", "minsi")),
+    reduced("multiple-all-reduce", 1, 2),
+    CudaTest(
+        "all-reduce-op", (13, 4, 2), lambda _: [np.full((2, 4, 13), -1, np.float32), *map(np.array, (2, 4, 13))], 0,
+        lambda o: np.full((2, 4, 13), 104 * 103 / 2),
+    ),
+    CudaTest(
+        "all-reduce-region", 35, lambda _: [np.full(35, -1, np.float32), np.array(35)], 0, lambda o: np.full(35, 35.0)
+    ),
+    CudaTest("shuffle", 13, lambda _: [np.full(13, np.nan, np.float32), np.array(13)], 0),
+    CudaTest("two-modules", 13, lambda _: [np.full(13, -1, np.int32), np.array(13)], 0),
+    CudaTest("gpu-to-cubin", 5, lambda _: [np.array(1.0, np.float32), np.full(5, np.nan, np.float32), np.array(5)], 1),
+    CudaTest(
+        "command-line-arg", 5, lambda _: [np.array(3.0, np.float32), np.full(5, np.nan, np.float32), np.array(5)], 1,
+        lambda o: np.full(5, 3.0),
+    ),
+    CudaTest(
+        "dump-sass", 5, lambda _: [np.array(3.0, np.float32), np.full(5, np.nan, np.float32), np.array(5)], 1,
+        lambda o: np.full(5, 3.0),
+    ),
+    CudaTest("printf", 2),
+    CudaTest("assert", 2, lambda _: [np.array(False), np.array(True)]),
+    CudaTest("sm90/cga_cluster", 1, target="sm_90a", grid=(4, 4, 1), cluster=(2, 2, 1)),
+    CudaTest(
+        "sm90/tma_load_128x64_swizzle128b", 128, lambda _: [eighths(64, 1024)], target="sm_90a",
+        passed=copied((128, 64), swizzle=128),
+    ),
+    CudaTest(
+        "sm90/tma_load_64x64_swizzle128b", 128, lambda _: [eighths(64, 1024), eighths(128, 1024)[:64].copy()],
+        target="sm_90a", shared=0x8000, passed=copied((128, 64), (64, 64), swizzle=128),
+    ),
+    CudaTest(
+        "sm90/tma_load_64x8_8x128_noswizzle", 128,
+        lambda _: [np.tile(np.arange(8, dtype=np.float32), (64, 1)), np.full((8, 128), 3, np.float32)],
+        target="sm_90a", passed=copied((64, 8), (8, 128)),
+    ),
+    *(
+        CudaTest(
+            f"sm90/gemm{kind}_f32_f16_f16_128x128x128", 128, hopper, 0,
+            lambda o: o[1].astype(np.float64) @ o[2].astype(np.float64), "sm_90a", 0x20000, mapped,
+        )
+        for kind in ("", "_pred")
+    ),
+)  # fmt: skip
 
 
 def checked(text: str) -> np.ndarray:
@@ -100,31 +161,55 @@ def run(test: CudaTest, text: str) -> tuple[bool, str]:
     """Runs the kernels of a test, one after another. Returns whether the result is right, and what checks say."""
     module = parse_mlir(make_context(), re.sub(r"(?m)^\s*vector\.print .*$", "", text), test.name)
     OutlineLaunchesPass().apply(make_context(), module)
-    operands, said = test.operands(), list[str]()
-    around = [op for op in module.ops if not isinstance(op, gpu.ModuleOp) and op.name == "memref.global"]
+    operands, said, printed = test.operands(text), list[str](), list[str]()
+    around = [op for op in module.walk() if op.name == "memref.global"]
     for kernels in [op for op in module.walk() if isinstance(op, gpu.ModuleOp)]:
         name = next(op.sym_name.data for op in kernels.walk() if isinstance(op, gpu.FuncOp))
         loaded = load_kernels(ModuleOp([*(op.clone() for op in around), kernels.clone()]), test.target, test.threads)
-        passed = [
-            each.item() if isinstance(each, np.ndarray) and not each.shape else each for each in test.passed(operands)
-        ]
-        try:
-            loaded.launch(name, 1, test.threads, passed, test.shared, device="interp", checks="all")
-        except WarploomError as error:
-            said.append(re.sub(r";.*", "", str(error)))
-            operands[:] = test.operands()
-            passed = _plain(test.passed(operands))
-            loaded.launch(name, 1, test.threads, passed, test.shared, device="interp")
-    result = operands[test.result].astype(np.float64)
-    expected = checked(text).reshape(result.shape) if test.expected is None else test.expected(operands)
+        for checks in ("all", ()):
+            printed.clear()
+            passed = [
+                each.item() if isinstance(each, np.ndarray) and not each.shape else each
+                for each in test.passed(operands)
+            ]
+            try:
+                loaded.launch(
+                    name, test.grid, test.threads, passed, test.shared, "interp", cluster=test.cluster, checks=checks,
+                    output=printed.append,
+                )  # fmt: skip
+                break
+            except WarploomError as error:
+                said.append(re.sub(r";.*", "", str(error)))
+                if "trap" in str(error):
+                    break
+                operands[:] = test.operands(text)
+    right, line = _printed(text, "".join(printed)) if test.result is None else _result(test, text, operands)
+    return right, "; but ".join([line, *said])
+
+
+def _result(test: CudaTest, text: str, operands: list[np.ndarray]) -> tuple[bool, str]:
+    result = operands[test.result or 0].astype(np.float64)
+    expected = checked(text)[: result.size].reshape(result.shape) if test.expected is None else test.expected(operands)
     worst = np.abs(result - expected).max()
-    right = worst <= 1e-6 * max(1.0, np.abs(expected).max())
-    return right, "; but ".join(["right" if right else f"differs by {worst:g}", *said])
+    right = bool(worst <= 1e-6 * max(1.0, np.abs(expected).max()))
+    return right, "right" if right else f"differs by {worst:g}"
 
 
-def _plain(values: Sequence[object]) -> list[object]:
-    """Arguments, with arrays of no dimension as numbers."""
-    return [each.item() if isinstance(each, np.ndarray) and not each.shape else each for each in values]
+def _printed(text: str, printed: str) -> tuple[bool, str]:
+    """Whether the kernels print what CHECK lines say, in order; those of the driver's own messages are left out."""
+    wanted = [
+        line
+        for line in re.findall(r"// CHECK(?:-DAG)?:\s*(.*\S)", text)
+        if "Assertion" not in line and "[[" not in line
+    ]
+    at, shown = 0, re.sub(r"[ \t]+", " ", printed)
+    for line in wanted:
+        found = shown.find(re.sub(r"[ \t]+", " ", line), at)
+        if found < 0:
+            return False, f"does not print {line[:60]}"
+        at = found
+    unwanted = [line for line in re.findall(r"// CHECK-NOT:\s*(.*\S)", text) if line in printed]
+    return not unwanted and bool(wanted), "right" if not unwanted else f"prints {unwanted[0]}"
 
 
 def main(folder: Path) -> int:

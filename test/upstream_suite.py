@@ -18,8 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdsl.context import Context
+from xdsl.irdl import AnyAttr, IRDLOperation, VarConstraint, operand_def, result_def
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
+from warploom.dialect.mlir.upstream import declared
 from warploom.passes.universe import make_context, parse_mlir
 
 FOLDERS = ("Dialect/NVGPU", "Dialect/GPU", "Dialect/LLVMIR/nvvm*", "Conversion/NVGPUToNVVM", "Conversion/GPUToNVVM",
@@ -37,14 +39,29 @@ def functions(part: str) -> Iterator[str]:
     """What stands at the top of a part, each with the aliases of all."""
     aliases = "\n".join(re.findall(r"(?m)^[#!][\w.]+ = .*$", part))
     rest = re.sub(r"(?m)^([#!][\w.]+ = |\s*//).*$", "", part)
-    for item in re.split(r"(?m)^(?=[a-z\"][\w.]*[ \"(])", rest):
+    for item in re.split(r"(?m)^(?!attributes)(?=[a-z\"][\w.]*[ \"(])", rest):
         if item.strip():
             yield f"{aliases}\n{item}"
 
 
+SAME = VarConstraint("SAME", AnyAttr())
+
+TEST = (
+    *(declared(IRDLOperation, f"test.nvvm_requires_sm_{sm}", "attr-dict") for sm in ("80", "90a", "90a_or_sm_100a")),
+    declared(
+        IRDLOperation, "test.reflect_bounds", "$value attr-dict `:` type($value)", value=operand_def(SAME),
+        result=result_def(SAME),
+    ),
+    declared(IRDLOperation, "test.with_bounds", "attr-dict `:` type($result)", result=result_def()),
+)  # fmt: skip
+"""What these files use of MLIR's own dialect for tests (`mlir/test/lib/Dialect/Test`, and `lib/Dialect/LLVM`)."""
+
+
 def context() -> Context:
-    """One that takes operations of dialects that are not known."""
+    """One that takes operations of dialects that are not known, and has those of MLIR's tests."""
     ctx = make_context()
+    for op in TEST:
+        ctx.load_op(op)
     ctx.allow_unregistered = True
     return ctx
 

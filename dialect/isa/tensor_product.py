@@ -180,6 +180,12 @@ class Opcode:
         """Whether A and B have scales."""
         return self.vector > 0
 
+    @property
+    def spelling(self) -> str:
+        """The opcode with all its qualifiers."""
+        block = {0: "", 4: ".block_scale.block16"}.get(self.vector, ".block_scale.block32")
+        return f"{self}{block}"
+
     def __str__(self) -> str:
         words = (".ws" if self.stationary else "", ".sp" if self.sparse else "")
         return f"tcgen05.mma{''.join(words)}.cta_group::{self.group}.kind::{self.kind}"
@@ -372,21 +378,28 @@ def of_warpgroup(row: Wgmma) -> TensorProduct | None:
 
     Its D has 64 rows, on 16 lanes of each warp, or 128, on 32: the rows that the warp has of a warpgroup's.
     """
-    kind = _KINDS.get(row.a.name)
-    if kind is None or row.sparse or row.d.name not in _RESULTS[kind].values() or _KINDS.get(row.b.name) != kind:
+    kind = row.kind or _KINDS.get(row.a.name, "")
+    if not kind or (row.kind or _KINDS.get(row.b.name)) != kind:
         return None
-    opcode = Opcode(kind, 1)
+    if row.d.name not in _RESULTS.get(kind, _RESULTS["tf32"]).values():
+        return None
+    opcode = Opcode(kind, 1, row.sparse, vector=row.scale.vector if row.scale else 0)
     rows, columns = _sizes(opcode)
     if row.shape.m not in rows or row.shape.n not in columns or row.shape.n % (row.shape.m // 8):
         return None  # 9.7.16.2.1: of 128 rows N in steps of 16
-    section, only = "9.7.16.10.9.1", INTEGERS if kind == "i8" else TENSOR_MEMORY
-    return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, section=section, only=only)
+    if row.sparse and row.shape.m != rows[-1]:
+        return None  # of 64 rows the metadata would lie on half of the lanes
+    section, only = f"9.7.16.10.9.{1 + row.sparse}", INTEGERS if kind == "i8" else TENSOR_MEMORY
+    bits = row.a.bits if kind in _RESULTS and kind != "f8f6f4" else 8
+    places = metadata(row.shape.m, 1, False, bits) if row.sparse else None
+    return TensorProduct(opcode, row.shape, row.a, row.b, row.c, row.d, row.satfinite, row.kind, row.scale,
+                         row.granularity, places, section=section, only=only)  # fmt: skip
 
 
 def of_pair(product: TensorProduct) -> TensorProduct:
     """The product of two CTAs, each of which has the rows of one, and half of its columns of B. 9.7.16.10.9.1."""
     shape = product.shape
-    return replace(product, opcode=Opcode(product.opcode.kind, 2), shape=Shape(2 * shape.m, shape.n, shape.k))
+    return replace(product, opcode=replace(product.opcode, group=2), shape=Shape(2 * shape.m, shape.n, shape.k))
 
 
 def in_tensor_memory(row: Wgmma, target: Target) -> bool:

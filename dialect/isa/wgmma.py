@@ -9,7 +9,20 @@ from itertools import product
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..layouts.layout import LANES, Layout, accumulator, multiplicand, row
-from .form import FP8, ElementType, Granularity, ProductForm, Shape, element_type, fragment, word
+from .form import (
+    FP8,
+    KIND_MXF4,
+    KIND_MXF4NVF4,
+    KIND_MXF8F6F4,
+    BlockScale,
+    ElementType,
+    Granularity,
+    ProductForm,
+    Shape,
+    element_type,
+    fragment,
+    word,
+)
 from .mma import FOUR_LANES, ONE_OF_TWO, TWO_LANES_BY_CHUNK, TWO_OF_FOUR
 from .row import CONSTANT, DESCRIPTOR, PREDICATE, VECTOR, Slot, Specific, Version, choice
 
@@ -166,6 +179,8 @@ class Wgmma(ProductForm):
     bit_op: str = ""
     sm: int = 90
     only: Specific = SM_90A
+    kind: str = ""
+    scale: BlockScale | None = None
 
     FRAGMENTS: ClassVar = "ad"
     UNIT: ClassVar = "wgmma "
@@ -182,6 +197,11 @@ class Wgmma(ProductForm):
         return f"wgmma.mma_async{'.sp' if self.sparse else ''}.sync.aligned.{self.shape}.{types}{end}"
 
     meaning = "wgmma.mma_async"
+
+    @property
+    def scale_type(self) -> str:
+        """The type of the scales of A and B; empty where there are none."""
+        return "" if self.scale is None else self.scale.type.name
 
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
@@ -280,3 +300,20 @@ def doubled(row: Wgmma) -> Wgmma:
     """A product of 128 rows by a warpgroup, which has them in tensor memory alone: no `wgmma` multiplies so many."""
     shape = row.shape
     return replace(row, shape=Shape(2 * shape.m, shape.n, shape.k), only=TENSOR_MEMORY, sm=100)
+
+
+@cache
+def scaled() -> tuple[Wgmma, ...]:
+    """The products with scales of blocks, of 128 rows, which only tensor memory has: of 8-bit floats, and of pairs of
+    4-bit ones. 9.7.16.10.7."""
+    ue8m0, f32 = element_type("ue8m0"), element_type("f32")
+    forms = [(KIND_MXF8F6F4, a, b, BlockScale(1, ue8m0)) for a, b in product(FP8, repeat=2)]
+    forms += [(kind, "e2m1", "e2m1", BlockScale(2, ue8m0)) for kind in (KIND_MXF4, KIND_MXF4NVF4)]
+    forms.append((KIND_MXF4NVF4, "e2m1", "e2m1", BlockScale(4, element_type("ue4m3"))))
+    found: list[Wgmma] = []
+    for (kind, a, b, scale), n in product(forms, _FLOAT_N):
+        left, right = element_type(a), element_type(b)
+        shape = Shape(2 * M, n, 8 * ROW_BYTES // left.bits)
+        row = Wgmma(shape, left, right, f32, f32, (8, 6), "9.7.16.10.9.1", sm=100, only=TENSOR_MEMORY)
+        found.append(replace(row, kind=kind, scale=scale))
+    return tuple(found)

@@ -449,8 +449,12 @@ def origins(layout: Layout, instruction: Layout, tiles: tuple[int, int]) -> list
 
     `tiles` is the fragment's size in base tiles, down and across.
     """
-    first = 1 << len(instruction.element)
-    inner = [layout.element_offset(element) for element in range(0, layout.elements, first)]
+    return places_of(layout, tiles, 1 << len(instruction.element))
+
+
+def places_of(layout: Layout, tiles: tuple[int, int], step: int) -> list[tuple[int, int]]:
+    """(row, column) of each element of lane 0 that is number `step`, or a multiple, in its base tile, tile by tile."""
+    inner = [layout.element_offset(element) for element in range(0, layout.elements, step)]
     down, across = tiles
     return [
         (i * layout.rows + row, j * layout.columns + column)

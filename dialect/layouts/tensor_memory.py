@@ -96,6 +96,15 @@ def scales(rows: int, vector: int) -> Layout:
     return Layout.parse(f"r0 r1 r2 r3 r4 | {along} {groups} | x0 x1", "rcxb")
 
 
+SCALES_BLOCK = _layout("r0 r1 r2 r3 r4 | c0 c1 r5 r6")
+"""A block of 128 rows of four scales in shared memory, as lines of 16 bytes for 32 lanes: `32x128b.warpx4` copies it to
+four columns of those. 9.7.16.9.1."""
+
+METADATA_BLOCK = _layout("c2 c3 c4 c0 r0 | c1 c5 | r1 r2")
+"""A block of eight rows of 64 words of metadata, each row for 16 rows of a sparse A as `mma.sp` takes it (9.7.14.6.2),
+as lines of 16 bytes for 128 lanes: `128x128b` copies it to four columns."""
+
+
 _METADATA = {
     (128, 16): "r0 r1 r2 c2 r4 | c0 c1 r3 | r5 r6",
     (128, 32): "r0 r1 r2 c2 r4 | c0 c1 r3 | r5 r6",

@@ -78,7 +78,7 @@ class PoolingOp(NamedOperation, ABC):
 
 
 class ContractionOp(NamedOperation, ABC):
-    """`C += A * B` in one of its named forms; A and B are extended to C's type first.
+    """`C += A * B` in one of its named forms; A and B are converted to C's type first.
 
     `LOOPS` names the loops by letters, in order, and `OPERANDS` the loops that the dimensions of A, B and C run along
     when no maps are given. Where they are `MOVABLE`, maps may exchange the last two of A or B, leave out a batch, and
@@ -124,6 +124,9 @@ class ContractionOp(NamedOperation, ABC):
         if METADATA not in self.attributes:  # xDSL counts what is stored of A
             # Not super(): xDSL's own product, the next in line, knows no cast.
             LinalgStructuredOperation.verify_(self)
+        a, b, c = (_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs))
+        if not all(kind == c or _widens(kind, c) for kind in (a, b)):
+            return
         body = weighted(self.body.block)
         multiplied = () if body is None or body.weights or body.negated else body.factors
         if {f.argument for f in multiplied} != {0, 1} or not all(map(self._extends_as_said, multiplied)):
@@ -281,10 +284,7 @@ def _operand_problem(inputs: Sequence[Attribute], outputs: Sequence[Attribute]) 
             return f"expected {name} to be {error}"
     if len({isinstance(type_, TensorType) for type_ in types}) > 1:
         return f"expected A, B and C to be all memrefs or all tensors, got {_listed(types)}"
-    a, b, c = (type_.get_element_type() for type_ in types)
-    if all(element == c or _widens(element, c) for element in (a, b)):
-        return None
-    return f"expected element types of A and B that can be extended to C's, got {a} x {b} -> {c}"
+    return None
 
 
 def _widens(source: OperandElement, target: OperandElement) -> bool:

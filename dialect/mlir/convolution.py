@@ -40,7 +40,7 @@ class ConvolutionDimensions(NamedTuple):
 
 
 class ConvolutionOp(NamedOperation):
-    """A convolution of a `LAYOUT`; the operands are extended to the result's type first.
+    """A convolution of a `LAYOUT`; the operands are converted to the result's type first.
 
     With two more operands, the zero points of input and kernel, these are subtracted from each element.
     """
@@ -100,9 +100,6 @@ class ConvolutionOp(NamedOperation):
         if not all(isa(element, AnyFloat | IntegerType) for element in elements):
             raise VerifyException(f"expected elements of floats or integers, got {', '.join(map(str, elements))}")
         types = cls.body_arg_types((*inputs, *outputs))
-        if not all(_extends(kind, types[-1]) for kind in types):
-            shown = ", ".join(map(str, types[:-1]))
-            raise VerifyException(f"expected elements that can be extended to {types[-1]}, got {shown}")
         return cls._body(types)
 
     @classmethod
@@ -128,13 +125,6 @@ class ConvolutionOp(NamedOperation):
             return super().parse(parser)
         except VerifyException as error:
             parser.raise_error(str(error), start)
-
-
-def _extends(source: Attribute, target: Attribute) -> bool:
-    if source == target:
-        return True
-    same = isinstance(source, IntegerType) == isinstance(target, IntegerType)
-    return same and isinstance(source, IntegerType | AnyFloat) and source.bitwidth < getattr(target, "bitwidth", 0)
 
 
 # The named convolutions of `linalg`, one row each; a context loads them when the first comes up.

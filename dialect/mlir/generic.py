@@ -282,12 +282,16 @@ def converted(value: SSAValue, kind: Attribute, *, unsigned: bool = False) -> SS
     source = value.type
     if source == kind:
         return value
-    if isinstance(source, IntegerType):
-        to_float, to_integer = (arith.UIToFPOp, arith.ExtUIOp) if unsigned else (arith.SIToFPOp, arith.ExtSIOp)
-        cast = to_float if isinstance(kind, AnyFloat) else to_integer
-    else:
-        bits = [each.bitwidth for each in (source, kind) if isinstance(each, AnyFloat)]
-        cast = arith.TruncFOp if bits[1:] and bits[1] < bits[0] else arith.ExtFOp
+    narrower = getattr(kind, "bitwidth", 0) < getattr(source, "bitwidth", 0)
+    match source, kind:
+        case IntegerType(), IntegerType():
+            cast = arith.TruncIOp if narrower else arith.ExtUIOp if unsigned else arith.ExtSIOp
+        case IntegerType(), _:
+            cast = arith.UIToFPOp if unsigned else arith.SIToFPOp
+        case _, IntegerType():
+            cast = arith.FPToUIOp if unsigned else arith.FPToSIOp
+        case _:
+            cast = arith.TruncFOp if narrower else arith.ExtFOp
     return cast.build(operands=[value], result_types=[kind]).results[0]
 
 

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyOf,
     IRDLOperation,
@@ -42,7 +42,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from . import gpu_async, subgroup
+from . import gpu_async, gpu_modules, subgroup
 from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
 
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
@@ -75,41 +75,6 @@ class AddressSpaceAttr(EnumAttribute[AddressSpace]):
 
 SIZE = AnyOf.get(IndexType, i32, i64)
 """What a size of a launch may be."""
-
-
-@irdl_op_definition
-class ModuleOp(gpu.ModuleOp):
-    """Kernels that are loaded together: `gpu.module @kernels { ... }`."""
-
-    name = "gpu.module"
-    body = region_def("single_block")
-    sym_name = prop_def(SymbolNameConstraint())
-    targets = opt_prop_def(ArrayAttr)
-
-    def verify_(self) -> None:
-        """Nothing more than the definition; what would be inherited knows of no targets."""
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ModuleOp:
-        properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
-        targets = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
-        if targets is not None:
-            properties["targets"] = ArrayAttr(targets)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parser.parse_region()
-        if not body.blocks:
-            body.add_block(Block())
-        return cls.create(regions=[body], properties=properties, attributes=attributes.data if attributes else {})
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        if self.targets is not None:
-            printer.print_string(" ")
-            printer.print_attribute(self.targets)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body)
 
 
 @irdl_op_definition
@@ -188,7 +153,9 @@ class FuncOp(gpu.FuncOp):
                     printer.print_list(values, lambda value: print_typed(printer, value))
         if self.kernel is not None:
             printer.print_string(" kernel")
-        printer.print_op_attributes(self.attributes, reserved_attr_names=("sym_name", ATTRIBUTIONS), print_keyword=True)
+        names = {f"gpu.{name}": name for name in KNOWN_SIZES}
+        shown = {names.get(name, name): value for name, value in self.attributes.items()}
+        printer.print_op_attributes(shown, reserved_attr_names=("sym_name", ATTRIBUTIONS), print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
@@ -351,16 +318,6 @@ class BarrierOp(gpu.BarrierOp):
     assembly_format = "attr-dict"
 
 
-@irdl_op_definition
-class SubgroupIdOp(gpu.SubgroupIdOp):
-    """The number of a warp in its CTA: `gpu.subgroup_id : index`."""
-
-    name = "gpu.subgroup_id"
-    assembly_format = "attr-dict `:` type($result)"
-
-    result = result_def(IndexType)
-
-
 class _Bounded(IRDLOperation):
     """A number of a thread that may be known to stay below a bound, which xDSL's definition does not know."""
 
@@ -455,6 +412,14 @@ class LaneIdOp(_Bounded, gpu.LaneIdOp):
 
 
 @irdl_op_definition
+class SubgroupIdOp(_Bounded, gpu.SubgroupIdOp):
+    """The number of a warp in its CTA: `gpu.subgroup_id : index`."""
+
+    name = "gpu.subgroup_id"
+    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
+
+
+@irdl_op_definition
 class NumSubgroupsOp(_Bounded, gpu.NumSubgroupsOp):
     """The warps of a CTA: `gpu.num_subgroups : index`."""
 
@@ -471,14 +436,20 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    ModuleOp, FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
+    FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
     BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
-    *gpu_async.OPERATIONS, ClusterIdOp, ClusterDimOp, ClusterBlockIdOp, ClusterDimBlocksOp,
+    *gpu_async.OPERATIONS, *gpu_modules.OPERATIONS, ClusterIdOp, ClusterDimOp, ClusterBlockIdOp, ClusterDimBlocksOp,
 )  # fmt: skip
 
 GPU = Dialect(
     "gpu",
     [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
-    [*(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr), AddressSpaceAttr, *subgroup.ATTRIBUTES],
+    [
+        *(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr),
+        AddressSpaceAttr,
+        *subgroup.ATTRIBUTES,
+        *gpu_async.ATTRIBUTES,
+        *gpu_modules.ATTRIBUTES,
+    ],
 )
 """xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, f32, i32, i64
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
-from xdsl.ir import Dialect
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -26,8 +29,21 @@ from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
 # Operations of `nvvm`: matrices, products of a warp and of a warpgroup, arithmetic.
 
 
+WMMA_SIZES = {size: prop_def(Integer) for size in "mnk"}
+
 ROWS = (
     # Arithmetic.
+    *(
+        operation(
+            f"dot.accumulate.{number}way",
+            f"The sum of `c` and {number} products of numbers of 8 or 16 bits.",
+            f"{ptx}.{{a_type/signed=s32/unsigned=u32}}.{{b_type/signed=s32/unsigned=u32}} res, a, b, c",
+            "$a $a_type `,` $b $b_type `,` $c attr-dict `:` type($a) `,` type($b)",
+            a=operand_def(VectorType), a_type=prop_def(types.DOT_TYPE), b=operand_def(VectorType(i8, [4])),
+            b_type=prop_def(types.DOT_TYPE), c=operand_def(i32), res=result_def(i32), traits=traits_def(Pure()), **high,
+        )
+        for number, ptx, high in ((4, "dp4a", {}), (2, "dp2a.{b_hi/true=hi/false=lo}", {"b_hi": prop_def(BoolAttr)}))
+    ),
     operation(
         "rcp.approx.ftz.f",
         "1 / x, to one bit of the last place; what is subnormal is 0.",
@@ -61,6 +77,30 @@ ROWS = (
         "$ptr `,` $sources attr-dict `:` type($ptr) `,` type($sources)",
         ptr=operand_def(LLVMPointerType), sources=var_operand_def(i32), layout=prop_def(types.MMA_LAYOUT),
         shape=prop_def(MatrixShapeAttr), eltType=prop_def(types.MATRIX_TYPE),
+    ),
+    operation(
+        "wmma.load",
+        "A matrix of memory whose rows or columns are `stride` elements apart, for `wmma.mma`.",
+        "",
+        "$ptr `,` $stride attr-dict `:` functional-type($ptr, $res)",
+        ptr=operand_def(LLVMPointerType), stride=operand_def(i32), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
+        eltype=prop_def(types.MMA_TYPE), frag=prop_def(types.MMA_FRAGMENT), res=result_def(),
+    ),
+    operation(
+        "wmma.store",
+        "Stores such a matrix.",
+        "",
+        "$ptr `,` $stride `,` $args attr-dict `:` type($ptr) `,` type($args)",
+        ptr=operand_def(LLVMPointerType), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
+        eltype=prop_def(types.MMA_TYPE), args=var_operand_def(), stride=operand_def(i32),
+    ),
+    operation(
+        "wmma.mma",
+        "D = A B + C of such matrices; `args` are the registers of A, B and C.",
+        "",
+        "$args attr-dict `:` functional-type($args, $res)",
+        args=var_operand_def(), layoutA=prop_def(types.MMA_LAYOUT), layoutB=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
+        eltypeA=prop_def(types.MMA_TYPE), eltypeB=prop_def(types.MMA_TYPE), res=result_def(LLVMStructType),
     ),
     operation(
         "wgmma.wait.group.sync.aligned",
@@ -102,20 +142,14 @@ class WgmmaMmaAsyncOp(NvvmOp):
     )
 
 
-@irdl_op_definition
-class MmaOp(NvvmOp):
-    """D = A B + C of one warp by `mma`: each operand's registers one by one."""
-
-    name = "nvvm.mma.sync"
+class _Mma(NvvmOp):
+    """A product of a warp: operands in brackets behind their names, the matrices register by register, then the types
+    of a register of each matrix, and of the result."""
 
     operandA = var_operand_def()  # noqa: N815
     operandB = var_operand_def()  # noqa: N815
     operandC = var_operand_def()  # noqa: N815
     shape = prop_def(ShapeAttr)
-    b1Op = opt_prop_def(types.MMA_BIT_OP)  # noqa: N815
-    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
-    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
-    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
     multiplicandAPtxType = opt_prop_def(types.MMA_TYPE)  # noqa: N815
     multiplicandBPtxType = opt_prop_def(types.MMA_TYPE)  # noqa: N815
     res = result_def(LLVMStructType)
@@ -123,47 +157,125 @@ class MmaOp(NvvmOp):
     irdl_options = SEGMENTS
     traits = traits_def(Pure())
 
+    @classmethod
+    def _parts(cls) -> Mapping[str, Mapping[str, Attribute | None]]:
+        """What stands behind each name, as in `PARTS`."""
+        operands = {name for name, _ in cls.get_irdl_definition().operands}
+        return {name: part for name, part in PARTS.items() if part.keys() <= operands}
+
+    def _values(self, part: Mapping[str, Attribute | None]) -> Sequence[SSAValue]:
+        values: list[SSAValue | Sequence[SSAValue]] = [getattr(self, name) for name in part]
+        return [value for each in values for value in ((each,) if isinstance(each, SSAValue) else each)]
+
     def print(self, printer: Printer) -> None:
-        parts = (("A", self.operandA), ("B", self.operandB), ("C", self.operandC))
-        for name, values in parts:
+        for name, part in self._parts().items():
             printer.print_string(f" {name}")
             with printer.in_square_brackets():
-                printer.print_list(values, printer.print_ssa_value)
+                printer.print_list(self._values(part), printer.print_ssa_value)
         shown = {name: value for name, value in self.properties.items() if name != "operandSegmentSizes"}
         printer.print_op_attributes(dict(sorted((shown | self.attributes).items())))
         printer.print_string(" : ")
         with printer.in_parens():
-            printer.print_list([values[0].type for _, values in parts], printer.print_attribute)
+            firsts = [values[0].type for values in (self.operandA, self.operandB, self.operandC)]
+            printer.print_list(firsts, printer.print_attribute)
         printer.print_string(" -> ")
         printer.print_attribute(self.res.type)
 
     @classmethod
-    def parse(cls, parser: Parser) -> MmaOp:
+    def parse(cls, parser: Parser) -> Self:
         def parse_values(name: str) -> list[UnresolvedOperand]:
             parser.parse_keyword(name)
             return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
 
-        values = [parse_values(name) for name in "ABC"]
+        values = [parse_values(name) for name in cls._parts()]
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         place = parser.pos
         kinds = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-        if len(kinds) != len(values):
+        if len(kinds) != len(MATRICES):
             parser.raise_error("expected a type for each of A, B and C", place)
         parser.parse_punctuation("->")
         result = parser.parse_type()
         operands = [
-            [parser.resolve_operand(value, kind) for value in each] for each, kind in zip(values, kinds, strict=True)
+            [parser.resolve_operand(value, kind) for value in each] for each, kind in zip(values, kinds, strict=False)
         ]
+        for each, part in zip(values[len(MATRICES) :], list(cls._parts().values())[len(MATRICES) :], strict=True):
+            kinds = [kind for kind in part.values() if kind is not None]
+            operands += [[value] for value in parser.resolve_operands(each, kinds, place)]
         names = cls.get_irdl_definition().properties
         properties = {name: value for name, value in attributes.items() if name in names}
         extra = {name: value for name, value in attributes.items() if name not in names}
         return cls.build(operands=operands, result_types=[result], properties=properties, attributes=extra)
 
 
-MATRICES = (*ROWS, WgmmaMmaAsyncOp, MmaOp)
+MATRICES: Mapping[str, Mapping[str, Attribute | None]] = {name: {f"operand{name}": None} for name in "ABC"}
+
+PARTS = {
+    **MATRICES,
+    "sparseMetadata": {"sparseMetadata": i32},
+    "selector": {"sparsitySelector": i32},
+    **{f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"},
+}
+"""What stands behind each name: operands by their types; the registers of a matrix have one that the text says."""
 
 
-OPERATIONS: list[type[NvvmOp]] = [*SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *MATRICES]
+@irdl_op_definition
+class MmaOp(_Mma):
+    """D = A B + C of one warp by `mma`."""
+
+    name = "nvvm.mma.sync"
+
+    b1Op = opt_prop_def(types.MMA_BIT_OP)  # noqa: N815
+    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
+    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
+    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
+
+
+class _Sparse(NvvmOp):
+    sparseMetadata = operand_def(i32)  # noqa: N815
+    sparsitySelector = operand_def(i32)  # noqa: N815
+    orderedMetadata = opt_prop_def(UnitAttr)  # noqa: N815
+
+
+@irdl_op_definition
+class MmaSparseOp(_Mma, _Sparse):
+    """D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which."""
+
+    name = "nvvm.mma.sp.sync"
+
+    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
+    kind = opt_prop_def(types.MMA_KIND)
+
+
+class _Scaled(NvvmOp):
+    scaleAData = operand_def(i32)  # noqa: N815
+    byteIdA = operand_def(i16)  # noqa: N815
+    threadIdA = operand_def(i16)  # noqa: N815
+    scaleBData = operand_def(i32)  # noqa: N815
+    byteIdB = operand_def(i16)  # noqa: N815
+    threadIdB = operand_def(i16)  # noqa: N815
+    scaleVecSize = prop_def(types.SCALE_VECTOR)  # noqa: N815
+    blockScaleFormat = prop_def(types.SCALE_FORMAT)  # noqa: N815
+    kind = prop_def(types.SCALE_KIND)
+
+
+@irdl_op_definition
+class MmaScaledOp(_Mma, _Scaled):
+    """D = A B + C of one warp by `mma`, with scales of blocks of A and B."""
+
+    name = "nvvm.mma.block_scale"
+
+
+@irdl_op_definition
+class MmaSparseScaledOp(_Mma, _Sparse, _Scaled):
+    """The same with a sparse A."""
+
+    name = "nvvm.mma.sp.block_scale"
+
+
+OPERATIONS: list[type[NvvmOp]] = [
+    *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, WgmmaMmaAsyncOp, MmaOp, MmaSparseOp, MmaScaledOp,
+    MmaSparseScaledOp,
+]  # fmt: skip
 
 NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES])

@@ -29,6 +29,7 @@ from xdsl.traits import Pure
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
 from .nvvm_types import ConstantRangeAttr
+from .upstream import declared
 
 SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
 """Of an operation with several operands that may be left out."""
@@ -46,8 +47,7 @@ class NvvmOp(IRDLOperation):
 
 def operation(name: str, summary: str, ptx: str, text: str, **fields: object) -> type[NvvmOp]:
     """An operation by its name, what it does, its line of `nvvm_types`, its text in MLIR, and its fields."""
-    members = {"name": f"nvvm.{name}", "assembly_format": text, "__module__": __name__, "__doc__": summary}
-    made = irdl_op_definition(type(name, (NvvmOp,), members | fields))
+    made = declared(NvvmOp, f"nvvm.{name}", text, summary, **fields)
     made.PTX = ptx
     return made
 
@@ -206,6 +206,13 @@ EXCHANGES = (
         mask=operand_def(i32), pred=operand_def(i1), kind=prop_def(types.VOTE), res=result_def(),
     ),
     operation(
+        "match.sync",
+        "The lanes that have the same value.",
+        "",
+        "$kind $thread_mask `,` $val attr-dict `:` type($val) `->` type($res)",
+        thread_mask=operand_def(i32), val=operand_def(), kind=prop_def(types.MATCH), res=result_def(),
+    ),
+    operation(
         "redux.sync",
         "A reduction over the lanes.",
         "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32"
@@ -348,6 +355,14 @@ COPIES = (
         tmaDescriptor=operand_def(LLVMPointerType), srcMem=operand_def(LLVMPointerType),
         coordinates=var_operand_def(i32), l2CacheHint=opt_operand_def(i64), predicate=opt_operand_def(i1),
         mode=opt_prop_def(types.TMA_STORE_MODE), irdl_options=SEGMENTS,
+    ),
+    operation(
+        "st.bulk",
+        "Sets `size` bytes of shared memory to `initVal`, which is 0.",
+        "st.bulk.weak{@addr} [addr], size, {initVal}",
+        "$addr `,` `size` `=` $size (`,` `init` `=` $initVal^)? attr-dict `:` type($addr)",
+        addr=operand_def(LLVMPointerType), size=operand_def(i64),
+        initVal=prop_def(IntegerAttr[i64], default_value=IntegerAttr(0, i64)),
     ),
     operation(
         "prefetch",

@@ -6,96 +6,49 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, IntegerType, StringAttr, UnitAttr, i1
-from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, IntegerType, UnitAttr, i1
+from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
+from .words import BareWordAttr, WordAttr, words
 
-class WordAttr(ParametrizedAttribute):
-    """One of several words."""
-
-    WORDS: ClassVar[Sequence[str]] = ()
-
-    word: StringAttr
-
-    @classmethod
-    def of(cls, word: str) -> WordAttr:
-        return cls(StringAttr(word))
-
-    @classmethod
-    def parse_word(cls, parser: AttrParser) -> StringAttr:
-        """Reads a word, which may have dots."""
-        place = parser.pos
-        word = parser.parse_identifier(f" as one of {', '.join(cls.WORDS)}")
-        if word not in cls.WORDS:
-            parser.raise_error(f"expected one of {', '.join(cls.WORDS)}, got {word}", place)
-        return StringAttr(word)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            return (cls.parse_word(parser),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.word.data)
-
-
-class BareWordAttr(WordAttr, SpacedOpaqueSyntaxAttribute):
-    """One of several words, which an operation writes without brackets: `#nvvm<shfl_kind bfly>` alone."""
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return (cls.parse_word(parser),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(self.word.data)
-
-
-def _words(name: str, words: str, base: type[WordAttr] = WordAttr) -> type[WordAttr]:
-    listed = tuple(words.split())
-    members = {
-        "name": f"nvvm.{name}",
-        "WORDS": listed,
-        "__module__": __name__,
-        "__doc__": f"One of {', '.join(listed)}.",
-    }
-    return irdl_attr_definition(type(name, (base,), members))
-
-
-MMA_LAYOUT = _words("mma_layout", "row col")
-MMA_TYPE = _words("mma_type", "f16 f32 tf32 u8 s8 s32 b1 u4 s4 bf16 f64 e4m3 e5m2 e3m2 e2m3 e2m1")
-MMA_OVERFLOW = _words("mma_int_overflow", "wrapped satfinite")
-MMA_BIT_OP = _words("mma_b1op", "none xor_popc and_popc")
-MMA_FRAGMENT = _words("mma_frag", "a b c")
-MATRIX_TYPE = _words("ld_st_matrix_elt_type", "b16 b8 b8x16.b6x16_p32 b8x16.b4x16_p64")
-PROXY = _words("proxy_kind", "alias async async.global async.shared tensormap generic")
-SHARED_SPACE = _words("shared_space", "cta cluster")
-SCOPE = _words("mem_scope", "cta cluster gpu sys")
-PERMUTE_MODE = _words("permute_mode", "default f4e b4e rc8 ecl ecr rc16")
-WGMMA_TYPE = _words("wgmma_type", "f16 tf32 u8 s8 b1 bf16 e4m3 e5m2 f32 s32")
-WGMMA_SCALE_OUT = _words("wgmma_scale_out", "zero one")
-WGMMA_SCALE_IN = _words("wgmma_scale_in", "one neg")
-TMA_LOAD_MODE = _words("tma_load_mode", "tile im2col im2col_w im2col_w_128 tile_gather4")
-TMA_STORE_MODE = _words("tma_store_mode", "tile im2col tile_scatter4")
-CTA_GROUP = _words("cta_group", "cta_1 cta_2")
-REDUCTION = _words("reduction", "and or popc")
-CACHE_MODIFIER = _words("load_cache_modifier", "ca cg cs lu cv", BareWordAttr)
-SHUFFLE = _words("shfl_kind", "bfly up down idx", BareWordAttr)
-VOTE = _words("vote_sync_kind", "any all ballot uni", BareWordAttr)
-REDUX = _words("redux_kind", "add and max min or umax umin xor fmin fmax", BareWordAttr)
-MATCH = _words("match_sync_kind", "any all", BareWordAttr)
-REGISTER_ACTION = _words("action", "increase decrease", BareWordAttr)
-CACHE_LEVEL = _words("prefetch_cache_level", "L1 L2", BareWordAttr)
-EVICTION = _words(
-    "cache_eviction_priority", "evict_normal evict_first evict_last evict_unchanged no_allocate", BareWordAttr
+MMA_LAYOUT = words("nvvm.mma_layout", "row col")
+MMA_TYPE = words("nvvm.mma_type", "f16 f32 tf32 u8 s8 s32 b1 u4 s4 bf16 f64 e4m3 e5m2 e3m2 e2m3 e2m1")
+MMA_OVERFLOW = words("nvvm.mma_int_overflow", "wrapped satfinite")
+MMA_BIT_OP = words("nvvm.mma_b1op", "none xor_popc and_popc")
+MMA_KIND = words("nvvm.mma_kind", "f8f6f4")
+SCALE_VECTOR = words("nvvm.scale_vec_size", "x1 x2 x4")
+SCALE_FORMAT = words("nvvm.block_scale_format", "ue8m0 ue4m3")
+SCALE_KIND = words("nvvm.block_scale_kind", "mxf8f6f4 mxf4 mxf4nvf4")
+DOT_TYPE = words("nvvm.dot_accumulate_type", "signed unsigned")
+MMA_FRAGMENT = words("nvvm.mma_frag", "a b c")
+MATRIX_TYPE = words("nvvm.ld_st_matrix_elt_type", "b16 b8 b8x16.b6x16_p32 b8x16.b4x16_p64")
+PROXY = words("nvvm.proxy_kind", "alias async async.global async.shared tensormap generic")
+SHARED_SPACE = words("nvvm.shared_space", "cta cluster")
+SCOPE = words("nvvm.mem_scope", "cta cluster gpu sys")
+PERMUTE_MODE = words("nvvm.permute_mode", "default f4e b4e rc8 ecl ecr rc16")
+WGMMA_TYPE = words("nvvm.wgmma_type", "f16 tf32 u8 s8 b1 bf16 e4m3 e5m2 f32 s32")
+WGMMA_SCALE_OUT = words("nvvm.wgmma_scale_out", "zero one")
+WGMMA_SCALE_IN = words("nvvm.wgmma_scale_in", "one neg")
+TMA_LOAD_MODE = words("nvvm.tma_load_mode", "tile im2col im2col_w im2col_w_128 tile_gather4")
+TMA_STORE_MODE = words("nvvm.tma_store_mode", "tile im2col tile_scatter4")
+CTA_GROUP = words("nvvm.cta_group", "cta_1 cta_2")
+REDUCTION = words("nvvm.reduction", "and or popc")
+CACHE_MODIFIER = words("nvvm.load_cache_modifier", "ca cg cs lu cv", BareWordAttr)
+SHUFFLE = words("nvvm.shfl_kind", "bfly up down idx", BareWordAttr)
+VOTE = words("nvvm.vote_sync_kind", "any all ballot uni", BareWordAttr)
+REDUX = words("nvvm.redux_kind", "add and max min or umax umin xor fmin fmax", BareWordAttr)
+MATCH = words("nvvm.match_sync_kind", "any all", BareWordAttr)
+REGISTER_ACTION = words("nvvm.action", "increase decrease", BareWordAttr)
+CACHE_LEVEL = words("nvvm.prefetch_cache_level", "L1 L2", BareWordAttr)
+EVICTION = words(
+    "nvvm.cache_eviction_priority", "evict_normal evict_first evict_last evict_unchanged no_allocate", BareWordAttr
 )
-GRID_ACTION = _words("grid_dep_action", "wait launch_dependents", BareWordAttr)
+GRID_ACTION = words("nvvm.grid_dep_action", "wait launch_dependents", BareWordAttr)
 
 
 class SizesAttr(ParametrizedAttribute):

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     I1,
+    I32,
+    I64,
     FunctionType,
     IndexType,
     IntegerAttr,
@@ -23,6 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
     ParsePropInAttrDict,
     VarConstraint,
@@ -30,18 +33,23 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
     result_def,
     traits_def,
     var_operand_def,
+    var_result_def,
 )
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
+
+from .upstream import declared
+from .words import BareWordAttr, words
 
 
 class ShuffleMode(StrEnum):
@@ -425,11 +433,52 @@ class SubgroupMmaElementwiseOp(_WordFirst):
         printer.print_attribute(FunctionType.from_lists([a.type for a in self.args], [self.res.type]))
 
 
+_SAME = VarConstraint("SAME", AnyAttr())
+_AT = {"indices": var_operand_def(IndexType())}
+
+BROADCAST = words("gpu.broadcast", "first_active_lane specific_lane", BareWordAttr)
+
+ROWS = (
+    declared(
+        IRDLOperation, "gpu.rotate", "$value `,` $offset `,` $width attr-dict `:` type($value)",
+        "Each lane takes the number of the lane `offset` further, of `width` lanes.", value=operand_def(_SAME),
+        offset=prop_def(IntegerAttr[I32]), width=prop_def(IntegerAttr[I32]), rotateResult=result_def(_SAME),
+        valid=result_def(i1), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_broadcast", "$src `,` $broadcast_type ($lane^)? attr-dict `:` type($src)",
+        "The number of one lane, in all.", src=operand_def(_SAME), lane=opt_operand_def(i32),
+        broadcast_type=prop_def(BROADCAST), result=result_def(_SAME),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_mma_extract_thread_local",
+        "$matrix `[` $indices `]` attr-dict `:` type($matrix) `->` type($res)", "A number that a lane holds.",
+        matrix=operand_def(MmaMatrixType), **_AT, res=result_def(), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.subgroup_mma_insert_thread_local",
+        "$value `,` $matrix `[` $indices `]` attr-dict `:` type($value) `,` type($matrix) `->` type($res)",
+        "Changes a number that a lane holds.", value=operand_def(), matrix=operand_def(MmaMatrixType), **_AT,
+        res=result_def(MmaMatrixType), traits=traits_def(Pure()),
+    ),
+    declared(
+        IRDLOperation, "gpu.warp_execute_on_lane_0",
+        "`(` $laneid `)` `[` $warp_size `]` (`args` `(` $args^ `:` type($args) `)`)? (`->` `(` type($results_)^ `)`)?"
+        " $body attr-dict",
+        "Operations of one lane on vectors of the warp, of which each lane has a part.",
+        laneid=operand_def(IndexType()),
+        warp_size=prop_def(IntegerAttr[I64]), args=var_operand_def(), results_=var_result_def(), body=region_def(),
+    ),
+)  # fmt: skip
+"""What is read and printed, and stands for no instruction here."""
+
+
 OPERATIONS: tuple[type[Operation], ...] = (
+    *ROWS,
     ShuffleOp, SubgroupReduceOp, AllReduceOp, DynamicSharedMemoryOp, PrintfOp, SubgroupMmaLoadMatrixOp,
     SubgroupMmaStoreMatrixOp, SubgroupMmaComputeOp, SubgroupMmaConstantMatrixOp, SubgroupMmaElementwiseOp,
 )  # fmt: skip
 """Operations of `gpu` that xDSL has not."""
 
-ATTRIBUTES: tuple[type[Attribute], ...] = (ShuffleModeAttr, ReductionAttr, MmaElementwiseAttr, MmaMatrixType)
+ATTRIBUTES: tuple[type[Attribute], ...] = (BROADCAST, ShuffleModeAttr, ReductionAttr, MmaElementwiseAttr, MmaMatrixType)
 """Attributes of `gpu` that xDSL has not."""

@@ -1,4 +1,4 @@
-"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref` and `arith`."""
+"""Dialects as MLIR prints them, where xDSL's lack something: `builtin`, its locations, `memref`, `arith`, `math`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from math import prod
 from typing import TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
     AnyDenseElement,
     AnyFloat,
     ArrayAttr,
@@ -19,6 +20,7 @@ from xdsl.dialects.builtin import (
     DenseResourceAttr,
     FileLineColLoc,
     FusedLoc,
+    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -29,17 +31,38 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     UnrankedMemRefType,
+    i1,
     i32,
     i64,
 )
 from xdsl.ir import Attribute, Dialect
-from xdsl.irdl import base, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.ir.affine import AffineDimExpr
+from xdsl.irdl import (
+    IRDLOperation,
+    VarConstraint,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
+
+Declared = TypeVar("Declared", bound=IRDLOperation)
+
+
+def declared(parent: type[Declared], name: str, text: str, summary: str = "", /, **fields: object) -> type[Declared]:
+    """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
+    members = {"name": name, "assembly_format": text, "__module__": __name__, "__doc__": summary or f"`{name}`."}
+    return cast("type[Declared]", irdl_op_definition(type(name, (parent,), members | fields)))
+
 
 # `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.
 
@@ -153,9 +176,12 @@ class GlobalOp(memref.GlobalOp):
     sym_name = prop_def(SymbolNameConstraint())
     sym_visibility = prop_def(StringAttr)
     type = prop_def(MemRefType)
-    initial_value = prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))
+    initial_value = opt_prop_def(base(UnitAttr) | base(DenseIntOrFPElementsAttr))  # pyright: ignore[reportAssignmentType]
     constant = opt_prop_def(UnitAttr)
     alignment = opt_prop_def(IntegerAttr[i64])
+
+    def verify_(self) -> None:
+        """In place of what xDSL verifies, which knows of no declarations."""
 
     @classmethod
     def parse(cls, parser: Parser) -> GlobalOp:
@@ -166,11 +192,14 @@ class GlobalOp(memref.GlobalOp):
         position, kind = parser.pos, parser.parse_type()
         if not isa(kind, MemRefType[Attribute]):
             parser.raise_error(f"expected the type of memory, got {kind}", position)
-        value: Attribute = UnitAttr()
-        if parser.parse_optional_punctuation("=") and not parser.parse_optional_keyword("uninitialized"):
-            parser.parse_keyword("dense")
-            value = parser.parse_dense_int_or_fp_elements_attr(TensorType(kind.element_type, kind.get_shape()))  # pyright: ignore[reportArgumentType]
-        properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": StringAttr(visibility)}
+        value: dict[str, Attribute] = {}
+        if parser.parse_optional_punctuation("="):
+            value = {"initial_value": UnitAttr()}
+            if not parser.parse_optional_keyword("uninitialized"):
+                parser.parse_keyword("dense")
+                shape = TensorType(kind.element_type, kind.get_shape())
+                value["initial_value"] = parser.parse_dense_int_or_fp_elements_attr(shape)  # pyright: ignore[reportArgumentType]
+        properties = {"sym_name": name, "type": kind, "sym_visibility": StringAttr(visibility), **value}
         attributes = parser.parse_optional_attr_dict()
         inherent = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
         inherent |= {"constant": UnitAttr()} if constant else {}
@@ -183,20 +212,69 @@ class GlobalOp(memref.GlobalOp):
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string(" : ")
         printer.print_attribute(self.type)
-        printer.print_string(" = ")
-        if isinstance(self.initial_value, DenseIntOrFPElementsAttr):
-            self.initial_value.print_without_type(printer)
-        else:
-            printer.print_string("uninitialized")
+        match self.initial_value:
+            case DenseIntOrFPElementsAttr():
+                printer.print_string(" = ")
+                self.initial_value.print_without_type(printer)
+            case UnitAttr():
+                printer.print_string(" = uninitialized")
+            case _:
+                pass
         aligned = {} if self.alignment is None else {"alignment": self.alignment}
         printer.print_op_attributes(self.attributes | aligned)
+
+
+@irdl_op_definition
+class TransposeOp(IRDLOperation):
+    """The same memory with its dimensions in another order: `memref.transpose %a (i, j) -> (j, i) : ... to ...`."""
+
+    name = "memref.transpose"
+
+    source = operand_def(MemRefType)
+    permutation = prop_def(AffineMapAttr)
+    result = result_def(MemRefType)
+
+    traits = traits_def(Pure())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TransposeOp:
+        start, source = parser.pos, parser.parse_unresolved_operand()
+        permutation = AffineMapAttr(parser.parse_affine_map())
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        kind = parser.parse_type()
+        parser.parse_keyword("to")
+        return cls.create(
+            operands=parser.resolve_operands([source], [kind], start),
+            properties={"permutation": permutation},
+            attributes=dict(attributes),
+            result_types=[parser.parse_type()],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        printer.print_string(f" {self.permutation.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(f" : {self.source.type} to {self.result.type}")
+
+    def verify_(self) -> None:
+        kind, made, map_ = self.source.type, self.result.type, self.permutation.data
+        order = [expr.position for expr in map_.results if isinstance(expr, AffineDimExpr)]
+        if not isa(kind, MemRefType[Attribute]) or not isa(made, MemRefType[Attribute]):
+            raise VerifyException(f"expected memory of known rank, got {kind} and {made}")
+        if sorted(order) != list(range(kind.get_num_dims())) or len(order) != map_.num_dims:
+            raise VerifyException(f"expected a permutation of the dimensions of {kind}, got {map_}")
+        pairs = (kind.get_shape(), made.get_shape()), (kind.get_strides(), made.get_strides())
+        if any(a is None or b is None or [a[d] for d in order] != list(b) for a, b in pairs):
+            raise VerifyException(f"expected sizes and strides of {kind} in the order {map_}, got {made}")
 
 
 _MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp)
 
 MEMREF = Dialect(
     "memref",
-    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp],
+    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp, TransposeOp],
     list(memref.MemRef.attributes),
 )
 """xDSL's `memref` with these in place of its own; patterns written for xDSL's match them too."""
@@ -308,11 +386,69 @@ def _print(op: ExtFOp | TruncFOp, printer: Printer) -> None:
     printer.print_attribute(op.result.type)
 
 
+_FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
+_BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
+
 _ARITH = (arith.ExtFOp, arith.TruncFOp)
 
 ARITH = Dialect(
     "arith",
-    [*(op for op in arith.Arith.operations if op not in _ARITH), ExtFOp, TruncFOp],
+    [
+        *(op for op in arith.Arith.operations if op not in _ARITH),
+        ExtFOp,
+        TruncFOp,
+        declared(arith.FloatingPointLikeBinaryOperation, "arith.remf", _BINARY, "The remainder of a quotient."),
+    ],
     list(arith.Arith.attributes),
 )
 """xDSL's `arith` with these in place of its own; patterns written for xDSL's match them too."""
+
+
+# `math` and `index`: xDSL's `math`, and operations that xDSL lacks; those are read and printed.
+
+_FLOAT = VarConstraint("FLOAT", arith.floatingPointLike)
+_UNARY = {"operand": operand_def(_FLOAT), "fastmath": opt_prop_def(arith.FastMathFlagsAttr)}
+
+MATH = Dialect(
+    "math",
+    [
+        *math.Math.operations,
+        declared(math.FloatingPointLikeUnaryMathOperation, "math.erfc", f"$operand {_FLAGS} `:` type($result)"),
+        declared(
+            IRDLOperation, "math.sincos", f"$operand {_FLAGS} `:` type($operand)", **_UNARY,
+            sin=result_def(_FLOAT), cos=result_def(_FLOAT), traits=traits_def(Pure()),
+        ),
+        *(
+            declared(
+                IRDLOperation, f"math.{name}", f"$operand {_FLAGS} `:` type($operand)", **_UNARY, result=result_def(i1),
+                traits=traits_def(Pure()),
+            )
+            for name in ("isinf", "isnan", "isfinite", "isnormal")
+        ),
+    ],
+    list(math.Math.attributes),
+)  # fmt: skip
+"""xDSL's `math` with these beside its own."""
+
+_NAMES = "add sub mul divs divu ceildivs ceildivu floordivs rems remu maxs maxu mins minu shl shrs shru and or xor"
+
+INDEX = Dialect(
+    "index",
+    [
+        *(
+            declared(
+                IRDLOperation, f"index.{name}", "$lhs `,` $rhs attr-dict", lhs=operand_def(IndexType),
+                rhs=operand_def(IndexType), result=result_def(IndexType()), traits=traits_def(Pure()),
+            )
+            for name in _NAMES.split()
+        ),
+        *(
+            declared(
+                IRDLOperation, f"index.{name}", "$input attr-dict `:` type($input) `to` type($output)",
+                input=operand_def(), output=result_def(), traits=traits_def(Pure()),
+            )
+            for name in ("casts", "castu")
+        ),
+    ],
+)  # fmt: skip
+"""Arithmetic of MLIR on indices."""

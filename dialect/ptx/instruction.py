@@ -146,11 +146,7 @@ def read_form(opcode: str, form: str, types: Sequence[str]) -> tuple[tuple[Opera
 
 # `ptx.inst`: every PTX instruction. What an instruction may be is data: see `instructions`.
 
-_BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (
-    ("{", "}"),
-    ("[", "]"),
-    ("(", ")"),
-)
+_BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", "}"), ("[", "]"), ("(", ")"))
 
 
 def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:

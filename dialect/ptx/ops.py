@@ -13,15 +13,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, Symb
 from xdsl.utils.exceptions import VerifyException
 
 from .instruction import InstOp
-from .types import (
-    RegisterType,
-    RegOp,
-    VariableAttr,
-    VarOp,
-    parse_variable,
-    print_attributes,
-    print_variable,
-)
+from .types import RegisterType, RegOp, VariableAttr, VarOp, parse_variable, print_attributes, print_variable
 
 # Operations of the `ptx` dialect that make up a module: functions, labels, scopes.
 #
@@ -220,13 +212,7 @@ class FuncOp(IRDLOperation):
         if body is not None and body.first_block is None:
             body.add_block(Block())
         op = cls(
-            name,
-            body,
-            entry=entry,
-            linking=linking,
-            parameters=parameters,
-            returns=returns,
-            directives=directives,
+            name, body, entry=entry, linking=linking, parameters=parameters, returns=returns, directives=directives
         )
         op.attributes |= attributes.data if attributes else {}
         return op

@@ -258,10 +258,7 @@ class RegOp(IRDLOperation):
             properties["count"] = IntAttr(count)
         if vector != 1:
             properties["vector"] = IntAttr(vector)
-        super().__init__(
-            properties=properties,
-            result_types=[[register] * (1 if count is None else count)],
-        )
+        super().__init__(properties=properties, result_types=[[register] * (1 if count is None else count)])
         for name, result in zip(self.names(), self.results, strict=True):
             hint = name.lstrip("%")
             if hint.replace("_", "").isalnum() and not hint[0].isdigit():

@@ -3,13 +3,4 @@
 from .fields import ScheduleError
 from .schedule import ALWAYS, FIELDS, NAMES, SHARED_ALIGNMENT, SWIZZLES, Schedule, parse_options
 
-__all__ = (
-    "ALWAYS",
-    "FIELDS",
-    "NAMES",
-    "SHARED_ALIGNMENT",
-    "SWIZZLES",
-    "Schedule",
-    "ScheduleError",
-    "parse_options",
-)
+__all__ = ("ALWAYS", "FIELDS", "NAMES", "SHARED_ALIGNMENT", "SWIZZLES", "Schedule", "ScheduleError", "parse_options")

@@ -71,9 +71,7 @@ class Schedule:
         least=1,
     )
     stages: int = always(
-        "loop",
-        "how many buffers the ring in shared memory has (1: copies do not overlap products)",
-        least=1,
+        "loop", "how many buffers the ring in shared memory has (1: copies do not overlap products)", least=1
     )
     swizzle: int = always(
         "shared",

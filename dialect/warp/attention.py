@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     StringAttr,
+    UnitAttr,
     f32,
     i32,
     i64,
@@ -29,6 +30,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_attr_def,
     opt_operand_def,
     opt_prop_def,
     prop_def,
@@ -276,9 +278,7 @@ class StepOp(IRDLOperation):
 
     def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
         super().__init__(
-            operands=[start],
-            properties={"along": StringAttr(along)},
-            result_types=[fragment.with_element(i32)],
+            operands=[start], properties={"along": StringAttr(along)}, result_types=[fragment.with_element(i32)]
         )
 
     def verify_(self) -> None:
@@ -338,8 +338,7 @@ class AttentionOp(IRDLOperation):
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
     by m, n and the batch.
 
-    As the formula says, the result is NaN for a row whose scores are all minus infinity, and for a row with a NaN or
-    plus infinity.
+    The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
     schedule says, with `until %n` for the first key that does not count in place of `lengths`. If CTAs share the keys
@@ -365,6 +364,7 @@ class AttentionOp(IRDLOperation):
     window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
+    zero_rows = opt_attr_def(UnitAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())

@@ -48,6 +48,9 @@ OpT = TypeVar("OpT", bound=Operation)
 ROLES = ("a", "b", "acc", "meta", "scale")
 """Operands of a product: A, B, C and D; the metadata of a sparse A; the scales of A or of B."""
 
+UNUSED = "warp.unused"
+"""On a function: it computes something that nobody uses, and that is left out."""
+
 COMPUTES = "warp.computes"
 """The attribute of a kernel that says in words which operation it is; a comment in the text."""
 

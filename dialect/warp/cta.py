@@ -38,9 +38,18 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import SHARED_SPACE, Memory, element_row, memory_of, memory_space, same_words
+from .attributes import (
+    SHARED_SPACE,
+    TENSOR_SPACE,
+    Memory,
+    element_row,
+    memory_of,
+    memory_space,
+    same_words,
+)
 from .matrices import verify_indices
 from .op_shapes import BareWord, CountedType, bounds, flag
+from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
 #
@@ -66,6 +75,15 @@ class CopyOp(IRDLOperation):
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
+
+    With `blocks`, the tile has blocks of the source as `warp.pack` makes them, of tiles of so many rows; `warp-pack`
+    gives the copy a source that has them.
+
+    From shared memory one thread copies a tile to tensor memory, in order with its products: the scales of a product
+    as blocks, to a matrix of their rows, or words to the 128 lanes::
+
+        warp.copy %SAs[%s, %zero, %zero] to %T[%s] : memref<4x64x16xf8E8M0FNU, #warp.swizzle<16>, 3>
+            to memref<4x128x8xf8E8M0FNU, 6>
     """
 
     name = "warp.copy"
@@ -79,6 +97,7 @@ class CopyOp(IRDLOperation):
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     part = opt_prop_def(DenseArrayBase.constr(i64))
     packed = opt_prop_def(StringAttr)
+    blocks = opt_prop_def(BlocksAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -99,6 +118,7 @@ class CopyOp(IRDLOperation):
         packed: str = "",
         part: tuple[int, int] = (0, 1),
         until: SSAValue | None = None,
+        blocks: BlocksAttr | None = None,
     ):
         super().__init__(
             operands=[source, list(indices), destination, list(stage), until],
@@ -107,6 +127,7 @@ class CopyOp(IRDLOperation):
                 "in_bounds": in_bounds,
                 "part": DenseArrayBase.from_list(i64, part) if part != (0, 1) else None,
                 "packed": StringAttr(packed) if packed else None,
+                "blocks": blocks,
             },
         )
 
@@ -123,8 +144,10 @@ class CopyOp(IRDLOperation):
         if not 0 <= number < count or (columns if rows == 1 else rows) % count:
             raise VerifyException(f"expected a part of the rows of {destination}, got number {number} of {count}")
         verify_indices("the source", source, self.indices)
-        if memory_space(destination) != SHARED_SPACE:
-            raise VerifyException(f"expected a destination in shared memory (space {SHARED_SPACE}), got {destination}")
+        wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
+        if memory_space(destination) != wanted:
+            what = "tensor memory" if wanted == TENSOR_SPACE else "shared memory"
+            raise VerifyException(f"expected a destination in {what} (space {wanted}), got {destination}")
         rank = destination.get_num_dims()
         if rank != 2 + len(self.stage):
             raise VerifyException(
@@ -159,6 +182,13 @@ class PackOp(IRDLOperation):
     The CTAs of a grid share the work. Each copies part number `%share` of `shares` parts::
 
         warp.pack %A to %W share %cta {shares = 512 : i64} : memref<4095x4095xbf16> to memref<4096x4096xbf16>
+
+    With `blocks`, the destination has the blocks of the source behind each other, those of the same rows first. Blocks
+    begin with each tile of so many rows. The layout says which row and column of a block an element of each line is.
+    Words of 32 bits beyond the source are metadata of the first elements of a chunk, 0x44444444::
+
+        warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
+            : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
     """
 
     name = "warp.pack"
@@ -167,13 +197,18 @@ class PackOp(IRDLOperation):
     destination = operand_def(MemRefType)
     share = operand_def(IndexType())
     shares = prop_def(IntegerAttr)
+    blocks = opt_prop_def(BlocksAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
 
-    def __init__(self, source: SSAValue, destination: SSAValue, share: SSAValue, shares: int):
-        super().__init__(operands=[source, destination, share], properties={"shares": IntegerAttr(shares, i64)})
+    def __init__(
+        self, source: SSAValue, destination: SSAValue, share: SSAValue, shares: int, blocks: BlocksAttr | None = None
+    ):
+        super().__init__(
+            operands=[source, destination, share], properties={"shares": IntegerAttr(shares, i64), "blocks": blocks}
+        )
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
@@ -183,8 +218,19 @@ class PackOp(IRDLOperation):
             raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
         if source.get_num_dims() != 2 or destination.get_num_dims() != 2:
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
-        if any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
+        if self.blocks is not None:
+            self._verify_blocks(self.blocks, source.get_shape(), destination.get_shape())
+        elif any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
             raise VerifyException(f"expected room for all of {source}, got {destination}")
+
+    @staticmethod
+    def _verify_blocks(blocks: BlocksAttr, source: tuple[int, ...], destination: tuple[int, ...]) -> None:
+        order, wanted, (lines, columns) = blocks.layout, blocks.lines(source[0]), destination
+        if columns != order.elements or lines < wanted or source[1] > blocks.along * order.columns:
+            raise VerifyException(
+                f"expected {wanted} lines of {order.elements} elements or more for {source[0]}x{source[1]} "
+                f"elements in {blocks}, got {lines}x{columns}"
+            )
 
 
 # Rings of stages of shared memory: `!warp.ring`, `warp.make_ring`, `warp.pipeline`.

@@ -18,11 +18,10 @@ from . import (
     memory,
     mma,
     operands,
-    paged,
     stored,
     synchronisation,
-    tensor_copies,
     tensor_maps,
+    tensor_memory,
     tile_mma,
     views,
     warpgroup,
@@ -39,7 +38,6 @@ _MODULES = (
         operands,
         views,
         stored,
-        paged,
         cta,
         groups,
         tile_mma,
@@ -48,7 +46,7 @@ _MODULES = (
         matrices,
         memory,
     ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_maps, tensor_copies),
+    *(fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps),
 )
 """In the order of the reference."""
 

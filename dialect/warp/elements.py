@@ -325,9 +325,7 @@ class GeluOp(IRDLOperation):
 
     def __init__(self, by: str, x: SSAValue, *, approximate: bool = False):
         super().__init__(
-            operands=[x],
-            properties={"by": StringAttr(by), "approximate": flag(approximate)},
-            result_types=[f32],
+            operands=[x], properties={"by": StringAttr(by), "approximate": flag(approximate)}, result_types=[f32]
         )
 
     def verify_(self) -> None:

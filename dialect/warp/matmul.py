@@ -47,17 +47,7 @@ from ..isa.form import ELEMENT_TYPES, KIND_F8F6F4
 from ..isa.mma import Variant
 from ..mlir.affine import loops_of
 from .attributes import BYTE, in_place_of, memory_of
-from .elements import (
-    DEFAULT_MAPS,
-    OPERAND_LOOPS,
-    K,
-    LoopSizes,
-    M,
-    N,
-    loops_beside,
-    shape_of,
-    verify_map,
-)
+from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
 from .epilogue import WithEpilogue
 from .groups import grouped_loop, verify_groups
 from .op_shapes import WORDS, TypeOfOptional, word_properties

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..isa import families
 from ..isa.families import LoadMatrix, StoreMatrix
 from ..isa.form import having
-from ..layouts.layout import LANES, Bit, Layout, column, multiplicand
+from ..layouts.layout import LANES, Bit, Layout, column, multiplicand, places_of
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, memory_space
 
 # Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
@@ -272,14 +272,7 @@ def _spread(number: int, places: tuple[int, ...]) -> int:
 
 def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
     """What each register's first element adds to a lane's own position in memory, register by register."""
-    layout, (down, across) = fragment.layout.data, fragment.tiles
-    offsets = [layout.element_offset(e) for e in range(0, layout.elements, per)]
-    places = [
-        (i * layout.rows + row, j * layout.columns + column)
-        for i in range(down)
-        for j in range(across)
-        for row, column in offsets
-    ]
+    places = places_of(fragment.layout.data, fragment.tiles, per)
     return [(column, row) for row, column in places] if swapped else places
 
 

@@ -61,7 +61,7 @@ from .matrices import (
     verify_matrix_store,
     verify_registers,
 )
-from .op_shapes import bounds, flag, verify_one_warp, verify_target
+from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
 from .views import strides_of
 from .wmma import OpaqueType, load_row, store_row, verify_opaque
 
@@ -130,8 +130,27 @@ POINT = "point"
 # The operations.
 
 
+class _FragmentAccess(IRDLOperation):
+    """A fragment from or to memory: each lane's own elements, all registers in an order, or matrices."""
+
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    registers = opt_prop_def(StringAttr)
+    matrices = opt_prop_def(StringAttr)
+    swapped = opt_prop_def(UnitAttr)
+
+    @property
+    def order(self) -> str:
+        """The order in which registers lie in memory; empty where elements do."""
+        return "" if self.registers is None else self.registers.data
+
+    @property
+    def move(self) -> MatrixMove | None:
+        """The matrices that move at a time; None where each lane moves its own elements."""
+        return None if self.matrices is None else MatrixMove.of(self.matrices.data)
+
+
 @irdl_op_definition
-class LoadOp(IRDLOperation):
+class LoadOp(_FragmentAccess):
     """Reads a fragment from memory. Each lane reads its own elements, but with `matrices`.
 
     It also reads a tile of the CTA from global memory, and converts its elements to the tile's type::
@@ -213,12 +232,8 @@ class LoadOp(IRDLOperation):
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     fragment = result_def(base(FragmentType) | base(CtaTileType) | base(OpaqueType))
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-    swapped = opt_prop_def(UnitAttr)
     along = opt_prop_def(StringAttr)
-    registers = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
-    matrices = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect())
     irdl_options = (ParsePropInAttrDict(),)
@@ -237,24 +252,10 @@ class LoadOp(IRDLOperation):
         padded: bool = False,
         matrices: str = "",
     ):
-        words = {"along": along, "registers": registers, "matrices": matrices}
-        given = {
-            "in_bounds": in_bounds,
-            **{name: StringAttr(word) if word else None for name, word in words.items()},
-            "swapped": flag(swapped),
-            "padded": flag(padded),
-        }
-        super().__init__(operands=[memory, list(indices)], properties=given, result_types=[fragment])
-
-    @property
-    def order(self) -> str:
-        """The order in which memory has the registers; empty where it has elements."""
-        return "" if self.registers is None else self.registers.data
-
-    @property
-    def move(self) -> MatrixMove | None:
-        """The matrices that are read at a time; None where each lane reads its own elements."""
-        return None if self.matrices is None else MatrixMove.of(self.matrices.data)
+        words = {"along": word(along), "registers": word(registers), "matrices": word(matrices)}
+        flags = {"swapped": flag(swapped), "padded": flag(padded)}
+        properties = {"in_bounds": in_bounds, **words, **flags}
+        super().__init__(operands=[memory, list(indices)], properties=properties, result_types=[fragment])
 
     def verify_(self) -> None:
         memory = memory_of(self.memory)
@@ -363,7 +364,7 @@ class PrefetchOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StoreOp(IRDLOperation):
+class StoreOp(_FragmentAccess):
     """Writes a fragment to memory. Each lane writes its own elements. Elements outside the memref are not written::
 
         warp.store %d, %C[%m, %n] {in_bounds = [true, true]} : !warp.fragment<...>, memref<256x320xf32>
@@ -392,10 +393,6 @@ class StoreOp(IRDLOperation):
     indices = var_operand_def(IndexType())
     taken = opt_operand_def(i1)
     cta = opt_operand_def(IndexType())
-    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
-    registers = opt_prop_def(StringAttr)
-    matrices = opt_prop_def(StringAttr)
-    swapped = opt_prop_def(UnitAttr)
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -417,25 +414,9 @@ class StoreOp(IRDLOperation):
         matrices: str = "",
         swapped: bool = False,
     ):
-        words = {"registers": registers, "matrices": matrices}
-        super().__init__(
-            operands=[fragment, memory, list(indices), taken, cta],
-            properties={
-                "in_bounds": in_bounds,
-                **{name: StringAttr(word) if word else None for name, word in words.items()},
-                "swapped": flag(swapped),
-            },
-        )
-
-    @property
-    def order(self) -> str:
-        """The order in which memory gets the registers; empty where it gets elements."""
-        return "" if self.registers is None else self.registers.data
-
-    @property
-    def move(self) -> MatrixMove | None:
-        """The matrices that are written at a time; None where each lane writes its own elements."""
-        return None if self.matrices is None else MatrixMove.of(self.matrices.data)
+        words = {"registers": word(registers), "matrices": word(matrices)}
+        properties = {"in_bounds": in_bounds, **words, "swapped": flag(swapped)}
+        super().__init__(operands=[fragment, memory, list(indices), taken, cta], properties=properties)
 
     def verify_(self) -> None:
         memory, swapped = memory_of(self.memory), self.swapped is not None

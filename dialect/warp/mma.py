@@ -89,12 +89,21 @@ def metadata_type(layout: Layout, down: int = 1, deep: int = 1) -> FragmentType:
     return FragmentType.of("meta", down * layout.rows, deep * layout.columns, NIBBLE, layout)
 
 
-def verify_selector(row: ProductForm, selector: IntegerAttr | None) -> None:
-    """Checks the sparsity selector of a product with a sparse A.
+def verify_metadata(
+    row: ProductForm, metadata: SSAValue | None, selector: IntegerAttr | None, tiles: tuple[int, int] = (1, 1)
+) -> None:
+    """Checks the metadata of a sparse A of so many instructions' tiles, and the sparsity selector.
 
     Raises:
-        VerifyException: naming the legal ones.
+        VerifyException: if there are none, or others; naming the legal selectors.
     """
+    if metadata is None or row.metadata is None:
+        if selector is not None:
+            raise VerifyException("a sparsity selector is of the metadata of a sparse A, which is not given")
+        return
+    expected = metadata_type(row.metadata, *tiles)
+    if metadata.type != expected:
+        raise VerifyException(f"expected the metadata to be {expected}, got {metadata.type}")
     chosen = None if selector is None else selector.value.data
     if chosen not in row.selectors:
         legal, got = " or ".join(map(str, row.selectors)), "none" if chosen is None else chosen
@@ -282,7 +291,7 @@ class MmaOp(IRDLOperation):
             )
         self._verify_labels(row, *found)
         self._verify_result(row)
-        self._verify_metadata(row)
+        verify_metadata(row, self.e, self.selector, fragments[0].tiles)
         self._verify_scales(row)
         verify_target(self, row)
 
@@ -339,16 +348,6 @@ class MmaOp(IRDLOperation):
             raise VerifyException(f"expected D to be {expected}, got {self.d.type}")
         if row.c != row.d and steps > 1:
             raise VerifyException(f"expected one step along k where C and D have different types, got {steps}")
-
-    def _verify_metadata(self, row: Mma) -> None:
-        if self.e is None or row.metadata is None:
-            if self.selector is not None:
-                raise VerifyException("a sparsity selector is of the metadata of a sparse A, which is not given")
-            return
-        expected = metadata_type(row.metadata, *self.fragments[0].tiles)
-        if self.e.type != expected:
-            raise VerifyException(f"expected the metadata to be {expected}, got {self.e.type}")
-        verify_selector(row, self.selector)
 
     def _verify_scales(self, row: Mma) -> None:
         scale = row.scale

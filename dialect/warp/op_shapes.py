@@ -147,6 +147,11 @@ def flag(given: bool) -> UnitAttr | None:
     return UnitAttr() if given else None
 
 
+def word(given: str) -> StringAttr | None:
+    """The property of a word that is given, or is empty."""
+    return StringAttr(given) if given else None
+
+
 def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
     """Whether rows and columns are known to lie inside the memref; both unknown when absent."""
     if in_bounds is None:

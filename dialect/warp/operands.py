@@ -118,10 +118,7 @@ def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
 
 
 def of_form(
-    form: OperandForm | None,
-    memory: SSAValue,
-    beside: Sequence[SSAValue],
-    insert: Callable[[OperandForm], object],
+    form: OperandForm | None, memory: SSAValue, beside: Sequence[SSAValue], insert: Callable[[OperandForm], object]
 ) -> SSAValue:
     """An operand of this form, or of none, of other memory; `insert` puts the operation that makes it where it goes."""
     if form is None:

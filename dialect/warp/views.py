@@ -1,4 +1,4 @@
-"""Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`."""
+"""Views of memory: `warp.matrix`, `warp.window`, and sequences of pages, `warp.paged`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import (
-    AffineMap,
-)
+from xdsl.ir import Attribute, Data, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -33,13 +33,17 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
+from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, windows
-from .attributes import Memory, memory_of
+from .attributes import Memory, memory_of, parse_layout
+
+# Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
+
 
 # `warp.matrix`: one matrix of memory that holds several, or holds it another way than row by row.
 
@@ -309,3 +313,157 @@ def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRef
     start = memory.get_offset()
     offset = None if start is None or first is None else start + first
     return MemRefType(memory.element_type, shape, StridedLayoutAttr(steps, offset), memory.memory_space)
+
+
+# `warp.paged`: sequences that lie in pages, as a table has the numbers of these.
+
+
+@irdl_op_definition
+class PagedOp(IRDLOperation):
+    """A view of memory of pages, as sequences whose pages a table has the numbers of::
+
+        %K = warp.paged %cache by %table {along = array<i64: 1, 1, 2, 3>, table_along = array<i64: 0>, page = 0 : i64,
+                                          slot = 1 : i64}
+            : memref<512x64x8x128xbf16>, memref<16x32xi32> -> memref<16x2048x8x128xbf16, strided<[...]>>
+
+    Of the memory, the dimension `page` counts pages, and `slot` the rows of a page; `along` has the dimension of the
+    result for each of them. The table has the dimensions `table_along` of the result, and behind them one that counts
+    the pages of a sequence. Along that of `slot` the rows of a sequence follow each other in the result. The strides of
+    the result are those of sequences whose pages follow each other, and say how rows are aligned. Only attention reads
+    such a view, as K or V, tile by tile, each of them in one page.
+    """
+
+    name = "warp.paged"
+
+    memory = operand_def(MemRefType)
+    table = operand_def(MemRefType)
+    along = prop_def(DenseArrayBase.constr(i64))
+    table_along = prop_def(DenseArrayBase.constr(i64))
+    page = prop_def(IntegerAttr)
+    slot = prop_def(IntegerAttr)
+    result = result_def(MemRefType)
+
+    traits = traits_def(NoMemoryEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `by` $table attr-dict `:` type($memory) `,` type($table) `->` type($result)"
+
+    def __init__(
+        self, memory: SSAValue, table: SSAValue, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
+    ):
+        """`along` and `table_along` are the dimensions of the result, that of keys for the page and the slot."""
+        super().__init__(
+            operands=[memory, table],
+            properties={
+                "along": DenseArrayBase.from_list(i64, list(along)),
+                "table_along": DenseArrayBase.from_list(i64, list(table_along)),
+                "page": IntegerAttr(page, i64),
+                "slot": IntegerAttr(slot, i64),
+            },
+            result_types=[paged_type(memory_of(memory), memory_of(table), along, table_along, page, slot)],
+        )
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The dimension of the result along each of memory."""
+        return tuple(self.along.get_values())
+
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        """The dimensions of memory that count pages, and the rows of a page."""
+        return self.page.value.data, self.slot.value.data
+
+    @property
+    def rows(self) -> int:
+        """Rows of a page."""
+        return memory_of(self.memory).get_shape()[self.dimensions[1]]
+
+    def of(self, memory: SSAValue, table: SSAValue) -> PagedOp:
+        """The same view of other memory."""
+        return PagedOp(memory, table, self.loops, self.table_along.get_values(), *self.dimensions)
+
+    def verify_(self) -> None:
+        if self.result.type != (expected := self.of(self.memory, self.table).result.type):
+            raise VerifyException(f"expected the result to be {expected}, got {self.result.type}")
+
+
+def paged_type(
+    memory: Memory, table: Memory, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
+) -> MemRefType[Attribute]:
+    """The type of sequences of pages.
+
+    Raises:
+        VerifyException: for dimensions that are not those of the memory and the table, or are not known.
+    """
+    shape, strides, blocks = memory.get_shape(), strides_of(memory), table.get_shape()
+    rank = len({*along, *table_along})
+    named = [*(d for i, d in enumerate(along) if i != page), *table_along]
+    fits = len(along) == len(shape) and len(table_along) == len(blocks) - 1 and page != slot
+    if (
+        strides is None
+        or None in strides
+        or not fits
+        or sorted(named) != list(range(rank))
+        or along[page] != along[slot]
+    ):
+        raise VerifyException(f"expected dimensions of the result for those of {memory} and of {table}, got {along}")
+    if table.element_type != i32 or min(*shape, *blocks) < 0:
+        raise VerifyException(f"expected known sizes, and a table of i32, got {memory} and {table}")
+    sizes, steps = [0] * rank, [0] * rank
+    for i, d in enumerate(along):
+        if i != page:
+            sizes[d], steps[d] = shape[i] * (blocks[-1] if i == slot else 1), strides[i] or 0
+    step = (strides[page] or 0) * blocks[-1]
+    for d, size in reversed(list(zip(table_along, blocks, strict=False))):
+        sizes[d], steps[d] = size, step
+        step *= size
+    layout = StridedLayoutAttr(steps, memory.get_offset())
+    return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
+
+
+# `#warp.blocks`: a matrix that lies in blocks, as tensor memory takes it.
+
+
+@irdl_attr_definition
+class BlocksAttr(Data[tuple[int, int, Layout]]):
+    """A matrix in blocks, of which those of the same rows, so many, are behind each other. Blocks begin with each tile
+    of so many rows. The layout says of which row and column of a block each element of its lines is, a line for
+    each thread: `#warp.blocks<192, 4, r0 r1 r2 r3 r4 | c0 c1 r5 r6>`."""
+
+    name = "warp.blocks"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile."""
+        return self.data[0]
+
+    @property
+    def along(self) -> int:
+        """Blocks of the same rows."""
+        return self.data[1]
+
+    @property
+    def layout(self) -> Layout:
+        """The places of the elements of a block."""
+        return self.data[2]
+
+    @property
+    def of_tile(self) -> int:
+        """Blocks below one another in a tile."""
+        return -(-self.rows // self.layout.rows)
+
+    def lines(self, rows: int) -> int:
+        """Lines of all blocks of a matrix of so many rows."""
+        return -(-rows // self.rows) * self.of_tile * self.along * self.layout.threads
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, int, Layout]:
+        with parser.in_angle_brackets():
+            rows = parser.parse_integer(allow_negative=False, allow_boolean=False)
+            parser.parse_punctuation(",")
+            along = parser.parse_integer(allow_negative=False, allow_boolean=False)
+            parser.parse_punctuation(",")
+            return rows, along, parse_layout(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.rows}, {self.along}, {self.layout}")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, NoneAttr, UnitAttr, i1, i32, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    StringAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     BaseAttr,
@@ -27,11 +36,10 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType, having
-from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, rows
+from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, rows, scaled
 from ..layouts.layout import Layout, permuted
 from .attributes import (
     SHARED_SPACE,
-    TENSOR_SPACE,
     FragmentType,
     Memory,
     SwizzleAttr,
@@ -41,12 +49,9 @@ from .attributes import (
     memory_space,
 )
 from .matrices import verify_indices
-from .mma import metadata_type, verify_selector
-from .op_shapes import flag, verify_target
-from .synchronisation import PAIRS
-
-if TYPE_CHECKING:
-    from ..isa.tensor_product import TensorProduct
+from .mma import verify_metadata
+from .op_shapes import flag
+from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
 #
@@ -54,18 +59,31 @@ if TYPE_CHECKING:
 
 
 def find_row(
-    a: ElementType, b: ElementType, d: ElementType, n: int, m: int = M, *, satfinite: bool = False, sparse: bool = False
+    a: ElementType,
+    b: ElementType,
+    d: ElementType,
+    n: int,
+    m: int = M,
+    *,
+    satfinite: bool = False,
+    sparse: bool = False,
+    kind: str = "",
+    scale: str = "",
 ) -> Wgmma:
-    """The row that multiplies such elements to `n` columns of 64 rows, or of the 128 that tensor memory has.
+    """The row that multiplies such elements to `n` columns of 64 rows, or of the 128 that tensor memory has; with
+    scales those of a kind, and of their type.
 
     Raises:
         VerifyException: if there is none, with the types or the N that come nearest.
     """
-    some = having(rows, a=a, b=b, d=d, satfinite=satfinite, sparse=sparse, bit_op="")
+    if scale:
+        some = having(scaled, a=a, b=b, d=d, kind=kind, scale_type=scale)
+    else:
+        some = having(rows, a=a, b=b, d=d, satfinite=satfinite, sparse=sparse, bit_op="")
     if not some:
         every = ((row, {row.a, row.b}) for row in having(rows, sparse=sparse, bit_op=""))
         known = dict.fromkeys(f"{r.a.name} x {r.b.name} -> {r.d.name}" for r, types in every if types & {a, b})
-        asked = f"{a.name} x {b.name} -> {d.name}{' with satfinite' if satfinite else ''}"
+        asked = " ".join(filter(None, (kind, f"{a.name} x {b.name} -> {d.name}", "with satfinite" * satfinite)))
         raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
     nearest, *others = sorted(some, key=lambda row: abs(row.shape.n - n))
     if nearest.shape.n != n:
@@ -73,7 +91,7 @@ def find_row(
         raise VerifyException(
             f"wgmma of {a.name} x {b.name} -> {d.name} has no N of {n}; the nearest are {' and '.join(map(str, near))}"
         )
-    return doubled(nearest) if m == 2 * M else nearest
+    return doubled(nearest) if m == 2 * M and nearest.shape.m == M else nearest
 
 
 def numbered(layout: Layout, numbers: Sequence[int]) -> Layout:
@@ -201,6 +219,11 @@ class WgmmaOp(IRDLOperation):
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c sparse %e {selector = 0 : i64} : ...,
             !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
 
+    Products of 128 rows, whose sums `warp-tensor-memory` puts in tensor memory, take the scales of A and B, or the
+    metadata of a sparse A, as tiles in shared memory; `step` says which of the products of these tiles it is::
+
+        %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c with %SAs, %SBs {kind = "mxf4", step = 2 : i64} : ...
+
     C and D are the same registers, so no other operation may use C. Source: PTX ISA 9.7.15.5.2 and 9.7.15.6.
     """
 
@@ -214,7 +237,10 @@ class WgmmaOp(IRDLOperation):
     b_indices = var_operand_def(IndexType())
     c = operand_def(T)
     e = opt_operand_def(FragmentType)
+    beside = var_operand_def(MemRefType)
     d = result_def(T)
+    kind = opt_prop_def(StringAttr)
+    step = opt_prop_def(IntegerAttr)
     selector = opt_prop_def(IntegerAttr)
     overwrite = opt_prop_def(UnitAttr)
     satfinite = opt_prop_def(UnitAttr)
@@ -227,8 +253,8 @@ class WgmmaOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? attr-dict `:` "
-        "type($a) `,` type($b) `,` type($c) (`,` type($e)^)?"
+        "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? (`with` $beside^)? attr-dict `:` "
+        "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($beside)^)?"
     )
 
     def __init__(
@@ -244,14 +270,18 @@ class WgmmaOp(IRDLOperation):
         mn_major_b: bool = False,
         transposed: bool = False,
         sparse: tuple[SSAValue, int] | None = None,
+        beside: Sequence[SSAValue] = (),
     ):
-        """`sparse` are the metadata of a sparse A, and the selector."""
+        """`sparse` are the metadata of a sparse A, and the selector; `beside` tiles of scales or of metadata."""
         flags = {"overwrite": overwrite, "mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
         flags["transposed"] = transposed
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
-            operands=[a, list(a_indices), b, list(b_indices), c, e],
-            properties={name: flag(given) for name, given in flags.items()} | {"selector": chosen},
+            operands=[a, list(a_indices), b, list(b_indices), c, e, list(beside)],
+            properties={
+                **{name: flag(given) for name, given in flags.items()},
+                "selector": chosen,
+            },
             result_types=[c.type],
         )
 
@@ -260,8 +290,8 @@ class WgmmaOp(IRDLOperation):
         a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
         a, b = [*a, *self.a_indices], [*b, *self.b_indices]
         more = [] if self.e is None else [self.e]
-        self.operands = [self.a, *a, self.b, *b, self.c, *more]
-        sizes = (1, len(a), 1, len(b), 1, len(more))
+        self.operands = [self.a, *a, self.b, *b, self.c, *more, *self.beside]
+        sizes = (1, len(a), 1, len(b), 1, len(more), len(self.beside))
         self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
 
     @property
@@ -271,9 +301,12 @@ class WgmmaOp(IRDLOperation):
         kind = self.sums
         if a is None or b is None:
             raise VerifyException("expected operands of element types of the ISA")
-        types = a if self.a_in_registers else _multiplied(a), _multiplied(b), kind.element
+        types = a if self.a_in_registers else multiplied(a), multiplied(b), kind.element
         rows, columns = kind.shape
-        return find_row(*types, columns, rows, satfinite=self.satfinite is not None, sparse=self.e is not None)
+        sparse = self.e is not None or len(self.beside) == 1
+        scale, satfinite = scale_type(self.beside) if len(self.beside) > 1 else "", self.satfinite is not None
+        kind = "" if self.kind is None else self.kind.data
+        return find_row(*types, columns, rows, satfinite=satfinite, sparse=sparse, kind=kind, scale=scale)
 
     @property
     def sums(self) -> FragmentType:
@@ -306,7 +339,7 @@ class WgmmaOp(IRDLOperation):
 
     def verify_(self) -> None:
         for role, value, indices in self.tiles():
-            verify_tile(memory_of(value), indices, f"operand {role.upper()}")
+            verify_tile(memory_of(value), indices, f"operand {role.upper()}", shared_bytes=self.kind is not None)
         row, kind = self.row, self.sums
         numbers = row_numbers(kind.layout.data, row.layout("d"))
         if kind.role.data != "acc" or kind.shape[0] not in (M, 2 * M) or numbers is None:
@@ -319,7 +352,7 @@ class WgmmaOp(IRDLOperation):
             raise VerifyException(f"expected rows in their order with a tile of A, got C of {kind}")
         for role, value, _ in self.tiles():
             self._verify_operand(role, row, memory_of(value))
-        self._verify_metadata(row)
+        verify_metadata(row, self.e, self.selector)
         if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
             raise VerifyException("only floating-point operands can be negated")
 
@@ -331,16 +364,6 @@ class WgmmaOp(IRDLOperation):
         wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, numbered(row.layout("a"), numbers))
         if kind != wanted:
             raise VerifyException(f"expected A in registers to be {wanted}, got {kind}")
-
-    def _verify_metadata(self, row: Wgmma) -> None:
-        if self.e is None or row.metadata is None:
-            if self.selector is not None:
-                raise VerifyException("a selector is of the metadata of a sparse A, which is not given")
-            return
-        wanted = metadata_type(row.metadata)
-        if self.e.type != wanted:
-            raise VerifyException(f"expected the metadata to be {wanted}, got {self.e.type}")
-        verify_selector(row, self.selector)
 
     def _verify_operand(self, role: str, row: Wgmma, memory: Memory) -> None:
         along = self.major(role)
@@ -357,98 +380,7 @@ class WgmmaOp(IRDLOperation):
         descriptor_of(memory, mn_major=along)
 
 
-@irdl_op_definition
-class TensorMmaOp(IRDLOperation):
-    """D = A * B + D on tiles in shared memory, with D in tensor memory. One thread of the warpgroup starts the product.
-    It has ended when a barrier of `warp.arrive` with `products` has::
-
-        warp.tensor_mma %As[%s, %m, %k], %Bs[%s, %n, %k], %D[%g] : memref<2x128x64xf16, #warp.swizzle<128>, 3>,
-            memref<2x256x64xf16, #warp.swizzle<128>, 3>, memref<2x128x256xf32, 6>
-
-    The operation is one instruction: the rows and columns of matrix `%g` of D, and 32 bytes of K. The indices and
-    `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. With `adds %p`, D = A * B where %p is false. Source: PTX ISA
-    9.7.16.10.9.1.
-
-    In a kernel with `warp.pairs`, each CTA has half of the columns of B in its tile, and its own rows of A and D.
-    """
-
-    name = "warp.tensor_mma"
-
-    a = operand_def(MemRefType)
-    a_indices = var_operand_def(IndexType())
-    b = operand_def(MemRefType)
-    b_indices = var_operand_def(IndexType())
-    d = operand_def(MemRefType)
-    number = operand_def(IndexType())
-    adds = opt_operand_def(i1)
-    mn_major_a = opt_prop_def(UnitAttr)
-    mn_major_b = opt_prop_def(UnitAttr)
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-    assembly_format = (
-        "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` (`adds` $adds^)? attr-dict `:` "
-        "type($a) `,` type($b) `,` type($d)"
-    )
-
-    def __init__(
-        self,
-        product: WgmmaOp,
-        places: tuple[Sequence[SSAValue], Sequence[SSAValue]],
-        d: SSAValue,
-        number: SSAValue,
-        adds: SSAValue | None = None,
-    ):
-        """The product of warpgroups, whose tiles begin at `places`, with D in tensor memory."""
-        super().__init__(
-            operands=[product.a, places[0], product.b, places[1], d, number, adds],
-            properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b")},
-        )
-
-    def major(self, role: str) -> bool:
-        """Whether operand "a" or "b" lies along M or N."""
-        return (self.mn_major_a if role == "a" else self.mn_major_b) is not None
-
-    def tiles(self) -> Iterator[tuple[str, SSAValue, Sequence[SSAValue]]]:
-        """The operands in shared memory: "a" or "b", the tile, where in it they begin."""
-        yield "a", self.a, self.a_indices
-        yield "b", self.b, self.b_indices
-
-    @property
-    def row(self) -> TensorProduct:
-        """The instruction."""
-        from ..isa.tensor_product import of_pair, of_warpgroup
-
-        a, b, d = (element_row(memory_of(value).element_type) for value in (self.a, self.b, self.d))
-        if a is None or b is None or d is None:
-            raise VerifyException("expected operands of element types of the ISA")
-        *_, rows, columns = memory_of(self.d).get_shape()
-        product = of_warpgroup(find_row(_multiplied(a), _multiplied(b), d, columns, rows))
-        if product is None or product.shape.m != rows:
-            raise VerifyException(f"no product has a D of {rows}x{columns}x{d.name} in tensor memory")
-        if in_pairs(self):
-            product = of_pair(product)
-        return replace(product, along_mn=(self.major("a"), self.major("b")))
-
-    def verify_(self) -> None:
-        kind = memory_of(self.d)
-        if memory_space(kind) != TENSOR_SPACE or kind.get_num_dims() != 3:
-            raise VerifyException(f"expected D to be matrices in tensor memory (space {TENSOR_SPACE}), got {kind}")
-        for role, value, indices in self.tiles():
-            verify_tile(memory_of(value), indices, f"operand {role.upper()}")
-            descriptor_of(memory_of(value), mn_major=self.major(role))
-        verify_target(self, self.row)
-
-
-def in_pairs(op: Operation) -> bool:
-    """Whether an operation is one of a kernel whose CTAs multiply in pairs."""
-    kernel: Operation | None = op
-    while kernel is not None and PAIRS not in kernel.attributes:
-        kernel = kernel.parent_op()
-    return kernel is not None
-
-
-def _multiplied(element: ElementType) -> ElementType:
+def multiplied(element: ElementType) -> ElementType:
     """What elements are multiplied as: f32 in memory is tf32."""
     return ELEMENT_TYPES["tf32"] if element.name == "f32" else element
 

@@ -239,9 +239,7 @@ class WmmaMmaOp(IRDLOperation):
     def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, *words: str, result: OpaqueType | None = None):
         """`words` are those of the text; `result` is the type of D where it is not that of C."""
         super().__init__(
-            operands=[a, b, c],
-            properties=word_properties(words),
-            result_types=[c.type if result is None else result],
+            operands=[a, b, c], properties=word_properties(words), result_types=[c.type if result is None else result]
         )
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, f32
+from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -19,14 +19,15 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp, D, E, Keys, M, N
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns
+from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -42,7 +43,7 @@ from .element_expressions import (
 )
 from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import FoldDimension, KernelArgument, VectorOperand, each_once, root
+from .operand import KernelArgument, VectorOperand, each_once, root
 from .product import Product, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
@@ -169,8 +170,8 @@ class AttentionMatch:
         NotFusedError: if it is none, for a reason that is empty if it does not look like one.
     """
 
-    def __init__(self, values: LinalgStructuredOperation) -> None:
-        self.values, self.reader = values, ElementReader(KEY)
+    def __init__(self, values: LinalgStructuredOperation, *, tf32: bool = False) -> None:
+        self.values, self.reader, self.tf32 = values, ElementReader(KEY), tf32
         found = read_product(values)
         if found is None:
             decline("")
@@ -183,6 +184,8 @@ class AttentionMatch:
         shape = memory_of(values.outputs[0]).get_shape()
         self.single = dict(zip(names_of(of_o, names), shape, strict=True)).get(QUERY) == 1
         element = self.reader.element(p, names_of(of_p, names), values).unrounded(memory_of(v).element_type)
+        element, nothing = _without_empty_rows(element)
+        self.zero_rows = nothing is not None
         if not any(element.leaves("product")) or not (
             self._is_exponential(element) or self._quotient(element) is not None
         ):
@@ -193,12 +196,16 @@ class AttentionMatch:
             decline("its result does not start from zero")
         if self._quotient(element) is None:
             element = self._divided_behind(element)
+        else:
+            self._narrowed_behind()
         exponential, total = self._quotient(element) or (element, element)
         _check_unrounded("its exponentials are", exponential)
         _check_unrounded("the sum of each row is", total)
         if total != ElementExpression("reduce", "add", (exponential,)):
             decline("what P is divided by is not the sum of each row of it")
         self.scores = self._scores(exponential)
+        if nothing not in (None, exponential.operands[0].operands[1]):
+            decline("its rows are 0 where something other than the largest score is minus infinity")
         self._read_factors()
         self.lse = self._logarithm(exponential, total)
         rest = self.scores.rest
@@ -244,6 +251,28 @@ class AttentionMatch:
             decline("what follows its result is not the division by the sum of each row")
         self.last, self.o = following, (output, place)
         return ElementExpression("op", "arith.divf", (exponential, quotient[1]))
+
+    def _narrowed_behind(self) -> None:
+        """Lets an operation behind the product of P and V that only rounds its result be part of it."""
+        temporary, at = self.o
+        users = {use.operation for use in temporary.uses} - {*self.reader.used, self.values}
+        following = users.pop() if len(users) == 1 else None
+        if not isinstance(following, LinalgStructuredOperation) or temporary not in following.inputs:
+            return
+        output, nest = following.outputs[0], Nest.of(following)
+        if not nest.is_elementwise or following.parent is not self.values.parent:
+            return
+        loops = loops_of(nest.maps[following.inputs.index(temporary)])
+        names = dict(zip(loops, at, strict=True))
+        if set(names) != set(range(nest.loops)):
+            return
+        place = names_of(nest.writes[0].loops, names)
+        reader = ElementReader(KEY)
+        result = reader.element(output, place, following.next_op or following)
+        kind = memory_of(output).element_type
+        if result == ElementExpression("product", product=self.values, place=at).rounded(kind):
+            self.last, self.o = following, (output, place)
+            self.reader.used |= reader.used
 
     # Scores
 
@@ -298,10 +327,7 @@ class AttentionMatch:
         of_a, of_b, of_c = (loops_of(map_) for map_ in found.maps)
         names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
         a, b = (op.inputs[number] for number in found.inputs)
-        sides = [
-            self._memory(a, names_of(of_a, names), op),
-            self._memory(b, names_of(of_b, names), op),
-        ]
+        sides = [self._memory(a, names_of(of_a, names), op), self._memory(b, names_of(of_b, names), op)]
         self.product = op
         self.q, self.k = sorted(sides, key=lambda side: QUERY not in side[1])
         if QUERY not in self.q[1] or KEY not in self.k[1] or QUERY in self.k[1] or KEY in self.q[1]:
@@ -313,7 +339,9 @@ class AttentionMatch:
         found = reader.element(value, at, before)
         if found.kind == "load" and (memory := found.value) is not None:
             place = found.place
-            if memory_of(memory).element_type == memory_of(value).element_type and -1 not in place:
+            kinds = memory_of(memory).element_type, memory_of(value).element_type
+            # As tf32, f32 has a fraction of 10 bits, which f16 has too.
+            if -1 not in place and (kinds[0] == kinds[1] or (self.tf32 and kinds == (f16, f32))):
                 self.reader.used |= reader.used
                 return memory, place
         return value, at
@@ -354,7 +382,7 @@ class AttentionMatch:
         score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, given, indices=order))
         if score is not None:
             score.function.name_hint = "score"
-        return AttentionOp(
+        made = AttentionOp(
             [value for value, _ in matrices],
             [map_of(at, order) for _, at in matrices],
             scale=self.scores.scale,
@@ -362,6 +390,8 @@ class AttentionMatch:
             scores=None if score is None else score.function,
             lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
         )
+        made.zero_rows = UnitAttr() if self.zero_rows else None
+        return made
 
     def _keys(self, order: Mapping[Name, int]) -> Keys:
         """The keys that count, as the operation has them."""
@@ -371,21 +401,33 @@ class AttentionMatch:
         return Keys(found.diagonal, found.window, (found.lengths.value, map_of(found.lengths.place, order)))
 
 
+def _without_empty_rows(element: ElementExpression) -> tuple[ElementExpression, ElementExpression | None]:
+    """What is 0 where something is minus infinity, and that; else what is given, and None."""
+    condition, zero, softmax = element.operands if element.is_op("arith.select") else (element,) * 3
+    equal = condition.is_op("arith.cmpf") and str(condition.properties[0][1]).startswith("1 ")
+    if equal and zero.number == 0 and condition.operands[1].number == -math.inf:
+        return softmax, condition.operands[0]
+    return element, None
+
+
 def _check_unrounded(what: str, part: ElementExpression) -> None:
     """Declines a part of a softmax that the IR rounds to fewer bits than a kernel computes it with."""
     if part.is_op(ROUNDED):
         decline(f"{what} rounded to {part.type}, and would be computed in f32")
 
 
+@dataclass(frozen=True)
 class FuseAttention(RewritePattern):
     """Replaces a product, with the softmax and the product before it, by `warp.attention`."""
+
+    tf32: bool = False
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         if len(op.inputs) != 2 or not all(isinstance(v.type, MemRefType) for v in op.operands):
             return
         try:
-            AttentionMatch(op).replace()
+            AttentionMatch(op, tf32=self.tf32).replace()
             chose(op, FuseAttentionPass.name, "two products and the softmax between them are one kernel")
             rewriter.has_done_action = True
         except NotFusedError as declined:
@@ -434,18 +476,23 @@ def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     return PointwiseOp(placed, body)
 
 
+@dataclass(frozen=True)
 class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
     The operations must be `linalg` operations on memory in one block. `warp-bufferize` converts functions on tensors.
+    With `tf32`, a softmax in f32 that multiplies a V of f16, extended to f32, is rounded to f16.
     """
 
     name = "warp-fuse-attention"
+
+    tf32: bool = False
+
     needs: ClassVar = ("linalg.*", "memref.dim", AttentionOp.name)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
-        apply_patterns([FuseAttention()], op)
+        apply_patterns([FuseAttention(self.tf32)], op)
         apply_patterns([PackHeads()], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 

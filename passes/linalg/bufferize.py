@@ -36,38 +36,29 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.views import strides_of
-from ..diagnostics import fail
-from ..patterns import apply_patterns, constant_value
+from ..diagnostics import fail, warn
+from ..patterns import constant_value
 from .conditions import as_bytes, hold_conditions, is_multiplied
-from .constants import global_of
+from .constants import global_of, number_of
 from .generalize import COVERED, GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
 
 
 def bufferize(module: ModuleOp) -> None:
-    """Bufferises every function of a module that has tensors; the others stay as they are.
+    """Bufferises every function of a module that has tensors; the others stay as they are, but for what they return.
 
     Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
     """
+    from . import front_ends
+
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             if len(function.body.blocks) == 1:
-                _simplify(function)
+                front_ends.simplify(function)
             TensorFunction(function).rewrite()
-
-
-def _simplify(function: func.FuncOp) -> None:
-    """Makes operations of several results one for each, and lets products read what was moved for them."""
-    from . import front_ends, moved_operands, several_results
-
-    first = several_results.OneResultEach(), front_ends.ReadNumber(), front_ends.AddStart(), front_ends.FillForEach()
-    apply_patterns(first, function)
-    several_results.drop_unused(function.body.block)
-    moved = (*moved_operands.UNIT_PATTERNS, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
-    for pattern in (*moved, front_ends.FuseWide()):
-        apply_patterns((pattern,), function)
-    several_results.drop_unused(function.body.block)
+        elif function.function_type.outputs and len(function.body.blocks) == 1:
+            front_ends.return_in_arguments(function)
 
 
 def _types(function: func.FuncOp) -> Iterator[Attribute]:
@@ -84,7 +75,7 @@ class BufferizePass(ModulePass):
     """
 
     name = "warp-bufferize"
-    needs: ClassVar = (*GENERALIZED, "tensor")
+    needs: ClassVar = (*GENERALIZED, "tensor", "returned")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         generalize(op)
@@ -92,7 +83,6 @@ class BufferizePass(ModulePass):
 
 
 # One function on tensors made one on memory, operation by operation.
-
 
 Tensor = TensorType[Attribute]
 
@@ -227,6 +217,12 @@ class TensorFunction:
                 if (argument := self.returned.get(result)) is not None:
                     behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
 
+    def _undefined(self, op: Operation, memory: SSAValue, builder: Builder) -> None:
+        """Zeros, for what an operation reads of a tensor that nothing has been written to: any value is right."""
+        warn(op, "warp-bufferize", f"{op.name} reads a tensor that nothing has been written to; zeros are taken for it")
+        zero = builder.insert(number_of(memory_of(memory).element_type)).result
+        builder.insert(FillOp([zero], [memory], [])).location = op.location
+
     def _size(self, op: tensor.DimOp) -> None:
         source, empty, number = self.buffers.get(op.source), op.source.owner, constant_value(op.index)
         if source is not None:
@@ -281,7 +277,7 @@ class TensorFunction:
             if held is not None and held != target and read:
                 builder.insert(CopyOp([held], [target], [])).location = op.location
             if held is None and read:
-                fail(op, f"{op.name} adds to a tensor that nothing has been written to; fill it first")
+                self._undefined(op, target, builder)
             targets.append(target)
         operands = [*(self._input(op, number, builder) for number in range(first)), *targets]
         regions = [region.clone() for region in op.regions]
@@ -361,7 +357,12 @@ class TensorFunction:
             return self.buffers[value]
         if not _is_tensor(value.type):
             return value
-        fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        if not isinstance(empty := value.owner, tensor.EmptyOp) or not isinstance(op, LinalgStructuredOperation):
+            fail(op, f"{op.name} reads a tensor that nothing has been written to")
+        builder, kind = Builder(InsertPoint.before(op)), as_bytes(_memory(value.type))
+        memory = builder.insert(memref.AllocOp(list(empty.dynamic_sizes), [], kind)).memref
+        self._undefined(op, memory, builder)
+        return memory
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""

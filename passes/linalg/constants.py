@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
+    AnyFloat,
     ArrayAttr,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
     MemRefType,
     ModuleOp,
     NoneAttr,
@@ -34,6 +37,11 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
     """Whether all elements of a constant have the same bits."""
     data, count = value.data.data, len(value)
     return count > 0 and data == data[: len(data) // count] * count
+
+
+def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
+    """A whole number of a type of floats or integers."""
+    return arith.ConstantOp(FloatAttr(number, kind) if isinstance(kind, AnyFloat) else IntegerAttr(number, kind))  # pyright: ignore[reportArgumentType]
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:

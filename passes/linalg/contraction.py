@@ -186,7 +186,10 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     Raises:
         SeparateProductsError: if operands do not lie as matrices.
     """
-    body, maps = weighted(op.body.block, _zeros(op)), [attribute.data for attribute in op.get_indexing_maps()]
+    zeros, points = _zeros(op), range(2, len(op.inputs)) if isinstance(op, NamedOperation) else ()
+    if (point := next((n for n in points if n not in zeros), None)) is not None:
+        fail(op, f"the zero point of {'AB'[point - 2]} is not the constant 0")
+    body, maps = weighted(op.body.block, zeros), [attribute.data for attribute in op.get_indexing_maps()]
     if body is None or {f.argument for f in body.factors} != {0, 1} or len(op.outputs) != 1:
         _refuse(op, "its body does not add the product of its two inputs to its output")
     if not is_plain(maps[-1]):
@@ -239,13 +242,8 @@ def is_simple(op: LinalgStructuredOperation) -> bool:
 
 
 def _zeros(op: LinalgStructuredOperation) -> list[int]:
-    """The inputs that are the number 0: the zero points of A and B, behind these. Raises a located diagnostic for
-    others."""
-    zeros = [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
-    for name, number in zip("AB", range(2, len(op.inputs)) if isinstance(op, NamedOperation) else (), strict=False):
-        if number not in zeros:
-            fail(op, f"expected the zero point of {name} to be the constant 0; others are not lowered")
-    return zeros
+    """The inputs that are the number 0, as the zero points of A and B, behind these, may be."""
+    return [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
 
 
 def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMap]) -> Side:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
+    ArrayAttr,
     BFloat16Type,
     Float16Type,
     Float32Type,
@@ -14,13 +17,28 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    MemRefType,
+    StringAttr,
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa import wgmma
+from ...dialect.isa.form import FP8
+from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.generic import may_scale_sums
-from ...dialect.warp.attributes import element_row
+from ...dialect.warp.attributes import element_row, memory_of, target_of
+from ...dialect.warp.elements import K
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import BlockScaledOp
 from ...dialect.warp.stored import NIBBLES
-from .elementwise import Elementwise
+from ..diagnostics import remark
+from ..patterns import operations_between
+from .elementwise import Elementwise, read_elementwise
+from .fuse_epilogue import touched
+from .operand import collapse, drop_unused, groups_of, root, users_of
+from .raise_matmul import formed
 
 # What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
 #
@@ -191,3 +209,158 @@ def dequantised(made: Elementwise) -> Dequantised | None:
     if not low <= found.zero <= high:
         found.objection = f"its zero point is none of {found.stored}, {found.zero}"
     return found
+
+
+# Operands of 8-bit floats times scales of blocks, `W = q s`, become operands of the product that reads them.
+#
+# Written for a product, `W` is a matrix of its own, made by an elementwise operation of the floats and of scales along
+# quotients of its loops: `(m, k) -> (m, k floordiv 128)`. The product reads the floats instead, and multiplies the sums
+# of blocks along k with the scales of both operands::
+#
+#     %a = warp.block_scaled %A times %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
+
+
+BY = "warp-fuse-weights"
+"""The pass that remarks."""
+
+
+class ScaledOperand(NamedTuple):
+    """An operand of a product, the operation that makes it, and which of its inputs are the floats and the scales."""
+
+    product: MatmulOp
+    value: SSAValue
+    made: Elementwise
+    floats: int
+    scales: int
+
+    @staticmethod
+    def of(product: MatmulOp, value: SSAValue) -> ScaledOperand | None:
+        """The operand, if it is made of 8-bit floats and scales, for the product alone."""
+        memory = root(value)
+        writers = list(users_of(memory) - {product})
+        made = read_elementwise(writers[0]) if len(writers) == 1 else None
+        last = None if made is None else made.body.last_op
+        if (
+            not isinstance(memory.owner, memref.AllocOp)
+            or made is None
+            or last is None
+            or root(made.output) is not memory
+        ):
+            return None
+        factor = _uncast(last.operands[0]).owner
+        pair = [_uncast(side) for side in factor.operands] if isinstance(factor, arith.MulfOp) else []
+        numbers = [side.index for side in pair if isinstance(side, BlockArgument) and side.owner is made.body]
+        narrow = [number for number in numbers if _is_narrow(made.inputs[number])]
+        if len(numbers) != 2 or len(narrow) != 1:
+            return None
+        (scales,) = [number for number in numbers if number not in narrow]
+        return ScaledOperand(product, value, made, narrow[0], scales)
+
+    @property
+    def dimensions(self) -> list[list[int]]:
+        """For each dimension of the operand the loops that it runs along: two for blocks and what is in them."""
+        return dimensions_of(self.made, self.value)
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The loops of the product that its dimensions run along."""
+        return loops_of(self.product.maps[0 if self.value is self.product.a else 1])
+
+    def objection(self) -> str:
+        """Why the product cannot multiply the floats themselves; "" if it can."""
+        made, dimensions = self.made, self.dimensions
+        along, outer = loops_of(made.maps[self.scales]), [loops[0] for loops in dimensions]
+        if str(memory_of(made.inputs[self.scales]).element_type) != "f32":
+            return "scales are expected in f32"
+        same = made.output is self.value or len(dimensions) < made.loops
+        if loops_of(made.maps[self.floats]) != tuple(range(made.loops)) or len(dimensions) != 2 or not same:
+            return "the floats are read in another order, or another shape"
+        if any(len(loops) > 2 for loops in dimensions) or sorted(along) != sorted(outer):
+            return "scales are expected for blocks along both dimensions"
+        return between(made, self.product, (self.floats, self.scales), "the floats or the scales")
+
+    def formed(self) -> SSAValue:
+        """The operand of the product."""
+        floats = self.made.inputs[self.floats]
+        if isinstance(floats.owner, memref.ExpandShapeOp) and groups_of(floats.owner) == self.dimensions:
+            floats = floats.owner.src
+        elif self.made.output is not self.value:
+            view = collapse(floats, self.dimensions)
+            Rewriter.insert_op(view, InsertPoint.before(self.product))
+            floats = view.result
+        first = loops_of(self.made.maps[self.scales])[0]
+        place = next(place for place, loops in enumerate(self.dimensions) if first in loops)
+        across = self.loops[place] == self.product.outer + K
+        return formed(self.product, BlockScaledOp(floats, self.made.inputs[self.scales], across=across))
+
+
+def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:
+    """For each dimension of an operand the loops of the operation that makes it that it runs along; none of an operand
+    of another shape than the two that a reshape gives."""
+    output, view = made.output.owner, value.owner
+    if isinstance(output, memref.ExpandShapeOp) and output.src is value:
+        return groups_of(output)
+    if isinstance(view, memref.CollapseShapeOp) and view.src is made.output:
+        return groups_of(view)
+    return [[loop] for loop in range(made.loops)]
+
+
+def between(made: Elementwise, product: MatmulOp, numbers: Sequence[int], what: str) -> str:
+    """What stands between an operation and the product that is to read some inputs of it, and changes `what` is read;
+    "" if nothing does."""
+    inputs = {root(made.inputs[number]) for number in numbers}
+    standing = operations_between(made.op, product)
+    if standing is None:
+        return "it does not stand before the product"
+    for op in standing:
+        memory = touched(op)
+        if memory is None:
+            return f"{op.name} between them may touch any memory"
+        if memory[1] & inputs:
+            return f"an operation between them writes {what}"
+    return f"the result of the product shares memory with {what}" if root(product.d) in inputs else ""
+
+
+def _uncast(value: SSAValue) -> SSAValue:
+    """A float before it was converted to other floats."""
+    while isinstance(value.owner, arith.ExtFOp | arith.TruncFOp):
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_narrow(value: SSAValue) -> bool:
+    row = element_row(memory_of(value).element_type) if isinstance(value.type, MemRefType) else None
+    return row is not None and row.name in FP8
+
+
+class FuseBlockScales(RewritePattern):
+    """Lets a product multiply 8-bit floats whose blocks have scales, instead of matrices made of both."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        sides = [None if any(op.forms) else ScaledOperand.of(op, value) for value in (op.a, op.b)]
+        operands = [side for side in sides if side is not None]
+        if not operands:
+            return
+        target, reasons = target_of(op), [side.objection() for side in operands]
+        if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
+            reasons.append("it takes a product of two such matrices")
+        elif target is None or not any(row.a.name in FP8 and row.runs_on(target) for row in wgmma.rows()):
+            reasons.append("warpgroups multiply them so, which the target does not have")
+        if reason := next(filter(None, reasons), ""):
+            remark(operands[0].made.op, BY, f"the product does not multiply 8-bit floats themselves: {reason}")
+            return
+        a, b = (side.formed() for side in operands)
+        fused = op.like(a=a, b=b)
+        names = [element_row(memory_of(side.made.inputs[side.floats]).element_type) for side in operands]
+        fused.types = ArrayAttr([StringAttr("" if row is None else row.name) for row in names])
+        remark(op, BY, "scaled operands are not rounded: sums of blocks are scaled instead")
+        Rewriter.replace_op(op, fused, [])
+        for side in operands:
+            value, output, floats = side.value, side.made.output, side.made.inputs[side.floats]
+            Rewriter.erase_op(side.made.op)
+            drop_unused(output)
+            drop_unused(floats)
+            if not value.uses and value is not output:
+                drop_unused(value)
+        rewriter.has_done_action = True

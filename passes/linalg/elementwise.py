@@ -441,6 +441,8 @@ def known_view(value: SSAValue) -> View | None:
 
 def _view(value: SSAValue) -> View:
     op = value.owner
+    if isinstance(op, memref.ViewOp):
+        raise _UnknownError
     if isinstance(op, VIEWING):
         source = _view(op.operands[0])
         if DYNAMIC_INDEX in source.shape and isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):

@@ -2,28 +2,203 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.builder import Builder
-from xdsl.dialects import arith, math, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, TensorType, f32, f64, i1, i32, i64
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import (
-    AffineMap,
+from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    TensorType,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
 )
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import loops_of
-from ...dialect.mlir.convolution import ConvolutionOp
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
 from ...dialect.mlir.generic import weighted
+from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.nest import Nest, generic
-from ...dialect.warp.elements import only_computes
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
-from ..patterns import IndexBuilder, constant_value
+from ..patterns import IndexBuilder, apply_patterns, constant_value
 from . import contraction
 from .moved_operands import element_of
+from .operand import root
+
+
+def return_in_arguments(function: func.FuncOp) -> None:
+    """Lets a function on memory write what it returns to arguments behind the others, as bufferisation leaves it to a
+    later pass of MLIR to do. An argument that it returns is written as it is.
+
+    Raises a located diagnostic for a result that is no memory.
+    """
+    last = function.body.block.last_op
+    if not isinstance(last, func.ReturnOp) or not last.operands:
+        return
+    for value in last.operands:
+        memory, kind = root(value), value.type
+        if not isa(kind, MemRefType[Attribute]):
+            fail(last, f"expected the function to return tensors or memory alone, got {kind}")
+        if isinstance(memory, BlockArgument):
+            continue
+        made = memory.owner if isinstance(memory.owner, memref.AllocOp) else None
+        own = made is not None and memory_of(memory).get_shape() == kind.get_shape()
+        held = memory.type if own else MemRefType(kind.element_type, kind.get_shape())
+        argument = function.body.block.insert_arg(held, len(function.body.block.args))
+        argument.name_hint = value.name_hint or "result"
+        if own and made is not None:
+            memory.replace_all_uses_with(argument)
+            Rewriter.erase_op(made)
+        else:
+            Rewriter.insert_op(copy := CopyOp([value], [argument], []), InsertPoint.before(last))
+            copy.location = last.location
+    Rewriter.replace_op(last, func.ReturnOp(), [])
+    function.update_function_type()
+
+
+class ExpandAffine(RewritePattern):
+    """Replaces the maps of indices on the host, in which tiling writes where a tile starts and what is left of it, by
+    arithmetic. Quotients and remainders are those of indices that are not negative."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, affine.ApplyOp | affine.MinOp):
+            return
+        map_, index = op.map.data, IndexBuilder(Builder(InsertPoint.before(op)))
+        values = [index.known(value) for value in op.operands]
+        symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
+        dims = [AffineDimExpr(number) for number in range(map_.num_dims)]
+        found = [
+            index.evaluated(expr.replace_dims_and_symbols(dims, symbols), values.__getitem__) for expr in map_.results
+        ]
+        result, *others = found
+        for other in others:
+            result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
+        rewriter.replace(op, [], [index.value(result)])
+
+
+class SeeTransposed(RewritePattern):
+    """Replaces memory whose dimensions are in another order by a window of it."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, TransposeOp):
+            return
+        order, shape, index = (
+            loops_of(op.permutation.data),
+            shape_of(op.result),
+            IndexBuilder(Builder(InsertPoint.before(op))),
+        )
+        sizes = [index.value(index.dim(op.source, order[d])) for d, size in enumerate(shape) if size < 0]
+        along = map_along(len(order), (order.index(d) for d in range(len(order))))
+        window = WindowOp(op.source, along, shape, sizes)
+        window.location = op.location
+        rewriter.replace(op, window)
+
+
+class ApplyToElements(RewritePattern):
+    """Replaces an operation of `arith` or `math` on tensors by one on their elements."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        kind = op.results[0].type if len(op.results) == 1 and op.operands else None
+        if not op.name.startswith(("arith.", "math.")) or not isa(kind, TensorType[Attribute]):
+            return
+        shape, given = kind.get_shape(), [value for value in op.operands if isinstance(value.type, TensorType)]
+        index = IndexBuilder(Builder(InsertPoint.before(op)))
+        dims = [tensor.DimOp(given[0], index.value(d)) for d, size in enumerate(shape) if size < 0]
+        empty = tensor.EmptyOp([index.insert(dim).result for dim in dims], kind)
+        block = Block(arg_types=[*map(element_of, given), kind.element_type])
+        known = dict(zip(given, block.args, strict=False))
+        operands = [known.get(value, value) for value in op.operands]
+        made = type(op).create(operands=operands, properties=op.properties, result_types=[kind.element_type])
+        made.location = op.location
+        block.add_op(made)
+        block.add_op(YieldOp(made.results[0]))
+        maps, init = [AffineMap.identity(len(shape))] * (len(given) + 1), index.insert(empty).tensor
+        rewriter.replace(op, generic(op, given, [init], Region(block), maps, results=[kind]))
+
+
+class RunInTurn(RewritePattern):
+    """Replaces the loops of an `scf.forall` by loops whose turns follow one another, and hand on what they share.
+
+    Raises a located diagnostic for a turn that reads what it shares elsewhere than where it puts something: it is to
+    see that as it was before all turns.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ForallOp, rewriter: PatternRewriter) -> None:
+        block, last = op.region.block, op.region.block.last_op
+        if not isinstance(last, InParallelOp):
+            fail(op, f"expected {op.name} to end with {InParallelOp.name}")
+        puts = [put for put in last.region.block.ops if isinstance(put, ParallelInsertSliceOp)]
+        shared = block.args[len(op.static_upper) :]
+        for argument in shared:
+            places = [_place(put) for put in puts if put.dest is argument]
+            for use in argument.uses:
+                part = use.operation
+                if part not in puts and not (isinstance(part, tensor.ExtractSliceOp) and _place(part) in places):
+                    fail(part, f"{part.name} reads what turns of {op.name} share elsewhere than where its turn writes")
+        index = IndexBuilder(Builder(InsertPoint.before(op)))
+        bounds = [[index.value(each) for each in op.bound(name)] for name in BOUNDS]
+        loops = list(zip(*bounds, strict=True))
+
+        def turns(level: int, given: Sequence[SSAValue], at: Builder) -> Sequence[SSAValue]:
+            inside = Block(arg_types=[IndexType(), *(value.type for value in given)])
+            block.args[level].replace_all_uses_with(inside.args[0])
+            held: Sequence[SSAValue] = inside.args[1:]
+            if level + 1 < len(loops):
+                held = turns(level + 1, held, Builder(InsertPoint.at_end(inside)))
+            else:
+                held = self._turn(op, puts, dict(zip(shared, held, strict=True)), inside)
+            inside.add_op(scf.YieldOp(*held))
+            loop = at.insert(scf.ForOp(*loops[level], given, inside))
+            loop.location = op.location
+            return loop.results
+
+        rewriter.replace(op, [], turns(0, op.outputs, Builder(InsertPoint.before(op))))
+
+    @staticmethod
+    def _turn(
+        op: ForallOp, puts: Sequence[ParallelInsertSliceOp], held: dict[SSAValue, SSAValue], inside: Block
+    ) -> Sequence[SSAValue]:
+        """Moves what a turn does, and puts together what it shares."""
+        for each in list(op.region.block.ops)[:-1]:
+            each.detach()
+            inside.add_op(each)
+        for put in puts:
+            made = tensor.InsertSliceOp.create(
+                operands=[put.source, held[put.dest], *put.operands[2:]],
+                properties=put.properties,
+                result_types=[put.dest.type],
+            )
+            made.location = put.location
+            inside.add_op(made)
+            held[put.dest] = made.result
+        results = list(held.values())
+        for argument, first in zip(op.region.block.args[len(op.static_upper) :], inside.args[1:], strict=False):
+            argument.replace_all_uses_with(first)
+        return results
+
+
+def _place(op: tensor.ExtractSliceOp | ParallelInsertSliceOp) -> tuple[object, ...]:
+    """Which part of a tensor an operation takes, or puts something into."""
+    first = 1 if isinstance(op, tensor.ExtractSliceOp) else 2
+    return *op.operands[first:], op.static_offsets, op.static_sizes, op.static_strides
+
 
 LARGEST_POWER = 64
 
@@ -143,11 +318,8 @@ def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> Generic
 
 
 def _starts(op: Operation, number: int) -> bool:
-    """Whether an operand is what an operation starts from, convolutions among the products: others become one."""
-    starts = isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
-    return starts and (
-        isinstance(op, ConvolutionOp) or (isinstance(op, GenericOp) and not contraction.adds_products(op))
-    )
+    """Whether an operand is what an operation starts from."""
+    return isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
 
 
 class FillForEach(RewritePattern):
@@ -159,7 +331,7 @@ class FillForEach(RewritePattern):
         starts = [use for use in uses if _starts(use.operation, use.index)]
         if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
             return
-        for use in starts[len(starts) == len(uses) :]:
+        for use in starts:
             place = Builder(InsertPoint.before(use.operation))
             again = place.insert(empty.clone())
             copy = place.insert(FillOp(op.inputs, [again.tensor], [again.tensor.type]))
@@ -196,3 +368,22 @@ class AddStart(RewritePattern):
         made = generic(op, inputs, [last], Region(block), [identity] * 3, results=[kind])
         filled.location = product.location = op.location
         rewriter.replace(op, made)
+
+
+def simplify(function: func.FuncOp) -> None:
+    """Makes operations of several results one for each, and lets products read what was moved for them."""
+    from . import moved_operands, several_results
+
+    several_results.drop_unused(function.body.block, function)
+    first = several_results.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
+    apply_patterns(first, function)
+    several_results.drop_unused(function.body.block)
+    decomposed: tuple[RewritePattern, ...] = ()
+    if any(isinstance(op, math.ExpOp) for op in function.walk()):
+        from .scaled_products import PATTERNS, LargestOfAll
+
+        decomposed = (*PATTERNS, FuseWide(), FuseWide(), LargestOfAll())
+    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
+    for pattern in (*moved, FuseWide()):
+        apply_patterns((pattern,), function)
+    several_results.drop_unused(function.body.block)

@@ -31,7 +31,7 @@ from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import chose, remark
-from ..patterns import apply_patterns
+from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
     ROUNDED,
     ElementExpression,
@@ -47,7 +47,7 @@ from .element_expressions import (
 )
 from .elementwise import check_rows
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import FoldDimension, collapse, expand, groups_of, root, users_of
+from .operand import collapse, expand, groups_of, root, users_of
 
 ALONG = "n"
 """The name of the loop along a row; those over rows are numbers."""

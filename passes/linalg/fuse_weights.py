@@ -34,9 +34,8 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
-from .dequantised import Dequantised, dequantised
+from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of
 from .elementwise import Elementwise, read_elementwise
-from .fuse_block_scales import FuseBlockScales, between, dimensions_of
 from .operand import collapse, drop_unused, expand, expanded, groups_of, root, users_of
 from .raise_matmul import formed, raise_products
 

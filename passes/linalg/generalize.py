@@ -54,6 +54,7 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
+    *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
     *TENSORS,
 )
 """What is rewritten, or checked, beside constants. Names are enough to see that a module has no tensors, and is not
@@ -62,8 +63,12 @@ to wait for the dialects of these: 7 ms."""
 
 def is_generalized(op: Operation) -> bool:
     """Whether something else comes to stand for an operation."""
-    constant = isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
-    return constant or op.name in GENERALIZED
+    return op.name in GENERALIZED or _is_arithmetic(op)
+
+
+def _is_arithmetic(op: Operation) -> bool:
+    """Whether an operation of `arith` or `math` makes a tensor, a constant one among them."""
+    return op.name.startswith(("arith.", "math.")) and any(isinstance(r.type, TensorType) for r in op.results)
 
 
 def generalize(module: ModuleOp) -> None:
@@ -78,6 +83,14 @@ def generalize(module: ModuleOp) -> None:
         from .front_ends import MultiplyPower
 
         patterns.append(MultiplyPower())
+    if not names.isdisjoint(HOSTED):
+        from .front_ends import ExpandAffine, RunInTurn, SeeTransposed
+
+        patterns += [ExpandAffine(), RunInTurn(), SeeTransposed()]
+    if any(map(_is_arithmetic, module.walk())):
+        from .front_ends import ApplyToElements
+
+        patterns.append(ApplyToElements())
     if "tensor.concat" in names:
         from .concatenations import compute_parts
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from xdsl.dialects import arith, func, gpu, memref
+from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
-    IndexType,
     IntegerAttr,
     IntegerType,
     MemRefType,
@@ -23,7 +22,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.form import ElementType
@@ -32,12 +30,10 @@ from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, mem
 from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, WindowOp, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp, strides_of
 from ..diagnostics import fail
-from ..patterns import constant_value
 
 if TYPE_CHECKING:
     from xdsl.dialects import tensor
@@ -45,17 +41,17 @@ if TYPE_CHECKING:
 # Operations whose result is the memory of their first operand, seen otherwise: which they are, and what is seen.
 
 Viewing: TypeAlias = (
-    memref.SubviewOp | memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp | AssumeDivisibleOp
+    memref.SubviewOp
+    | memref.CastOp
+    | memref.ViewOp
+    | memref.CollapseShapeOp
+    | memref.ExpandShapeOp
+    | WindowOp
+    | AssumeDivisibleOp
 )
 
-VIEWING = (
-    memref.SubviewOp,
-    memref.CastOp,
-    memref.CollapseShapeOp,
-    memref.ExpandShapeOp,
-    WindowOp,
-    AssumeDivisibleOp,
-)
+VIEWING = (memref.SubviewOp, memref.CastOp, memref.ViewOp, memref.CollapseShapeOp, memref.ExpandShapeOp,
+           WindowOp, AssumeDivisibleOp)  # fmt: skip
 """Operations of which a call knows what they make seen."""
 
 VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
@@ -112,6 +108,10 @@ Number = Callable[[SSAValue], int]
 """What an index is in this call."""
 
 
+ALIGNED = 16
+"""Bytes: memory starts at a multiple of these."""
+
+
 class WindowError(Exception):
     """With the sizes of a call, loops pass the end of the memory that they go through."""
 
@@ -121,6 +121,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
     match op:
         case memref.CastOp() | AssumeDivisibleOp():
             return source
+        case memref.ViewOp():
+            return _typed(op, number)
         case memref.SubviewOp():
             return _part(op, source, number)
         case WindowOp():
@@ -135,6 +137,16 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             for group, stride in zip(groups_of(op), source.strides, strict=True):
                 strides += [stride * math.prod(shape[d + 1 : group[-1] + 1]) for d in group]
             return View(source.offset, shape, tuple(strides))
+
+
+def _typed(op: memref.ViewOp, number: Number) -> View:
+    """The elements of another type in bytes, counted as such."""
+    kind, given, start = memory_of(op.result), iter(op.sizes), number(op.byte_shift)
+    shape = tuple(size if size >= 0 else number(next(given)) for size in kind.get_shape())
+    row = element_row(kind.element_type)
+    if row is None or row.bits < BYTE or start % ALIGNED:
+        raise WindowError(f"{kind} starts at byte {start}; kernels take whole bytes from multiples of {ALIGNED}")
+    return View(start * BYTE // row.bits, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))))
 
 
 def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
@@ -307,20 +319,6 @@ def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) 
     steps = [stride for i, stride in enumerate(strides(kind, known, divisor)) if i != column]
     offset = kind.get_offset()
     return math.gcd(divisor if offset is None else offset, *steps)
-
-
-class FoldDimension(RewritePattern):
-    """Replaces the size that is asked of an allocation by that which it was made with."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:
-        number, shape, memory = constant_value(op.index), memory_of(op.source).get_shape(), op.source.owner
-        if number is None or not 0 <= number < len(shape) or not isinstance(memory, memref.AllocOp | memref.AllocaOp):
-            return
-        if shape[number] == DYNAMIC_INDEX:
-            rewriter.replace(op, [], [memory.dynamic_sizes[shape[:number].count(DYNAMIC_INDEX)]])
-        else:
-            rewriter.replace(op, arith.ConstantOp(IntegerAttr(shape[number], IndexType())))
 
 
 # The operands of a product: matrices, vectors and numbers, and how they lie in memory.

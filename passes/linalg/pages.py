@@ -13,8 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest
 from ...dialect.warp.elements import shape_of
-from ...dialect.warp.paged import PagedOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ..patterns import constant_value
 
 if TYPE_CHECKING:

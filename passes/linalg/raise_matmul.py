@@ -13,6 +13,7 @@ from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
+    BFloat16Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -21,9 +22,14 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     StringAttr,
+    UnitAttr,
     f16,
     f32,
+    f64,
+    i8,
+    i16,
     i32,
+    i64,
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -34,7 +40,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
 from ...dialect.mlir.affine import loops_of, map_along
@@ -48,12 +54,13 @@ from ...dialect.warp.matmul import FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ...dialect.warp.views import strides_of
-from ..diagnostics import chose, fail, remark
+from ..diagnostics import chose, fail, message_of, remark
 from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
 from .contraction import SplitLoops, along_loops, length
 from .elementwise import check_product
 from .operand import expanded, lie_in_memory
+from .product import read
 
 # Products that are weighted, subtracted, or of integers added to floats: `C + w * A * B` becomes a product that starts
 # from zero, with an epilogue that weighs it and adds C.
@@ -114,25 +121,18 @@ MOST_PLACES = 64
 """Places of a window that an operation is written out for: each is two views, and two addresses in every lane."""
 
 
-def unroll(op: LinalgStructuredOperation) -> None:
-    """Replaces a sum of products over a window by an elementwise operation on views of its inputs.
-
-    Raises a located diagnostic for a window that is large, or of unknown size.
-    """
+def unroll(op: LinalgStructuredOperation) -> bool:
+    """Replaces a sum of products over a window by an elementwise operation on views of its inputs; not for a window
+    that is large, or of unknown size."""
     nest = Nest.of(op)
     summed, maps, written = nest.summed, nest.maps, nest.writes[0].loops
     kept = [loop for loop in range(nest.loops) if loop not in summed]
-    if (loop := next((loop for loop in kept if loop not in written), None)) is not None:
-        fail(op, f"loop d{loop} of {op.name} is parallel, but indexes no dimension of the result; expected a reduction")
     sizes = [length(op, loop) for loop in summed]
-    places = math.prod(max(0, size) for size in sizes)
-    if min(sizes) < 0 or places > MOST_PLACES:
-        window = "x".join("?" if size < 0 else str(size) for size in sizes)
-        fail(op, f"{op.name} is not a product of matrices, because neighbours in memory belong to different channels; "
-             f"it is lowered for windows of at most {MOST_PLACES} positions, got {window}")  # fmt: skip
+    if sorted(written) != kept or min(sizes) < 0 or math.prod(sizes) > MOST_PLACES:
+        return False
     product = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
     if product is None or not product.is_plain:
-        fail(op, f"{op.name} sums, but its body does more than to add products")
+        return False
     inputs, seen = list[SSAValue](), list[AffineMap]()
     for place in combinations(*map(range, sizes)):
         fixed = dict(zip(summed, place, strict=True))
@@ -144,6 +144,7 @@ def unroll(op: LinalgStructuredOperation) -> None:
     _fill(block, [factor.unsigned for factor in product.factors])
     output = map_along(len(kept), map(kept.index, written))
     Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, output]))
+    return True
 
 
 def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
@@ -210,35 +211,73 @@ class CopyStrided(RewritePattern):
             rewriter.has_done_action = True
 
 
+BY_ELEMENT = "warp.by_element"
+"""On a product: no matrix instruction multiplies it, so that a thread adds up each element."""
+
+BY_THREADS = (f16, BFloat16Type(), f32, f64, i8, i16, i32, i64)
+"""The types of elements that a thread adds up."""
+
+
 class RaiseProduct(RewritePattern):
     """Replaces a product of matrices by `warp.matmul`; one of channels of their own, that are neighbours in memory, by
-    an elementwise operation."""
+    an elementwise operation. What no matrix instruction multiplies stays, with a remark, for a thread for each
+    element."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         if isinstance(op, PoolingOp) or not (isinstance(op, ContractionOp) or Nest.of(op).summed):
             return
+        if BY_ELEMENT in op.attributes:
+            return
         if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
             remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
             return
-        before = op.prev_op
+        rewriter.has_done_action = True
+        before, apart, raised = op.prev_op, False, None
+        needs_instruction = METADATA in op.attributes or any(element_type(v) not in BY_THREADS for v in op.operands)
         try:
             raised = _raised(op)
-        except contraction.SeparateProductsError:
-            while (made := op.prev_op) is not None and made is not before:
-                Rewriter.erase_op(made)
-            unroll(op)
-        else:
+            reason = "" if needs_instruction else _objection(raised)
+        except contraction.SeparateProductsError as error:
+            reason, apart = str(error), True
+        except DiagnosticException as error:
+            reason = message_of(error)
+        if raised is not None and not reason:
             kinds = " x ".join(raised.multiplied)
             chose(op, RaiseMatmulPass.name, f"{op.name} is a product of {kinds} on tensor cores")
             _replace(op, raised)
-        rewriter.has_done_action = True
+            return
+        if needs_instruction and not apart:
+            fail(op, reason)
+        while (made := op.prev_op) is not None and made is not before:
+            Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
+        if not (apart and unroll(op)):
+            remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up an element: {reason}")
+            op.attributes[BY_ELEMENT] = UnitAttr()
+
+
+def _objection(raised: MatmulOp) -> str:
+    """Why no matrix instruction of any GPU multiplies a product as it lies in memory; "" if one may. F32 counts as
+    tf32, which an option allows, and operands that run backwards are read by tensor copies. Of f16 and bf16 one is
+    hardly meant: what chooses an instruction refuses them."""
+    backwards = any((step or 0) < 0 for value in raised.matrices for step in strides_of(memory_of(value)) or ())
+    if backwards or sorted(raised.multiplied) == ["bf16", "f16"]:
+        return ""
+    types = raised.types
+    raised.types = ArrayAttr(StringAttr("tf32") if kind.data == "f32" else kind for kind in types)
+    try:
+        read(raised)
+    except DiagnosticException as error:
+        return message_of(error)
+    finally:
+        raised.types = types
+    return ""
 
 
 def _raised(op: LinalgStructuredOperation) -> MatmulOp:
     """The product that an operation is, by its maps and body."""
     if isinstance(op, ops.MatmulOp) and weighted(op.body.block) is None:
-        fail(op, "expected linalg.matmul to multiply and add, as its body says otherwise; write linalg.generic")
+        fail(op, "its body does more than to extend, multiply and add")
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
     found = contraction.read_matrices(op)

@@ -70,6 +70,9 @@ def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, K
 def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
     """The keys for which a condition holds, or does not; None if it asks something else."""
     if condition.is_op("arith.andi" if holds else "arith.ori"):
+        asked = [side for side in condition.operands if side.kind != "constant" or bool(side.number) != holds]
+        if len(asked) == 1:
+            return _kept(asked[0], single, holds=holds)
         one, other = (_kept(side, single, holds=holds) for side in condition.operands)
         return None if one is None or other is None else one.both(other)
     if not condition.is_op("arith.cmpi") or condition.op is None:

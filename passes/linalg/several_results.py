@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -13,17 +14,23 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest, generic
+from ...dialect.warp.attributes import UNUSED
+from ..diagnostics import remark
 
 PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
         tensor.CastOp, tensor.DimOp, tensor.ExtractOp, arith.ConstantOp)  # fmt: skip
 """Operations that do nothing but make their results, beside those of `linalg` on tensors."""
 
 
-def drop_unused(block: Block) -> None:
-    """Erases the operations of a block whose results nobody uses, and which do nothing else."""
+def drop_unused(block: Block, function: Operation | None = None) -> None:
+    """Erases the operations of a block whose results nobody uses, and which do nothing else; as they are written in a
+    function, with a remark."""
     for op in reversed(list(block.ops)):
         made = isinstance(op, (LinalgStructuredOperation, *PURE))
         if made and op.results and not any(result.uses for result in op.results):
+            if isinstance(op, LinalgStructuredOperation) and function is not None:
+                remark(op, "warp-bufferize", f"nobody uses the result of {op.name}; it is not computed")
+                function.attributes[UNUSED] = UnitAttr()
             Rewriter.erase_op(op)
 
 
@@ -71,7 +78,8 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
             block.erase_arg(argument)
     maps = [nest.reads[n].map for n in kept] + [nest.writes[number].map]
     inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
-    return generic(op, inputs, [op.outputs[number]], body, maps, nest.summed, kinds)
+    summed = [loop for loop in nest.summed if loop not in nest.writes[number].loops]
+    return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
 
 
 def _needed(value: SSAValue) -> Collection[SSAValue]:

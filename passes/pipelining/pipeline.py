@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -157,21 +157,18 @@ class Pipeliner:
             op.detach()  # what reads the first stage stands before the loop
             outer.insert(op)
         start = self.prologue(self._moved(outer, old.args[0], tiles.lb), [])
-        initial = start.values(outer)
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        index, (tile, *values) = outer.at(Builder(InsertPoint.at_end(body))), body.args
-        old.args[0].replace_all_uses_with(tile)
-        carried = start.of(values)
-        for op in list(old.ops):
-            if op is self.source.loop:
-                sums = list(self.source.loop.iter_args)
-                carried = self._whole_tile(index, tiles, tile, carried._replace(accumulators=sums))
-                self._replace_loop(carried)
-            elif not isinstance(op, scf.YieldOp):
-                op.detach()
-                index.insert(op)
-        index.insert(scf.YieldOp(*carried._replace(accumulators=[]).values(index)))
-        outer.insert(scf.ForOp(tiles.lb, tiles.ub, tiles.step, initial, body))
+        with outer.loop(tiles.lb, tiles.ub, tiles.step, start.values(outer)) as turn:
+            index, carried = turn.index, start.of(turn.carried)
+            old.args[0].replace_all_uses_with(turn.counter)
+            for op in list(old.ops):
+                if op is self.source.loop:
+                    sums = list(self.source.loop.iter_args)
+                    carried = self._whole_tile(index, tiles, turn.counter, carried._replace(accumulators=sums))
+                    self._replace_loop(carried)
+                elif not isinstance(op, scf.YieldOp):
+                    op.detach()
+                    index.insert(op)
+            turn.handed = carried._replace(accumulators=[]).values(index)
         self._drain(outer)
         Rewriter.erase_op(tiles)
 
@@ -214,17 +211,14 @@ class Pipeliner:
         self, index: IndexBuilder, turns: Turns, reach: int | None, carried: Carried, moved: Moved | None = None
     ) -> Carried:
         """A loop over K tiles of this tile of the result; its copies are ahead, or of the one that `moved` leads to."""
-        initial = carried.values(index)
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        (counter, *values), inside = body.args, index.at(Builder(InsertPoint.at_end(body)))
-        now, unroll = carried.of(values), turns.step // self.k_step
-        for i in range(unroll):
-            k = inside.add(counter, (i + (self.prefetch if moved is None else 0)) * self.k_step)
-            here = partial(inside.add, counter, turns.start + i * self.k_step)
-            now = self.k_tile(inside, here, partial(self.copy, inside, k, reach, moved or {}), now)
-        inside.insert(scf.YieldOp(*now.values(inside)))
-        lower, upper, step = index.values([0, turns.end, turns.step])
-        return carried.of(index.insert(scf.ForOp(lower, upper, step, initial, body)).results)
+        with index.loop(0, turns.end, turns.step, carried.values(index)) as turn:
+            inside, now = turn.index, carried.of(turn.carried)
+            for i in range(turns.step // self.k_step):
+                k = inside.add(turn.counter, (i + (self.prefetch if moved is None else 0)) * self.k_step)
+                here = partial(inside.add, turn.counter, turns.start + i * self.k_step)
+                now = self.k_tile(inside, here, partial(self.copy, inside, k, reach, moved or {}), now)
+            turn.handed = now.values(inside)
+        return carried.of(turn.results)
 
     def unrolled(self, index: IndexBuilder, carried: Carried, following: Callable[[], Moved] | None) -> Carried:
         """All K tiles, as many in a turn as there are stages, or a multiple. The last of them stand behind the loop.

@@ -34,7 +34,7 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     WaitOp,
 )
-from ...dialect.warp.warpgroup import in_pairs
+from ...dialect.warp.tensor_memory import in_pairs
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value

@@ -50,17 +50,15 @@ class Producer:
                 self.once.start(index, lambda value: value, 0, 1)
             return self._tile(index, [0, 1], {})
         initial = index.values([0, 1] * (1 if self.once is None else 2))
-        body = Block(arg_types=[IndexType()] * (1 + len(initial)))
-        tile, *state = body.args
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        known: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: tile}
-        if self.once is not None:
-            self.once.start(inside, partial(inside.again, known=known, inside=self._is_inside), *state[2:])
-        after = self._tile(inside, list(state[:2]), known)
-        after += [] if self.once is None else self.once.ring.next(inside, *state[2:])
-        inside.insert(scf.YieldOp(*inside.values(after)))
-        loop = scf.ForOp(self.tiles.lb, self.tiles.ub, self.tiles.step, initial, body)
-        return list(index.insert(loop).results)
+        with index.loop(self.tiles.lb, self.tiles.ub, self.tiles.step, initial) as turn:
+            inside, state = turn.index, turn.carried
+            known: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: turn.counter}
+            if self.once is not None:
+                self.once.start(inside, partial(inside.again, known=known, inside=self._is_inside), *state[2:])
+            after = self._tile(inside, list(state[:2]), known)
+            after += [] if self.once is None else self.once.ring.next(inside, *state[2:])
+            turn.handed = inside.values(after)
+        return list[Index](turn.results)
 
     def _tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
         """The copies of all K tiles of a tile, and of what its epilogue takes from further stages.
@@ -213,15 +211,11 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     step, end = index.known(loop.step), index.known(loop.ub)
     if not loads or not isinstance(step, int):
         return
-    asked, known = Block(), dict[SSAValue, SSAValue]()
-    inside = index.at(Builder(InsertPoint.at_end(asked)))
-    for load in loads:
-        at = [inside.again(place, known, behind.__contains__) for place in load.indices]
-        inside.insert(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
-    asked.add_op(scf.YieldOp())
-    left = index.div(index.add(index.sub(end, k), step - 1), step)
-    now = index.insert(arith.CmpiOp(index.value(left), index.value(TURNS), "eq")).result
-    index.insert(scf.IfOp(now, [], Region(asked)))
+    left, known = index.div(index.add(index.sub(end, k), step - 1), step), dict[SSAValue, SSAValue]()
+    with index.where(index.compare("eq", left, TURNS)) as inside:
+        for load in loads:
+            at = [inside.again(place, known, behind.__contains__) for place in load.indices]
+            inside.insert(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
 
 
 def _behind(op: Operation) -> list[Operation]:

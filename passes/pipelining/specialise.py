@@ -161,8 +161,7 @@ class Specialiser:
                 WaitOp(BULK, 0, read=True, each_warpgroup=True)
             )
         for predicate, body in (("sge", produce), ("slt", consume)):
-            mine_is = index.insert(arith.CmpiOp(warp, index.value(self.consumers), predicate)).result
-            some = index.insert(scf.IfOp(mine_is, [], Region(body)))
+            some = index.insert(scf.IfOp(index.compare(predicate, warp, self.consumers), [], Region(body)))
             if body is consume:
                 some.attributes[SOME_WARPS] = IntegerAttr(self.consumers, i64)
         if cluster is not None:
@@ -245,26 +244,17 @@ class Specialiser:
         """One lane of the producer starts copies; the others have nothing to do."""
         if registers is not None:
             index.insert(SetRegistersOp(registers[0]))
-        first = index.insert(arith.CmpiOp(warp, index.value(self.consumers), "eq")).result
-        one = index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result
-        body = Block()
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        stage, parity, *_ = producer.build(inside)
-        if self.launch.schedule.cluster != (1, 1):
-            producer.ring.drain(inside, stage, parity)
-        inside.insert(scf.YieldOp())
-        index.insert(scf.IfOp(one, [], Region(body)))
+        first = index.compare("eq", warp, self.consumers)
+        with index.where(index.insert(arith.AndIOp(first, index.insert(ElectOp()).chosen)).result) as inside:
+            stage, parity, *_ = producer.build(inside)
+            if self.launch.schedule.cluster != (1, 1):
+                producer.ring.drain(inside, stage, parity)
         index.insert(scf.YieldOp())
 
     # The consumers
 
     def _consume(
-        self,
-        body: Block,
-        mine: list[Operation],
-        ring: Ring,
-        registers: tuple[int, int] | None,
-        once: Once | None,
+        self, body: Block, mine: list[Operation], ring: Ring, registers: tuple[int, int] | None, once: Once | None
     ) -> None:
         """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
         if registers is not None:

@@ -29,17 +29,16 @@ from ...dialect.warp.cta import ACQUIRE, RELEASE, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import load_rows, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.synchronisation import (
-    ASYNC_PROXY,
-    BULK,
-    CTA,
-    CommitOp,
-    FenceOp,
-    ScopedBarrierOp,
-    WaitOp,
+from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.tensor_maps import (
+    FAR,
+    Im2colOp,
+    TensorLoadOp,
+    TensorMapType,
+    TensorStoreOp,
+    moved_as,
+    moved_together,
 )
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import FAR, Im2colOp, TensorMapType, moved_as, moved_together
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
@@ -184,13 +183,7 @@ class TensorCopy(NamedTuple):
         rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
         return self.panels * self.kind.bytes * (rows // self.rows)
 
-    def start(
-        self,
-        index: IndexBuilder,
-        again: Callable[[SSAValue], SSAValue],
-        stage: Index,
-        ring: Ring,
-    ) -> None:
+    def start(self, index: IndexBuilder, again: Callable[[SSAValue], SSAValue], stage: Index, ring: Ring) -> None:
         """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
         row, column = map(again, self.copy.indices)
         tile, panels = self.copy.destination, self.panels
@@ -216,9 +209,7 @@ class TensorCopy(NamedTuple):
             to, number = index.values([stage, index.add(down, first), index.add(along, beside)]), index.value(stage)
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
-                *(self.map, index.values(where), tile, to, ring.value, number),
-                mask=mask,
-                offsets=index.values(offsets),
+                *(self.map, index.values(where), tile, to, ring.value, number), mask=mask, offsets=index.values(offsets)
             )
             index.insert(copy)
 

@@ -12,11 +12,13 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
+from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, MakeRingOp, PipelineOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LoadOp
@@ -32,14 +34,13 @@ from ...dialect.warp.synchronisation import (
     FenceOp,
     WaitOp,
 )
-from ...dialect.warp.warpgroup import TensorMmaOp, WgmmaOp, in_pairs
+from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, in_pairs
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from ..schedule.tensor_memory import BUFFERS
 from ..tile.fragment_math import constant
 from .ring import Ring
-
-BUFFERS = 2
-"""Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
 
 
 class AddUp(RewritePattern):
@@ -97,14 +98,28 @@ class _Sums:
         self.count = memory_of(first.a).get_shape()[_along_mn(first, "a")] // self.rows
         self.columns = columns * (self.warps // WARPS // self.count)
         self.ctas = 2 if in_pairs(loop) else 1
-        fits = BUFFERS * self.count * self.columns <= ALLOCATIONS[-1]
+        self.stages = made.ring.type.count.data
+        beside = [(tile, self._beside_type(first, tile)) for tile in first.beside]
+        taken = sum(columns_of(kind) * self.stages for _, kind in beside)
+        fits = BUFFERS * self.count * self.columns + taken <= ALLOCATIONS[-1]
         self.buffers = BUFFERS if self.tiles is not None and fits else 1
         self.start = IndexBuilder(Builder(InsertPoint.before(made)), Builder(InsertPoint.before(start)))
         shape = [self.buffers * self.count, self.rows, self.columns]
         sums = MemRefType(kind.element_type, shape, memory_space=IntegerAttr(TENSOR_SPACE, i64))
         self.sums = self.start.insert(memref.AllocOp([], [], sums)).memref
+        self.beside = {tile: self.start.insert(memref.AllocOp([], [], kind)).memref for tile, kind in beside}
         self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.ctas * self.warps))
         self.start.at(Builder(InsertPoint.before(end))).insert(memref.DeallocOp.get(self.sums))
+
+    def _beside_type(self, product: WgmmaOp, tile: SSAValue) -> MemRefType:
+        """The scales of a tile in tensor memory, of the rows of all blocks of a stage; metadata, of all lanes."""
+        kind, a, scale = memory_of(tile), memory_of(product.a), product.row.scale
+        lines = kind.get_shape()[-2]
+        shape = [self.stages, METADATA_BLOCK.threads, lines // METADATA_BLOCK.threads * METADATA_BLOCK.elements]
+        if scale is not None:
+            words = a.get_shape()[-1] // (product.row.shape.k // scale.vector * SCALES_OF_WORD)
+            shape = [self.stages, lines // words * SCALES_OF_WORD, words * SCALES_OF_WORD]
+        return MemRefType(kind.element_type, shape, memory_space=IntegerAttr(TENSOR_SPACE, i64))
 
     def _roles(self) -> tuple[scf.IfOp, scf.IfOp]:
         """The branches of the consumers, and of the producer."""
@@ -168,10 +183,15 @@ class _Sums:
         adds = inside.insert(arith.CmpiOp(body.args[0], first, "ne")).result
         for op in old.ops:
             if isinstance(op, WgmmaOp):
+                at = inside.again(op.a_indices[0], now, self._is_inside)
+                if op is self.products[0]:
+                    for tile, memory in self.beside.items():
+                        inside.insert(CopyOp(tile, [at, *inside.values([0, 0])], memory, [at]))
                 more = adds if op is self.products[0] else None
                 for number, which in enumerate(numbers):
                     a, b = self._places(inside, op, number, now)
-                    inside.insert(TensorMmaOp(op, (a, b), self.sums, inside.value(which), more))
+                    beside = [self.beside[tile] for tile in op.beside]
+                    inside.insert(TensorMmaOp(op, (a, b), self.sums, inside.value(which), more, beside, at))
             elif isinstance(op, PipelineOp | scf.YieldOp):
                 values = [value for value in op.operands if value is not self.products[-1].d]
                 again = {value: inside.again(value, now, self._is_inside) for value in values}
@@ -229,7 +249,10 @@ class _Sums:
         """The sums of a consumer from column `left` of its own on, with what they start from: what it loads, or zeros
         where K is empty."""
         at, start = index.values([number, 0, index.add(across, left)]), self.loop.iter_args[0]
-        if all(constant_value(value) is not None for value in self.loop.operands[:3]):
+        first, last = constant_value(self.loop.lb), constant_value(self.loop.ub)
+        if first is not None and last is not None and first >= last:
+            return start if kind == self.kind else index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
+        if first is not None and last is not None:
             sums = index.insert(LoadOp(self.sums, at, kind)).fragment
         else:
             some = index.insert(arith.CmpiOp(self.loop.lb, self.loop.ub, "slt")).result

@@ -127,15 +127,19 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 
 
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
-    groups = None if by == "fragments" else by_warpgroups(product, target, accumulate, by)
-    large = not is_compared(product) or is_large(product, laid_out=False)
-    if groups is not None and (by or large or groups.in_registers != PLAIN):
-        return groups
+    alone = by == "fragments" or not (by or target.sm >= needs.WARPGROUP_SM)
+    groups = None if alone else by_warpgroups(product, target, accumulate, by)
+    if groups is not None:
+        large = not is_compared(product) or is_large(product, laid_out=False)
+        if by or large or groups.in_registers != PLAIN:
+            return groups
     if product.second is not None:
         raise ScheduleError(f"two products of one A take warpgroups: {why_not(product, target) or 'none is chosen'}")
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
+        if product.scales and any(needs.by_warpgroups(each, target) for each in needs.warpgroup_rows(product)):
+            what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)
     if groups is not None and time_of(product, groups, target) <= model.nanoseconds(product, cost):

@@ -12,8 +12,9 @@ from ...dialect.isa.form import FP8, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma, doubled
+from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, scaled
 from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE, memory_of
@@ -26,6 +27,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
+from .tensor_memory import beside_columns, stages_beside
 from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
@@ -37,6 +39,9 @@ from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
+
+WARPGROUP_SM = 90
+"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
 
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
@@ -203,20 +208,23 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
 
 
 def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[Wgmma]:
-    """The rows of warpgroups that multiply the product's element types, A dense or sparse, scaled by nothing; with
+    """The rows of warpgroups that multiply the product's element types, A dense or sparse, or by its scales; with
     `exchanged` those of the transposes, of which the first operand is changed in registers."""
-    if product.variant.scale_type or (product.b.stored is not None and not exchanged):
+    if product.b.stored is not None and not exchanged:
         return ()
+    if product.variant.scale_type:
+        a, b, variant = product.a.element, product.b.element, product.variant
+        return () if exchanged else having(scaled, a=a, b=b, kind=variant.kind, scale_type=variant.scale_type)
     a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
     a, b = (b, a) if exchanged else (a, b)
     every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
-    return every if exchanged or sparse else (*every, *map(doubled, every))
+    return every if exchanged else (*every, *map(doubled, every))
 
 
 def by_warpgroups(row: Wgmma, target: Target) -> bool:
     """Whether a target has the product of a warpgroup: by its instruction, or with D in tensor memory."""
-    if row.runs_on(target) and row.shape.m == wgmma.M:
-        return True
+    if target.sm <= WARPGROUP_SM:
+        return row.runs_on(target) and row.shape.m == wgmma.M
     from ...dialect.isa.tensor_product import in_tensor_memory
 
     return in_tensor_memory(row, target)
@@ -295,7 +303,7 @@ def not_copied(operand: MatrixOperand) -> str:
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
     if operand.type.get_num_dims() > MOST_RANK:
         return f"must have at most {MOST_RANK} dimensions, got {operand.type}"
-    if operand.element.memory_bits < 8:
+    if operand.element.memory_bits < 8 and not operand.element.is_float:
         return f"must have elements of whole bytes, got {operand.type}"
     return ""
 
@@ -354,25 +362,29 @@ MOST_BOXED = 128
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""
 
+WORD_BYTES = 4
+"""Bytes of a column of tensor memory, of each lane."""
+
 
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
-    (m, n, k), by_groups = schedule.cta, schedule.together > 1
+    (m, n, k), by_groups, beside = schedule.cta, schedule.together > 1, beside_columns(product, schedule)
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
     ]
-    if product.metadata is not None:
+    if product.metadata is not None and not beside:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
-    tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales]
+    tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales and not beside]
     lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
     lines += [
         parts * columns * operand.memory_bits // BYTE for operand, parts, columns in scale_lines(product, schedule)
     ]
+    lines += [columns * WORD_BYTES * (LANES if product.scales else TENSOR_LANES) for columns in beside]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 
@@ -438,7 +450,8 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     sizes = stage_bytes(product, schedule)
     beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
     room = target.shared - staging_bytes(product, schedule) - BARRIERS - beside
-    return max(LEAST_RING, min(MOST_STAGES, room // sum(sizes)))
+    most = min(MOST_STAGES, stages_beside(product, schedule))
+    return max(LEAST_RING, min(most, room // sum(sizes)))
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:

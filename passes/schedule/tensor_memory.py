@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.schedule import Schedule
-from ..linalg.product import Product
+from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
+from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.warp.operands import metadata_span
+from ..linalg.product import Product, block
 from .warpgroup_model import GroupTile, held_columns, panel_of_b
 
 MOST_ADDED = 128
@@ -17,6 +21,52 @@ MOST_ADDED = 128
 COLUMNS_OF_PAIR = {True: 64, False: 128}
 """Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
 the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
+
+
+LEAST_STAGES = 4
+"""Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
+
+BUFFERS = 2
+"""Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
+
+
+def beside_columns(product: Product, schedule: Schedule) -> list[int]:
+    """Columns of tensor memory of a stage: those of the scales of A and B; of the metadata of a sparse A."""
+    if schedule.mma.m <= ROWS or not (product.scales or product.metadata is not None):
+        return []
+    if not product.scales:
+        return [schedule.cta[2] // metadata_span(product.a.element) * LANES // (METADATA_BLOCK.columns >> 2)]
+    words = schedule.cta[2] // (block(product) * SCALES_OF_WORD)
+    return [SCALES_OF_WORD * words * -(-side // SCALES_BLOCK.rows) for side in schedule.cta[:2]]
+
+
+def stages_beside(product: Product, schedule: Schedule) -> int:
+    """For how many stages tensor memory has columns beside the sums."""
+    each = sum(beside_columns(product, schedule))
+    if not each:
+        return COLUMNS
+    left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
+    return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
+
+
+def check_beside(schedule: Schedule, product: Product) -> None:
+    """Checks the tile of a product with scales.
+
+    Raises:
+        ScheduleError: for other tiles, or more scales than tensor memory has columns for.
+    """
+    if not product.scales and (product.metadata is None or schedule.mma.m <= ROWS):
+        return
+    if product.metadata is not None and schedule.cta[2] % (both := 2 * metadata_span(product.a.element)):
+        raise ScheduleError(f"metadata comes to tensor memory for {both} columns of A, got cta = {schedule.cta}")
+    if schedule.cta[0] != 2 * ROWS:
+        raise ScheduleError(
+            f"scales and metadata in tensor memory are of tiles of {2 * ROWS} rows, got cta = {schedule.cta}"
+        )
+    if (most := stages_beside(product, schedule)) < schedule.stages:
+        raise ScheduleError(
+            f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {most} stages bring"
+        )
 
 
 def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
@@ -35,6 +85,10 @@ def tiles_of_lanes(
     copies half of B."""
     for tile in tiles:
         high, wide = part_of(product, tile, rows)
+        if (product.scales or product.metadata is not None) and high != tile.m:
+            continue
+        if product.metadata is not None:
+            tile = tile._replace(depth=2)
         if tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
             continue  # of 192 rows there is no instruction
         pairs = high == tile.m and tile.parts == 1 and product.m > tile.m and not product.dynamic

@@ -28,7 +28,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .tensor_memory import check_pairs
+from .tensor_memory import check_beside, check_pairs
 from .warpgroup import (
     MOST_PROMOTED,
     PLAIN,
@@ -72,6 +72,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
+    check_beside(schedule, product)
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product, target)

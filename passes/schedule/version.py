@@ -152,7 +152,7 @@ class CopiedOperands:
         return {
             value: self._copy(value)
             for value in self.rounding.along
-            if self.rounding.changes(value) or _begins_badly(matrices.get(value))
+            if self.rounding.changes(value) or (value in matrices and access_bytes(matrices[value]) < WIDEST)
         }
 
     def before(self) -> list[Operation]:
@@ -208,17 +208,13 @@ class CopiedOperands:
 def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
     if isinstance(size, int):
         return size >= least
-    return index.insert(arith.CmpiOp(size, index.value(least), "uge")).result
+    return index.compare("uge", size, least)
 
 
 def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
     """The 0 that `linalg.fill` writes to elements; None of those without one: constants of integers have no sign."""
     element = kind.element_type
     return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
-
-
-def _begins_badly(matrix: MatrixOperand | None) -> bool:
-    return matrix is not None and access_bytes(matrix) < WIDEST
 
 
 def _static(size: Index) -> int:
@@ -316,7 +312,7 @@ class Sizes:
         d = product.d
         dimensions = d.dimensions[:1] if self.rows else range(len(d.sizes))
         size = reduce(index.mul, (index.dim(d.value, dimension) for dimension in dimensions), 1)
-        return index.insert(arith.CmpiOp(index.value(size), index.value(self.most), "ule")).result
+        return index.compare("ule", size, self.most)
 
 
 def _sizes(product: Product, target: Target) -> Iterator[Sizes]:

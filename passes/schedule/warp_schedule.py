@@ -24,10 +24,9 @@ from ..diagnostics import chose, fail, remark
 from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
-from .attention import attention_schedule
-from .attention_gradient import gradient_schedule
+from .attention import attention_schedule, gradient_schedule
 from .candidates import default_schedule, products
-from .needs import key_of
+from .needs import WARPGROUP_SM, key_of
 from .validity import Tuned, asked_of, followed, one_group, override
 from .warpgroup import declined
 
@@ -136,7 +135,7 @@ class SchedulePass(ScheduleOptions):
             if chosen is None:
                 accumulate = str(options.get("accumulate", ""))
                 chosen = default_schedule(product, target, accumulate, by := asked_of(options))
-                if not by and (reason := declined(product, target)):
+                if not by and target.sm >= WARPGROUP_SM and (reason := declined(product, target)):
                     remark(matmul, self.name, f"warpgroups do not change {reason}")
             schedule = override(chosen, options, product, target)
         except ScheduleError as e:

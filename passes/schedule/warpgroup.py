@@ -198,6 +198,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
+    if product.scales and (product.batch or product.dynamic):
+        return "scales of a batch are read by mma.sync alone"
     if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:
@@ -269,7 +271,7 @@ def prepared(product: Product, role: str) -> dict[str, str]:
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
-    whole = operand.element.memory_bits >= BYTE and not not_packed(operand)
+    whole = (operand.element.memory_bits >= BYTE or bool(product.scales)) and not not_packed(operand)
     return whole and product.metadata is None and not product.dynamic
 
 
@@ -286,8 +288,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     """
     if why_not(product, target, role):
         return False
-    if product.convolves:
-        return role == PLAIN
+    if product.convolves or product.scales:
+        return role == PLAIN  # of scales no mma.sync is left where there is tensor memory
     transpose = _transposed(product, role)
     if product.second is not None:
         return True  # no other way has both sums of an element in one lane
@@ -358,7 +360,8 @@ def _unknown_pitches(product: Product, role: str) -> bool:
 def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
-    changed = [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]
+    if not (changed := [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]):
+        return ""
     known = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
     if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
@@ -391,7 +394,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     rows = {r.shape[:2]: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
-    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if (ROWS, tile.width) in rows]
+    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if part_of(product, tile, rows) in rows]
     if needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
@@ -408,7 +411,9 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
         schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
-        if role == PLAIN or needs.fitting_stages(product, schedule, target) >= LEAST_STAGES:
+        if role != PLAIN and needs.fitting_stages(product, schedule, target) < LEAST_STAGES:
+            continue
+        if needs.shared_bytes(product, schedule) <= target.shared:
             yield schedule
 
 

@@ -233,9 +233,9 @@ def held_columns(product: Product, columns: int) -> int:
 
 def panel_of_b(product: Product, columns: int) -> int:
     """Columns of a panel of a tile of B by rows: the widest swizzle whose lines divide the tile's."""
-    size = product.b.element.memory_bits // 8
-    line = held_columns(product, columns) * size
-    return min(LINE, line & -line) // size
+    bits = product.b.element.memory_bits
+    line = held_columns(product, columns) * bits // 8
+    return min(LINE, line & -line) * 8 // bits
 
 
 def panel_columns(columns: int, bits: int) -> int:

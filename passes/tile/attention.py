@@ -21,12 +21,10 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from typing import NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
-from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
@@ -37,9 +35,8 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp,
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.paged import PagedOp
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
 from ..linalg.attention import Attention
 from ..linalg.product import Product, padded
@@ -137,24 +134,24 @@ class Band(NamedTuple):
         rows, width = schedule.warp
         last = index.add(at, width)
         if not isinstance(columns, int) or columns % schedule.cta[1]:
-            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(columns), "sgt")).result)
+            beyond.append(index.compare("sgt", last, columns))
         if self.right is not None:
             # The last column of the tile against the last that counts for the first row of the warp.
             first = index.add(row, self.right + 1)
-            beyond.append(index.insert(arith.CmpiOp(index.value(last), index.value(first), "sgt")).result)
+            beyond.append(index.compare("sgt", last, first))
         if self.left is not None:
             # The first column of the tile against the first that counts for the last row of the warp.
             first = index.add(row, rows - 1 - self.left)
-            beyond.append(index.insert(arith.CmpiOp(at, index.value(first), "slt")).result)
+            beyond.append(index.compare("slt", at, first))
         if not beyond:
             return scores
         condition, *others = beyond
         for other in others:
             condition = index.insert(arith.OrIOp(condition, other)).result
         then, otherwise = Block(), Block()
-        inner = index.at(Builder(InsertPoint.at_end(then)))
+        inner = index.within(then)
         inner.insert(scf.YieldOp(self._mask(inner, schedule, scores, row, at, columns)))
-        Builder(InsertPoint.at_end(otherwise)).insert(scf.YieldOp(scores))
+        otherwise.add_op(scf.YieldOp(scores))
         op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
         return index.insert(op).results[0]
 
@@ -210,28 +207,24 @@ class AttentionBuilder:
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
         initial = self._initial()
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
         first, count, until = self._range(rows, step)
         self.end = self.keys
-        start, end, stride = index.values([0, count, step])
-        loop = scf.ForOp(start, end, stride, initial, body)
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        counter, largest, sums, *parts = body.args
-        at = inside.value(inside.add(counter, first))
-        self._copy(inside, self.k, self.op.k, at, k, until)
-        self._copy(inside, self.v, self.op.v, at, v, until)
-        copies_done(inside, self.schedule)
-        scores = constant(inside, self.scores.fragment("acc"), 0.0)
-        scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
-        scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
-        largest, sums, again, p = self._softmax(inside, scores, largest, sums)
-        parts = [times(inside, part, again) for part in parts]
-        p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
-        parts = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
-        inside.insert(BarrierOp())
-        inside.insert(scf.YieldOp(largest, sums, *parts))
-        index.insert(loop)
-        largest, sums, *parts = loop.results
+        with index.loop(0, count, step, initial) as turn:
+            inside, (largest, sums, *parts) = turn.index, turn.carried
+            at = inside.value(inside.add(turn.counter, first))
+            self._copy(inside, self.k, self.op.k, at, k, until)
+            self._copy(inside, self.v, self.op.v, at, v, until)
+            copies_done(inside, self.schedule)
+            scores = constant(inside, self.scores.fragment("acc"), 0.0)
+            scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
+            scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
+            largest, sums, again, p = self._softmax(inside, scores, largest, sums)
+            parts = [times(inside, part, again) for part in parts]
+            p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
+            parts = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
+            inside.insert(BarrierOp())
+            turn.handed = largest, sums, *parts
+        largest, sums, *parts = turn.results
         self._finish(SoftmaxState(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment, parts))
 
     def _end(self, rows: int) -> Index:
@@ -403,8 +396,7 @@ class AttentionBuilder:
         if self.schedule.split_k == 1:
             self._store(index, state, left)
             return
-        body = Block()
-        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside = index.within(body := Block())
         last, every = self._shared(state, inside)
         self._store(inside, every, left)
         inside.insert(scf.YieldOp())
@@ -441,15 +433,21 @@ class AttentionBuilder:
         every = self._merged(inside, [loaded(inside, i) for i in range(together)])
         if together == parts:
             return last, every
-        body = Block(arg_types=[IndexType(), *(value.type for value in own)])
-        number, largest, total, *rest = body.args
-        turn = inside.at(Builder(InsertPoint.at_end(body)))
-        states_ = [SoftmaxState(largest, total, rest), *(loaded(turn, turn.add(number, i)) for i in range(together))]
-        merged = self._merged(turn, states_)
-        turn.insert(scf.YieldOp(merged.largest, merged.sum, *merged.parts))
-        begin, end, step = inside.values([together, parts, together])
-        loop = inside.insert(scf.ForOp(begin, end, step, [every.largest, every.sum, *every.parts], body))
-        return last, SoftmaxState(loop.results[0], loop.results[1], loop.results[2:])
+        with inside.loop(together, parts, together, [every.largest, every.sum, *every.parts]) as turn:
+            largest, total, *rest = turn.carried
+            following = (loaded(turn.index, turn.index.add(turn.counter, i)) for i in range(together))
+            merged = self._merged(turn.index, [SoftmaxState(largest, total, rest), *following])
+            turn.handed = merged.largest, merged.sum, *merged.parts
+        largest, total, *rest = turn.results
+        return last, SoftmaxState(largest, total, rest)
+
+    def _inverse(self, total: Sequence[SSAValue]) -> SSAValue:
+        """What a row is multiplied with; 0 for one in which nothing counts, if that is to be 0."""
+        found = arith.DivfOp(number(1.0), total[0]).result
+        if self.op.zero_rows is None:
+            return found
+        nothing = arith.CmpfOp(total[0], number(0.0), "oeq").result
+        return arith.SelectOp(nothing, number(0.0), found).result
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""
@@ -457,7 +455,7 @@ class AttentionBuilder:
             lse = mapped(index, self._logarithm, state.largest, state.sum)
             rows = bounds_attribute(self.scores.inside("m"), True)
             index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
-        inverse = mapped(index, lambda x: arith.DivfOp(number(1.0), x[0]).result, state.sum)
+        inverse = mapped(index, self._inverse, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
         for i, part in enumerate(state.parts):
             left = index.add(first, i * fragment_of(part).shape[1])

@@ -17,11 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.dialects import arith, memref
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
@@ -159,23 +156,18 @@ class GradientBuilder:
         zeros = {name: self._zeros(tiling) for name, tiling in self.sums.items()}
         # lse and delta of the next columns are on their way while the last products of a turn run.
         initial = [part for parts in zeros.values() for part in parts] + ([] if self.op.rows == M else ahead)
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        begin, end, stride = index.values([0, self.turns.end(index), step])
-        loop = scf.ForOp(begin, end, stride, initial, body)
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        at, place = self._place(inside, body.args[0])
-        for tiles, memory in zip(self.moves, moves, strict=True):
-            along, other = ("n", "k") if tiles.tiling in (self.scores, self.slopes) else ("k", "n")
-            tiles.copy(inside, {along: at, other: 0} | place, memory)
-        copies_done(inside, self.schedule)
-        carried = iter(body.args[1:])
-        sums = {name: [next(carried) for _ in parts] for name, parts in zeros.items()}
-        starts = ahead if self.op.rows == M else list(carried)
-        yielded = self._turn(inside, body.args[0], at, (stays, moves), starts, sums)
-        inside.insert(BarrierOp())
-        inside.insert(scf.YieldOp(*yielded))
-        index.insert(loop)
-        results = iter(loop.results)
+        with index.loop(0, self.turns.end(index), step, initial) as turn:
+            inside, carried = turn.index, iter(turn.carried)
+            at, place = self._place(inside, turn.counter)
+            for tiles, memory in zip(self.moves, moves, strict=True):
+                along, other = ("n", "k") if tiles.tiling in (self.scores, self.slopes) else ("k", "n")
+                tiles.copy(inside, {along: at, other: 0} | place, memory)
+            copies_done(inside, self.schedule)
+            sums = {name: [next(carried) for _ in parts] for name, parts in zeros.items()}
+            starts = ahead if self.op.rows == M else list(carried)
+            turn.handed = self._turn(inside, turn.counter, at, (stays, moves), starts, sums)
+            inside.insert(BarrierOp())
+        results = iter(turn.results)
         for name, parts in zeros.items():
             self._store(name, [next(results) for _ in parts])
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
@@ -112,13 +110,10 @@ def _added(index: IndexBuilder, op: AddPartsOp, total: SSAValue, row: SSAValue, 
 
 def _loop(index: IndexBuilder, op: AddPartsOp, column: SSAValue) -> SSAValue:
     """The sum of all parts, one in each turn."""
-    body = Block(arg_types=[IndexType(), op.fragment.type])
-    inside = index.at(Builder(InsertPoint.at_end(body)))
-    number, total = body.args
-    row = inside.value(inside.add(op.first, number))
-    inside.insert(scf.YieldOp(_added(inside, op, total, row, column)))
-    zero, one = index.values([0, 1])
-    return index.insert(scf.ForOp(zero, op.count, one, [op.input], Region(body))).results[0]
+    with index.loop(0, op.count, 1, [op.input]) as turn:
+        row = turn.index.value(turn.index.add(op.first, turn.counter))
+        turn.handed = [_added(turn.index, op, turn.carried[0], row, column)]
+    return turn.results[0]
 
 
 def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: FragmentType) -> SSAValue:
@@ -183,7 +178,7 @@ class _Parts:
         """Writes the parts of the other slices, each to the row of the warp that gets it."""
         index, of_slice = self.index, self.index.value(self.slice)
         for receiver, part in enumerate(self.parts):
-            others = index.insert(arith.CmpiOp(of_slice, index.value(receiver), "ne")).result
+            others = index.compare("ne", of_slice, receiver)
             slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
             place = self._place(receiver, slot)
             index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
@@ -192,7 +187,7 @@ class _Parts:
         """The part that this slice gets."""
         index, chosen = self.index, self.parts[0]
         for number, part in enumerate(self.parts[1:], 1):
-            here = index.insert(arith.CmpiOp(index.value(self.slice), index.value(number), "eq")).result
+            here = index.compare("eq", self.slice, number)
             chosen = index.insert(arith.SelectOp(here, part, chosen)).result
         return chosen
 
@@ -214,11 +209,11 @@ class _Parts:
     def received_by_some(self) -> SSAValue:
         """The same, where slices that get no part go on with one of their own."""
         around = self.index
-        gets = around.insert(arith.CmpiOp(around.value(self.slice), around.value(self.op.parts), "ult")).result
+        gets = around.compare("ult", self.slice, self.op.parts)
         ways: list[Region] = []
         for way in (lambda: self.received(self.own()), lambda: self.parts[0]):
             ways.append(Region(block := Block()))
-            self.index = around.at(Builder(InsertPoint.at_end(block)))
+            self.index = around.within(block)
             self.index.insert(scf.YieldOp(way()))
         self.index = around
         return around.insert(scf.IfOp(gets, [self.kind], ways[0], ways[1])).results[0]
@@ -241,20 +236,17 @@ class ExpandFindGroup(RewritePattern):
     def match_and_rewrite(self, op: FindGroupOp, rewriter: PatternRewriter) -> None:
         index, count, rows = IndexBuilder(rewriter), memory_of(op.ends).get_shape()[0], op.rows.value.data
         down = index.value(index.div(op.tile, index.known(op.across)))
-        body = Block(arg_types=[IndexType()] * 5)
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        number, begin, tiles, group, first = body.args
-        end = _end(inside, op.ends, number)
-        here = inside.insert(arith.CmpiOp(tiles, down, "ule")).result
-        group, first = (inside.insert(arith.SelectOp(here, *pair)).result for pair in ((number, group), (tiles, first)))
-        following = inside.add(tiles, inside.ceildiv(inside.sub(end, begin), rows))
-        inside.insert(scf.YieldOp(*inside.values([end, following, group, first])))
-        zero, one, groups = index.values([0, 1, count])
-        _, tiles, group, first = index.insert(scf.ForOp(zero, groups, one, [zero] * 4, body)).results
-        beyond = index.insert(arith.CmpiOp(tiles, down, "ule")).result
-        group, first = (
-            index.insert(arith.SelectOp(beyond, *pair)).result for pair in ((groups, group), (tiles, first))
-        )
+        with index.loop(0, count, 1, index.values([0] * 4)) as turn:
+            inside, number, (begin, tiles, group, first) = turn.index, turn.counter, turn.carried
+            end = _end(inside, op.ends, number)
+            here = inside.compare("ule", tiles, down)
+            pairs = (number, group), (tiles, first)
+            group, first = (inside.insert(arith.SelectOp(here, *pair)).result for pair in pairs)
+            following = inside.add(tiles, inside.ceildiv(inside.sub(end, begin), rows))
+            turn.handed = inside.values([end, following, group, first])
+        _, tiles, group, first = turn.results
+        beyond, pairs = index.compare("ule", tiles, down), ((index.value(count), group), (tiles, first))
+        group, first = (index.insert(arith.SelectOp(beyond, *pair)).result for pair in pairs)
         rewriter.replace(op, [], [group, index.value(index.mul(first, index.known(op.across)))])
 
 

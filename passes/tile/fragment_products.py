@@ -12,7 +12,9 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.form import SCALES_OF_WORD, THREAD_BITS, BlockScale
-from ...dialect.layouts.layout import LANES
+from ...dialect.isa.wgmma import M as ROWS
+from ...dialect.layouts.layout import LANES, Layout
+from ...dialect.layouts.tensor_memory import METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.warp.attributes import (
     SHARED_SPACE,
     WORD_PANEL,
@@ -30,7 +32,7 @@ from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.stored import stored_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import ROWS as WARPGROUP_ROWS
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
@@ -109,6 +111,8 @@ class MetadataTiles(Generic[ProductT]):
 
     def shared_type(self: MetadataTiles[Product]) -> MemRefType:
         operand, (m, _, k) = self._operand(), self.tiling.schedule.cta
+        if (blocks := self._blocks) is not None:
+            return _in_lines(operand, blocks, k // self.span * LANES)
         rows, line = m // METADATA_ROWS, SwizzleAttr(LANES * operand.element.bits // 8)
         if self.tiling.schedule.together > 1:
             rows = -(-rows // WARPGROUP_ROWS) * WARPGROUP_ROWS
@@ -121,7 +125,28 @@ class MetadataTiles(Generic[ProductT]):
         (rows, columns), (held, words) = operand.shape, self.shared_type().get_shape()
         where = index.values(self.words(index, at))
         inside = bounds_attribute(rows % held == 0, columns % words == 0)
-        index.insert(CopyOp(operand.value, where, tile, in_bounds=inside))
+        index.insert(CopyOp(operand.value, where, tile, in_bounds=inside, blocks=self._blocks))
+
+    @property
+    def _blocks(self: MetadataTiles[Product]) -> BlocksAttr | None:
+        """The blocks in which tensor memory takes the words; None where registers do."""
+        m, _, k = self.tiling.schedule.cta
+        if self.tiling.schedule.mma.m <= ROWS:
+            return None
+        return _in_blocks(self._operand(), METADATA_BLOCK, m // METADATA_ROWS, k // self.span * LANES)
+
+
+def _in_blocks(operand: MatrixOperand, block: Layout, rows: int, columns: int) -> BlocksAttr:
+    """A matrix in blocks, of tiles of so many rows and columns."""
+    tiles = max(1, -(-operand.shape[1] // columns))
+    return BlocksAttr((rows, tiles * columns // block.columns, block))
+
+
+def _in_lines(operand: MatrixOperand, blocks: BlocksAttr, columns: int) -> MemRefType:
+    """A tile in shared memory of so many columns, in the lines of its blocks."""
+    block = blocks.layout
+    shape = [columns // block.columns * blocks.of_tile * block.threads, block.elements]
+    return MemRefType(operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
 
 def sparse_of(op: TileMmaOp) -> SparseOp:
@@ -217,12 +242,21 @@ class ScaleTiles(Generic[ProductT]):
 
     # From memory to shared memory
 
+    @property
+    def _blocks(self: ScaleTiles[Product]) -> BlocksAttr:
+        """The blocks in which tensor memory takes them."""
+        cta = self.tiling.schedule.cta
+        rows, columns = cta["mn".index(self.axis)], cta[2] // block(self.tiling.product)
+        return _in_blocks(self._operand(), SCALES_BLOCK, rows, columns)
+
     def _operand(self: ScaleTiles[Product]) -> MatrixOperand:
         a, b = self.tiling.product.scales
         return a if self.role == "a" else b
 
     def shared_type(self: ScaleTiles[Product]) -> MemRefType:
         m, n, k = self.tiling.schedule.cta
+        if self.tiling.schedule.together > 1:
+            return _in_lines(self._operand(), self._blocks, k // block(self.tiling.product))
         shape = [m if self.axis == "m" else n, k // block(self.tiling.product)]
         return MemRefType(self._operand().element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
 
@@ -231,6 +265,10 @@ class ScaleTiles(Generic[ProductT]):
         operand = self._operand()
         (rows, columns), (held, deep) = operand.shape, self.shared_type().get_shape()
         where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])
+        if self.tiling.schedule.together > 1:
+            outside = bounds_attribute(False, False)
+            index.insert(CopyOp(operand.value, where, tile, in_bounds=outside, blocks=self._blocks))
+            return
         within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
         inside = bounds_attribute(within, columns % deep == 0)
         index.insert(CopyOp(operand.value, where, tile, in_bounds=inside))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.builder import Builder
@@ -15,21 +16,30 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of, schedule_around
+from ...dialect.warp.attributes import (
+    BYTE,
+    Memory,
+    ScheduleAttr,
+    element_row,
+    fragment_of,
+    memory_of,
+    schedule_around,
+)
 from ...dialect.warp.cta import CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
+from ...dialect.warp.views import BlocksAttr
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..diagnostics import remark
+from ..diagnostics import fail, remark
 from ..linalg.operand import VectorOperand
 from ..patterns import IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
@@ -108,30 +118,51 @@ def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
 def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
     """Which operand an operation takes from a tile."""
     if isinstance(op, WgmmaOp):
-        yield "a" if op.a == tile else "b"
+        yield from (role for role, own in (("a", op.a), ("b", op.b)) if own == tile)
     elif op.results:
         yield fragment_of(op.results[0]).role.data
 
 
-def _packed(copy: CopyOp) -> MemRefType:
-    """Memory of as many whole tiles as cover the source of a copy."""
+def _packed(copy: CopyOp, ctas: int) -> MemRefType:
+    """Memory of as many whole tiles as cover the source of a copy, or of all blocks of these."""
     source, tile = memory_of(copy.source), memory_of(copy.destination).get_shape()
+    if copy.blocks is not None:
+        # A CTA that makes the last cluster whole reads a tile behind the last one.
+        lines = copy.blocks.lines(source.get_shape()[0] + (ctas - 1) * copy.blocks.rows)
+        return MemRefType(source.element_type, [lines, tile[-1]])
     shape = [-(-size // step) * step for size, step in zip(source.get_shape(), tile, strict=True)]
     return MemRefType(source.element_type, shape)
 
 
+def _copy_blocks(copy: CopyOp, blocks: BlocksAttr) -> None:
+    """Copies the blocks of a tile from where they have been packed, those of the same rows at a time."""
+    index, (order, parts) = IndexBuilder(Builder(InsertPoint.before(copy))), (blocks.layout, blocks.of_tile)
+    row, column = map(index.known, copy.indices)
+    down = index.mul(index.div(row, blocks.rows), parts)
+    for part in range(parts):
+        block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
+        where = index.values([index.mul(block, order.threads), 0])
+        index.insert(CopyOp(copy.source, where, copy.destination, in_bounds=copy.in_bounds, part=(part, parts)))
+    Rewriter.erase_op(copy)
+
+
 def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
     """Lets a kernel copy what a kernel before it has packed."""
-    pairs: list[tuple[VectorOperand, VectorOperand]] = []
+    pairs: list[tuple[VectorOperand, VectorOperand, BlocksAttr | None]] = []
     for copy, source in sources.items():
         name, value = source.name_hint or "", launch.operands[source.index]
-        scratch = launch.host.scratch(_packed(copy))
-        pairs.append((VectorOperand(name, value), VectorOperand(f"{name}_packed", scratch)))
+        scratch = launch.host.scratch(_packed(copy, prod(launch.schedule.cluster)))
+        if memory_of(source).element_count():
+            pairs.append((VectorOperand(name, value), VectorOperand(f"{name}_packed", scratch), copy.blocks))
         launch.replace(source, [copy], scratch, f"{name}_packed")
-        copy.in_bounds = bounds_attribute(True, True)
-    kernel = _launch(launch, pairs)
-    kernel.detach()
-    launch.host.kernels.body.block.insert_op_before(kernel, launch.kernel)
+        if copy.blocks is not None:
+            _copy_blocks(copy, copy.blocks)
+        else:
+            copy.in_bounds = bounds_attribute(True, True)
+    if pairs:
+        kernel = _launch(launch, pairs)
+        kernel.detach()
+        launch.host.kernels.body.block.insert_op_before(kernel, launch.kernel)
     launch.finish()
 
 
@@ -140,15 +171,17 @@ def _bytes(memory: SSAValue) -> int:
     return 0 if element is None else kind.element_count() * element.memory_bits // 8
 
 
-def _launch(launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorOperand]]) -> gpu.FuncOp:
-    """One kernel packs all operands: every CTA does a share of each."""
-    shares = -(-sum(_bytes(to.value) for _, to in pairs) // (16 * THREADS * CHUNKS))
-    operands = [operand for pair in pairs for operand in pair]
+def _launch(
+    launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorOperand, BlocksAttr | None]]
+) -> gpu.FuncOp:
+    """One kernel packs all operands, some in blocks: every CTA does a share of each."""
+    shares = -(-sum(_bytes(to.value) for _, to, _ in pairs) // (16 * THREADS * CHUNKS))
+    operands = [operand for pair in pairs for operand in pair[:2]]
     body = Block(arg_types=[operand.value.type for operand in operands])
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
-    for source, destination in zip(body.args[::2], body.args[1::2], strict=True):
-        index.insert(PackOp(source, destination, share, shares))
+    for source, destination, (_, _, blocks) in zip(body.args[::2], body.args[1::2], pairs, strict=True):
+        index.insert(PackOp(source, destination, share, shares, blocks))
     index.insert(ReturnOp([]))
     return launch.host.launch("pack", operands, body, shares, THREADS)
 
@@ -158,26 +191,31 @@ class PackOperands(LaunchPattern):
 
     def rewrite(self, launch: LaunchedKernel) -> None:
         wanted = roles(launch.schedule.pack)
-        if not wanted:
-            return
-        found = _copies(launch)
+        found = _copies(launch) if wanted else {}
         copies = [found[role] for role in wanted if role in found]
         sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
         if len(sources) < len(wanted) or any(min(memory_of(s).get_shape()) < 0 for s in sources.values()):
             reason = "packing takes tiles that are copied from single matrices of known size"
             remark(launch.kernel, PackPass.name, f"operands stay as they lie: {reason}")
-        else:
+            sources = {}
+        for op in launch.kernel.walk():
+            if isinstance(op, CopyOp) and op.blocks is not None:
+                if not isinstance(op.source, BlockArgument):
+                    fail(op, f"blocks are packed of single matrices of known size, got {op.source.type}")
+                sources[op] = op.source
+        if sources:
             _pack(launch, sources)
 
 
 class PackPass(PatternPass):
-    """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch.
+    """Copies the operands that a schedule's `pack` names to whole tiles of aligned rows, in a separate launch, and the
+    scales of a product in tensor memory to blocks of its lanes.
 
     It runs after `warp-tile`. Without it, the kernel copies the operands from their own memory.
     """
 
     name = "warp-pack"
-    needs: ClassVar = ("schedule.pack",)
+    needs: ClassVar = ("schedule.pack", "copy.blocks")
     patterns = (PackOperands,)
 
 

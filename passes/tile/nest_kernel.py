@@ -8,14 +8,14 @@ term.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import reduce
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FloatAttr,
-    IndexType,
     IntegerAttr,
     MemRefType,
     NoneAttr,
@@ -25,11 +25,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.ir.affine import (
-    AffineConstantExpr,
-    AffineMap,
-)
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
@@ -126,18 +123,16 @@ class ElementThread:
         around, size = self.index, self.index.value(self.size(summed[0]))
         kinds = [value.type for value in carried]
         words = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in carried]
-        block = Block(arg_types=[IndexType(), *(value.type for value in words)])
-        self.index, self.loops[summed[0]] = around.at(Builder(InsertPoint.at_end(block))), block.args[0]
-        inside = [
-            self._cast(arith.TruncIOp, value) if kind == i1 else value
-            for value, kind in zip(block.args[1:], kinds, strict=True)
-        ]
-        made = self._reduced(summed[1:], inside)
-        made = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in made]
-        block.add_op(scf.YieldOp(*made))
+        with around.loop(0, size, 1, words) as turn:
+            self.index, self.loops[summed[0]] = turn.index, turn.counter
+            inside = [
+                self._cast(arith.TruncIOp, value) if kind == i1 else value
+                for value, kind in zip(turn.carried, kinds, strict=True)
+            ]
+            made = self._reduced(summed[1:], inside)
+            turn.handed = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in made]
         self.index = around
-        loop = around.insert(scf.ForOp(around.value(0), size, around.value(1), words, block))
-        results = zip(loop.results, kinds, strict=True)
+        results = zip(turn.results, kinds, strict=True)
         return [self._cast(arith.TruncIOp, value) if kind == i1 else value for value, kind in results]
 
     def _cast(self, kind: type[arith.ExtUIOp | arith.TruncIOp], value: SSAValue) -> SSAValue:
@@ -248,15 +243,11 @@ def _compute_one(thread: ElementThread) -> None:
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
     count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
-    block, whole = Block(), isinstance(count, int) and count % THREADS == 0
-    thread.index = index if whole else index.at(Builder(InsertPoint.at_end(block)))
-    at = number
-    for position, loop in enumerate(reversed(outer)):
-        last = position == len(outer) - 1
-        thread.loops[loop] = at if last else thread.index.rem(at, sizes[loop])
-        at = thread.index.div(at, sizes[loop])
-    thread.compute()
-    if not whole:
-        block.add_op(scf.YieldOp())
-        inside = index.insert(arith.CmpiOp(index.value(number), index.value(count), "slt")).result
-        index.insert(scf.IfOp(inside, [], Region(block)))
+    whole = isinstance(count, int) and count % THREADS == 0
+    with nullcontext(index) if whole else index.where(index.compare("slt", number, count)) as thread.index:
+        at = number
+        for position, loop in enumerate(reversed(outer)):
+            last = position == len(outer) - 1
+            thread.loops[loop] = at if last else thread.index.rem(at, sizes[loop])
+            at = thread.index.div(at, sizes[loop])
+        thread.compute()

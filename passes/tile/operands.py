@@ -10,11 +10,12 @@ from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import gpu, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i8, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
@@ -460,7 +461,8 @@ class WarpgroupProduct(Multiplication):
     @staticmethod
     def multiplies(op: TileMmaOp) -> bool:
         schedule = schedule_of(op)
-        return schedule.together > 1 and schedule.in_registers == "none" and op.metadata is None
+        in_registers = schedule.in_registers != "none" or (op.metadata is not None and schedule.mma.m <= ROWS)
+        return schedule.together > 1 and not in_registers
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
@@ -468,13 +470,17 @@ class WarpgroupProduct(Multiplication):
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
+        beside = self.op.factors[2:] if schedule.mma.m > ROWS else ()
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, held = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
             flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
-            op = WgmmaOp(of_a, where_a, self.tiles[1], b.place(outside, at), accumulator, **flags, sparse=chosen)
+            where_b = b.place(outside, at)
+            op = WgmmaOp(of_a, where_a, self.tiles[1], where_b, accumulator, **flags, sparse=chosen, beside=beside)
+            if beside:
+                op.kind, op.step = StringAttr(self.op.variant.kind), IntegerAttr(number, i64)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))

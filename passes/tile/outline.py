@@ -403,7 +403,8 @@ def outline(tiled: TiledProduct | TiledAttention | TiledGradient) -> None:
     kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
-    erase_pages([view.result for view in paged])
+    if paged:
+        erase_pages([view.result for view in paged])
 
 
 class OutlineProduct(RewritePattern):

@@ -28,9 +28,7 @@ from ...dialect.mlir.gpu import (
     ReturnOp,
     ThreadIdOp,
 )
-from ...dialect.mlir.gpu import (
-    ModuleOp as KernelModuleOp,
-)
+from ...dialect.mlir.gpu_modules import ModuleOp as KernelModuleOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
@@ -47,8 +45,6 @@ class OutlineLaunch(RewritePattern):
     def match_and_rewrite(self, op: LaunchOp, rewriter: PatternRewriter) -> None:
         if op.clusterSizeX is not None:
             fail(op, "a gpu.launch with clusters is not outlined; mlir-opt -gpu-kernel-outlining does it")
-        if len(op.body.blocks) != 1:
-            fail(op, f"expected gpu.launch with a body of one block, got {len(op.body.blocks)}")
         module, function = op.get_toplevel_object(), op.parent_op()
         while function is not None and not isinstance(function, func.FuncOp):
             function = function.parent_op()
@@ -86,7 +82,7 @@ def _captured(op: LaunchOp) -> Iterator[SSAValue]:
 def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
     """The kernel that does what the body of a launch does."""
     workgroup, private = op.memory
-    old = op.body.block
+    old, *others = op.body.blocks
     block = Block(arg_types=[value.type for value in (*captured, *workgroup, *private)])
     for value, argument in zip((*captured, *workgroup, *private), block.args, strict=True):
         argument.name_hint = value.name_hint
@@ -109,15 +105,16 @@ def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: Pattern
             if value in inside:
                 inner.operands[index] = inside[value]
     for inner in list(old.ops):
-        if isinstance(inner, TerminatorOp):
-            rewriter.erase(inner)
-            block.add_op(ReturnOp([]))
-        else:
-            inner.detach()
-            block.add_op(inner)
+        inner.detach()
+        block.add_op(inner)
+    for other in others:
+        op.body.detach_block(other)
+    for last in [each.last_op for each in (block, *others)]:
+        if isinstance(last, TerminatorOp):
+            rewriter.replace(last, ReturnOp([]))
     sizes = [constant_value(size) for size in op.sizes[DIMENSIONS : 2 * DIMENSIONS]]
     kernel = FuncOp(
-        name, FunctionType.from_lists([value.type for value in captured], []), Region(block), kernel=True,
+        name, FunctionType.from_lists([value.type for value in captured], []), Region([block, *others]), kernel=True,
         known_block_size=[size for size in sizes if size is not None] if None not in sizes else None,
     )  # fmt: skip
     if workgroup:

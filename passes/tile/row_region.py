@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from xdsl.builder import Builder, ImplicitBuilder
-from xdsl.dialects import arith, scf
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import IndexType, f32, i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
-from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.warp.attention import AcrossOp, BroadcastOp, ReduceOp, StepOp, column_of
@@ -20,7 +20,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ..patterns import Index, IndexBuilder
+from ..patterns import Index, IndexBuilder, Turn
 from .fragment_math import constant, mapped, number, power, until
 
 # The region of `warp.rows` on fragments: `warp.across` becomes `warp.reduce`, what is between them `warp.map`.
@@ -89,26 +89,14 @@ class RowRegion(NamedTuple):
                 store(index, number, chunk.whole(results.pop(number)), self.start)
             if not results:
                 return
-            inside, body, _ = self._loop(index, end, step, [])
-            chunk = RowChunk(self, inside, self._at(inside, body), columns)
-        for number, value in results.items():
-            store(chunk.index, number, chunk.whole(value), chunk.at)
-        if step is not None:
-            chunk.index.insert(scf.YieldOp())
+        with nullcontext() if step is None else index.loop(0, end, step) as turn:
+            chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
+            for number, value in results.items():
+                store(chunk.index, number, chunk.whole(value), chunk.at)
 
-    def _at(self, index: IndexBuilder, body: Block) -> Index:
+    def _at(self, turn: Turn) -> Index:
         """The first column of this warp in a turn of a loop along rows."""
-        return index.add(body.args[0], self.start)
-
-    def _loop(
-        self, index: IndexBuilder, end: Index, step: int, initial: Sequence[SSAValue]
-    ) -> tuple[IndexBuilder, Block, scf.ForOp]:
-        """A loop along rows, to be filled."""
-        body = Block(arg_types=[IndexType(), *(value.type for value in initial)])
-        first, last, width = index.values([0, end, step])
-        loop = scf.ForOp(first, last, width, initial, body)
-        index.insert(loop)
-        return index.at(Builder(InsertPoint.at_end(body))), body, loop
+        return turn.index.add(turn.counter, self.start)
 
     def _along(
         self, index: IndexBuilder, op: AcrossOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
@@ -116,11 +104,10 @@ class RowRegion(NamedTuple):
         """One reduction as a loop along rows."""
         kind = op.kind.data
         start = constant(index, column_of(self.fragment(f32), parts=True), IDENTITIES[kind])
-        inside, body, loop = self._loop(index, end, step, [start])
-        part = RowChunk(self, inside, self._at(inside, body), dict(columns)).reduced(op, parts=True)
-        both = mapped(inside, lambda x: COMBINED[kind](x[0], x[1]), body.args[1], part)
-        inside.insert(scf.YieldOp(both))
-        return index.insert(ReduceOp(kind, loop.results[0])).fragment
+        with index.loop(0, end, step, [start]) as turn:
+            part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
+            turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]
+        return index.insert(ReduceOp(kind, turn.results[0])).fragment
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""

@@ -178,7 +178,7 @@ class Split:
         body = Block()
         rest = self._behind(total)
         index = IndexBuilder(Builder(InsertPoint.before(rest[0])))
-        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside = index.within(body)
         for op in start:
             if op.parent is not None:
                 op.detach()
@@ -190,9 +190,7 @@ class Split:
         index.insert(StorePartOp(sums, memory, index.value(slot)))
         last = index.insert(ArriveLastOp(counters, *index.values([self.tile, parts]))).last
         index.insert(scf.IfOp(last, [], Region(body)))
-        for op in rest:
-            op.detach()
-            inside.insert(op)
+        _move(rest, inside)
         inside.insert(scf.YieldOp())
 
     def _sums(self) -> tuple[SSAValue, SSAValue, list[Operation]]:
@@ -226,6 +224,12 @@ class Split:
         while isinstance(behind[0], arith.ConstantOp | arith.AddiOp | arith.MuliOp):
             behind.pop(0)
         return behind
+
+
+def _move(ops: Sequence[Operation], index: IndexBuilder) -> None:
+    for op in ops:
+        op.detach()
+        index.insert(op)
 
 
 class SplitTurns(Split):
@@ -274,25 +278,23 @@ class SharedTail(SplitTurns):
         memory, counters = launch.insert(count, memory, "parts"), launch.insert(count + 1, counters, "counters")
         sums, *behind = self.loop.results[0], *self._behind(self.loop.results[0])
         index = IndexBuilder(Builder(InsertPoint.before(behind[0])))
-        is_shared = index.insert(arith.CmpiOp(number, index.value(whole), "uge")).result
-        share, alone, rest = Block(), Block(), Block()
-        inside = index.at(Builder(InsertPoint.at_end(share)))
+        is_shared = index.compare("uge", number, whole)
+        share, alone = Block(), Block()
+        inside = index.within(share)
         inside.insert(StorePartOp(sums, memory, inside.value(slot)))
         last = inside.insert(ArriveLastOp(counters, *inside.values([shared_tile, parts]))).last
         inside.insert(scf.YieldOp(last))
         always = arith.ConstantOp(IntegerAttr(1, i1))
         alone.add_ops([always, scf.YieldOp(always.result)])
         ends_tile = index.insert(scf.IfOp(is_shared, [i1], Region(share), Region(alone))).results[0]
-        inside = index.at(Builder(InsertPoint.at_end(rest)))
+        inside = index.within(rest := Block())
         start = inside.insert(_zero(fragment_of(sums))).fragment
         start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
         first, added = inside.mul(shared_tile, parts), inside.where_below(number, whole, 0, parts)
         total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
         sums.replace_uses_with_if(total, lambda use: use.operation in behind)
         index.insert(scf.IfOp(ends_tile, [], Region(rest)))
-        for op in behind:
-            op.detach()
-            inside.insert(op)
+        _move(behind, inside)
         inside.insert(scf.YieldOp())
         launch.grid[0] = whole + slots
         launch.finish()

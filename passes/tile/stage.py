@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, f32, f64, i64
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnitAttr, f32, f64, i64
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -81,22 +81,18 @@ class StageBuilder:
         above = index.at(Builder(InsertPoint.before(outermost(self.product.op))))
         shared = [above.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
-        body = Block(arg_types=[IndexType(), start.type])
         turns = KTurns.of(index, self.tiling)
-        begin, end, step = index.values([0, turns.end(index), depth])
-        loop = scf.ForOp(begin, end, step, [start], body)
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        here = cta | turns.place(inside, body.args[0])
-        for way, tile in zip(ways, shared, strict=True):
-            way.copy(inside, here, tile)
-        copies_done(inside, self.tiling.schedule)
-        groups = self._groups(index, inside, here)
-        lines = [tile for way, tile in zip(ways, shared, strict=True) if isinstance(way, BlockTiles | GroupTiles)]
-        product = inside.insert(self._multiplied(inside, shared, body.args[1], groups, lines))
-        inside.insert(BarrierOp())
-        inside.insert(scf.YieldOp(product.d))
-        index.insert(loop)
-        self._store(loop.results[0])
+        with index.loop(0, turns.end(index), depth, [start]) as turn:
+            inside, here = turn.index, cta | turns.place(turn.index, turn.counter)
+            for way, tile in zip(ways, shared, strict=True):
+                way.copy(inside, here, tile)
+            copies_done(inside, self.tiling.schedule)
+            groups = self._groups(index, inside, here)
+            lines = [tile for way, tile in zip(ways, shared, strict=True) if isinstance(way, BlockTiles | GroupTiles)]
+            product = inside.insert(self._multiplied(inside, shared, turn.carried[0], groups, lines))
+            inside.insert(BarrierOp())
+            turn.handed = [product.d]
+        self._store(turn.results[0])
 
     def _start(self, kind: CtaTileType) -> SSAValue:
         """The sums at the start: a constant, or what C holds; zero where C comes last."""
@@ -380,7 +376,7 @@ class Distribution:
 
     def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
         """Lets only the slices that got a part execute an end, the first `parts` of them; what precedes it there."""
-        gets = index.insert(arith.CmpiOp(index.value(self.slice), index.value(parts), "ult")).result
+        gets = index.compare("ult", self.slice, parts)
         some = scf.IfOp(gets, [], Region(body := Block([last := scf.YieldOp()])))
         some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.warps // self.schedule.sliced_k * parts, i64)
         index.insert(some)

@@ -32,7 +32,7 @@ from xdsl.traits import SymbolTable
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
-from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
+from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, target_of, type_of_element
 from ...dialect.warp.cta import CopyOp
@@ -141,7 +141,7 @@ class Tiling(Generic[ProductT]):
         operand = product.a if axis == "m" else product.b
         if self.schedule.edges != "inside" or (axis == "n" and product.blocks[1] > 1):
             return None
-        if axis == "n" and product.second is not None:
+        if (axis == "n" and product.second is not None) or (product.scales and self.schedule.together > 1):
             return None
         if self.schedule.shares_tail:
             return None  # whose sums are in another order than those of the whole tile that has the same elements

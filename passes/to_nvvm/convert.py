@@ -36,7 +36,7 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.utils.target import Target
 
-from ...dialect.mlir.gpu import ModuleOp as GpuModuleOp
+from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
 from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp

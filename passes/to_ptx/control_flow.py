@@ -11,13 +11,16 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.upstream import INDEX
+from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, handler_of, lowers
 from .scalars import Scalars
 
 if TYPE_CHECKING:
@@ -145,8 +148,7 @@ def _subgroup_id(lowering: KernelLowering, op: gpu.SubgroupIdOp) -> None:
 
 @lowers(gpu.ThreadIdOp)
 def _thread_id(lowering: KernelLowering, op: gpu.ThreadIdOp) -> None:
-    along_x = op.dimension.data == gpu.DimensionEnum.X
-    lowering.values[op.result] = lowering.thread if along_x else 0
+    lowering.values[op.result] = lowering.thread_along["xyz".index(str(op.dimension.data))]
 
 
 @lowers(gpu.LaneIdOp)
@@ -186,6 +188,29 @@ for _kind, _compute in _BINARY.items():
     _binary(_kind, _compute)
 
 
+_INDEX: Mapping[str, type[Operation]] = {
+    "add": arith.AddiOp, "sub": arith.SubiOp, "mul": arith.MuliOp, "divu": arith.DivUIOp, "remu": arith.RemUIOp,
+    "minu": arith.MinUIOp, "mins": arith.MinSIOp, "xor": arith.XOrIOp, "casts": arith.IndexCastOp,
+}  # fmt: skip
+"""Operations of `index` that are those of `arith`; unsigned conversions are, too, as indices stay below 2^31."""
+
+
+def _of_index(kind: type[Operation], same: type[Operation]) -> None:
+    def handle(lowering: KernelLowering, op: Operation) -> None:
+        equal = same.create(operands=op.operands, result_types=[result.type for result in op.results])
+        if (lower := handler_of(equal)) is not None:
+            lower(lowering, equal)
+        lowering.values[op.results[0]] = lowering.values.pop(equal.results[0])
+        equal.drop_all_references()
+
+    lowers(kind)(handle)
+
+
+for _kind in INDEX.operations:
+    if (_same := _INDEX.get(_kind.name.removeprefix("index."))) is not None:
+        _of_index(_kind, _same)
+
+
 # Branches: `scf.if`, and `warp.elect`.
 #
 # All lanes of a warp take the same way; only below a condition that holds for the lane that `warp.elect` chose, one
@@ -204,6 +229,8 @@ def _can_be_alone(op: Operation) -> bool:
         return op.group.data == BULK
     if isinstance(op, ArriveOp):
         return op.copies is None
+    if isinstance(op, CopyOp):
+        return memory_space(memory_of(op.destination)) == TENSOR_SPACE
     if isinstance(op, FenceOp):
         return op.before.data != WGMMA
     return not (op.name.startswith("warp.") or isinstance(op, gpu.BarrierOp)) or op.name in ALONE
@@ -274,7 +301,7 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
             lowering.block(block)
             _take(lowering, op, [lowering.values[value] for value in _yielded_values(block)])
         return
-    results = [_variable(lowering, value) for value in op.output]
+    results = [variable_of(lowering, value) for value in op.output]
     if false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
         _one_way(lowering, taken, true)
     else:
@@ -329,29 +356,31 @@ def _way(
     """One way, at whose end the results are set; what it yields."""
     with lowering.emitter.loop():
         lowering.block(block)
-        values = [_value(lowering, value) for value in _yielded_values(block)]
+        values = [value_of(lowering, value) for value in _yielded_values(block)]
         for value, result in zip(values, results, strict=True):
             if isinstance(value, list) and isinstance(result, list):
                 lowering.fragments.copy(value, result)
             elif not isinstance(value, list) and isinstance(result, VirtualRegister):
-                _set(lowering, result, value)
+                set_to(lowering, result, value)
     return values
 
 
-def _variable(lowering: KernelLowering, result: SSAValue) -> Fragment | VirtualRegister:
+def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | VirtualRegister:
     """Registers for a result."""
     fragment = lowering.fresh(result.type)
     return fragment or lowering.emitter.register("pred" if result.type == i1 else "b32")
 
 
-def _value(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
+def value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
+    """What holds a value."""
     held = lowering.values[value]
     if isinstance(held, list):
         return held
     return lowering.predicate(value) if value.type == i1 else lowering.scalar(value)
 
 
-def _set(lowering: KernelLowering, register: VirtualRegister, value: IndexValue) -> None:
+def set_to(lowering: KernelLowering, register: VirtualRegister, value: IndexValue) -> None:
+    """Sets a register to an index or a condition."""
     lowering.emitter.move(register, value if isinstance(value, VirtualRegister) else int(value))
 
 

@@ -19,10 +19,10 @@ from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
-from . import f64_functions, integers_64
+from . import functions, integers_64
 from .emitter import Emitter, VirtualRegister, floating, single
-from .f32_functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
 from .fragments import element_bits, is_clamped
+from .functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
 
 # What registers hold of an element of a matrix, by its type: see `elements.py`.
 
@@ -312,7 +312,7 @@ def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -
     """A function of f32 that is computed in f64."""
     if _type(op) != "f32":
         fail(op, f"{op.name} on elements of f64 is not lowered; on {', '.join(SINGLE)} it is")
-    return e.final(f64_functions.FUNCTIONS[op.name](e.emit, *(o.held for o in operands)), op.results[0].type)
+    return e.final(functions.FUNCTIONS[op.name](e.emit, *(o.held for o in operands)), op.results[0].type)
 
 
 def _integer(opcode: str) -> Handler:
@@ -466,7 +466,7 @@ _HANDLERS: Mapping[str, Handler] = {
     math.ErfOp.name: _function,
     math.SqrtOp.name: _function,
     math.RsqrtOp.name: _function,
-    **dict.fromkeys(f64_functions.FUNCTIONS, _f64_function),
+    **dict.fromkeys(functions.FUNCTIONS, _f64_function),
     arith.CmpfOp.name: _compare_floats,
     arith.CmpiOp.name: _compare_integers,
     arith.SelectOp.name: _select,

@@ -88,8 +88,10 @@ class TensorBox(NamedTuple):
 ScalarOperand: TypeAlias = VirtualRegister | int | Immediate | Symbol | Register | Address
 """An operand with at most one register."""
 
-EmittedOperand: TypeAlias = ScalarOperand | At | Second | Both | TensorBox | list[VirtualRegister] | tuple[int, ...]
-"""An operand. Several registers, or several numbers, are a vector, in braces."""
+EmittedOperand: TypeAlias = (
+    ScalarOperand | At | Second | Both | TensorBox | list[VirtualRegister] | tuple[VirtualRegister | int, ...]
+)  # fmt: skip
+"""An operand. Several registers, or several numbers, are a vector, in braces; a tuple of registers stands in a call."""
 
 SINK = Symbol("_")
 """What takes a result that nobody wants."""
@@ -115,8 +117,8 @@ def single(value: float) -> Immediate:
 
 
 class Written(NamedTuple):
-    """Operands as text, with `?` for each of the registers. `kinds` says what decides whether an instruction takes
-    them: types of registers, and where literals and symbols stand."""
+    """Operands as text, with `?` for each register. `kinds` decides whether an instruction takes them: types of
+    registers, and where literals and symbols stand."""
 
     form: str
     registers: tuple[VirtualRegister, ...]
@@ -130,8 +132,7 @@ def write(operands: Iterable[EmittedOperand]) -> Written:
         TypeError: for what is no operand, such as text.
     """
     texts: list[str] = []
-    registers: list[VirtualRegister] = []
-    kinds: list[object] = []
+    registers, kinds = list[VirtualRegister](), list[object]()
     for operand in operands:
         if type(operand) is VirtualRegister:
             texts.append("?")
@@ -185,6 +186,11 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
         case tuple() if all(type(item) is int for item in operand):
             kinds.append(("#",) * len(operand))
             return f"{{{', '.join(map(str, operand))}}}"
+        case tuple():
+            given, held, passed = write(operand)
+            kinds.append(("()", *passed))
+            registers += held
+            return f"({given})"
         case _:
             raise TypeError(f"expected an operand of an instruction, got {operand!r}")
     return operand_text(operand)
@@ -322,7 +328,7 @@ class Emitter:
         self.emit(opcode, place, data, guard=guard)
 
     def branch(
-        self, label: str, *, guard: VirtualRegister | bool = True, unless: VirtualRegister | None = None
+        self, label: str, *, unless: VirtualRegister | None = None, guard: VirtualRegister | bool = True
     ) -> None:
         """Goes on behind a label, if `guard`, or `unless`."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
@@ -427,8 +433,7 @@ class Emitter:
 
 def _without_unused(statements: Sequence[BodyStatement]) -> list[BodyStatement]:
     """The statements less the unneeded ones whose results nothing reads."""
-    kept: list[BodyStatement] = []
-    read: set[VirtualRegister] = set()
+    kept, read = list[BodyStatement](), set[VirtualRegister]()
     for statement in reversed(statements):
         if not statement.unneeded or statement.registers[0] in read:
             kept.append(statement)

@@ -25,8 +25,8 @@ from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
-from .f32_functions import TOGETHER
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
+from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
 

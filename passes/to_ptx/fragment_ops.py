@@ -14,15 +14,7 @@ from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.fragments import (
-    BANKS,
-    WIDEST,
-    ConstantOp,
-    ConvertLayoutOp,
-    ConvertOp,
-    ElementwiseOp,
-    Kind,
-)
+from ...dialect.warp.fragments import BANKS, WIDEST, ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import fail

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
-from .f32_functions import Instructions, Operand
+from .functions import Instructions, Operand
 
 SAME = {
     "arith.addi": "add.s64",

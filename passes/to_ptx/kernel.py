@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain, count
 from math import prod
@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect import plugins
 from ...dialect.index import LOWERINGS
-from ...dialect.isa.row import KIB, Target, Version
+from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.row import target as target_named
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx import ops as ptx
@@ -95,6 +95,9 @@ def handler_of(op: Operation) -> Handler | None:
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
+MOST_THREADS = 1024
+"""The threads of a CTA."""
+
 TOGETHER = ("warp.", "nvgpu.", "nvvm.", "gpu.shuffle", "gpu.subgroup_")
 """How the names of operations begin that the lanes of a warp, which must all be there, do together."""
 
@@ -113,8 +116,17 @@ class KernelLowering:
         self.kernel, self.target = kernel, target
         self.emitter = Emitter(target, kernel)
         self.scalars = Scalars(self.emitter)
-        self.threads = self._threads()
-        self.thread = self.scalars.special("%tid.x", self.threads)
+        self.extents = self._extents()
+        self.threads = prod(self.extents)
+        self.thread_along = [
+            self.scalars.special(f"%tid.{axis}", n) if n > 1 or axis == "x" else 0
+            for axis, n in zip("xyz", self.extents, strict=True)
+        ]
+        """The numbers of a thread along x, y and z."""
+        self.thread = self._thread()
+        """The number of a thread in its CTA."""
+        self.labels: dict[Block, str] = {}
+        """Where the blocks of a body of several begin."""
         self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
@@ -130,17 +142,25 @@ class KernelLowering:
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
         self.variables: dict[str, Variable] = {}
-        """The static shared memory that the kernel reads or writes, by name."""
+        """Memory of the module that the kernel reads or writes, by name."""
+        self.own_variables: list[Variable] = []
+        """Memory of each thread."""
+        self.called: dict[str, ptx.FuncOp] = {}
+        """Functions of the driver that the kernel calls, by name."""
         self.shared_bytes = allocate(kernel)
 
     def lower(self, parameters: Sequence[str]) -> None:
         """Emits the whole body; `parameters` names the kernel's parameters in the text."""
-        block = self.kernel.body.block
+        block = self.kernel.body.blocks[0]
         for number, value in enumerate(block.args[len(parameters) :]):
             self.named_memory(self.kernel, value, f"{self.kernel.sym_name.data}_workgroup_{number}")
         for value, name in zip(block.args, parameters, strict=False):
             self._take(value, argument_of(self.kernel, self.emitter, self.scalars, value, name))
-        self.block(block)
+        of_blocks = handler_of(self.kernel) if len(self.kernel.body.blocks) > 1 else None
+        if of_blocks is not None:
+            of_blocks(self, self.kernel)
+        else:
+            self.block(block)
         if self.shared_bytes > self.target.shared:
             fail(self.kernel, f"the kernel takes {self.shared_bytes / KIB:g} KiB of shared memory, {self.target} has "
                  f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
@@ -151,16 +171,36 @@ class KernelLowering:
             fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
         self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
 
-    def _threads(self) -> int:
+    def _extents(self) -> tuple[int, ...]:
+        """The threads of a CTA along x, y and z."""
         size = self.kernel.known_block_size
         if size is None:
             fail(self.kernel, "expected gpu.known_block_size on the kernel: copies are divided among its threads")
         extents = tuple(int(n) for n in size.iter_values())
-        parts = extents[0] % LANES and any(op.name.startswith(TOGETHER) for op in self.kernel.walk())
-        if len(extents) != 3 or extents[1:] != (1, 1) or not 0 < extents[0] <= 1024 or parts:
+        names = {op.name for op in self.kernel.walk()}
+        together = {name for name in names if name.startswith(TOGETHER)}
+        parts = prod(extents) % LANES and (prod(extents) > LANES or together - {"gpu.shuffle"}) and together
+        own = any(name.startswith("warp.") for name in names)
+        if (
+            len(extents) != 3
+            or min(extents) < 1
+            or prod(extents) > MOST_THREADS
+            or parts
+            or (own and extents[1:] != (1, 1))
+        ):
             got = " x ".join(map(str, extents))
-            fail(self.kernel, f"expected a block of whole warps along x, at most 1024 threads, got {got}")
-        return extents[0]
+            fail(self.kernel, f"expected a block of whole warps along x, at most {MOST_THREADS} threads, got {got}")
+        return extents
+
+    def _thread(self) -> VirtualRegister:
+        x, y, z = self.thread_along
+        s, (along_x, along_y, _) = self.scalars, self.extents
+        number = s.add(x, s.multiply(s.add(y, s.multiply(z, along_y)), along_x))
+        if not isinstance(number, VirtualRegister):
+            fail(self.kernel, "expected a number of each thread")
+        if number.bound is None:
+            number.bound = self.threads
+        return number
 
     def _take(self, value: SSAValue, memory: MemoryArgument | VirtualRegister) -> None:
         """Makes an argument known: as a matrix, if it is one, row by row."""
@@ -295,14 +335,12 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
             )
 
 
-def _kernel(
-    kernel: gpu.FuncOp, target: Target, module: str, shared: str
-) -> tuple[ptx.FuncOp, Version, Mapping[str, Variable]]:
-    """The function, the PTX version that its instructions need, and the static shared memory that it names."""
+def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, KernelLowering]:
+    """The function, and its lowering: what it names of the module, and the PTX version that its instructions need."""
     name = kernel.sym_name.data
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
-    arguments = kernel.body.block.args[: len(kernel.function_type.inputs)]
+    arguments = kernel.body.blocks[0].args[: len(kernel.function_type.inputs)]
     names = _parameter_names(kernel)
     lowering = KernelLowering(kernel, target, shared)
     lowering.lower(names)
@@ -313,14 +351,14 @@ def _kernel(
         chosen = [ptx.CommentOp(f" {computes.data}"), *chosen]
     func = ptx.FuncOp(
         name,
-        [*chosen, *lowering.emitter.finish()],
+        [*chosen, *map(VarOp, lowering.own_variables), *lowering.emitter.finish()],
         parameters=[p for a, name in zip(arguments, names, strict=True) for p in parameters(kernel, a, name)],
-        directives=[f".reqntid {lowering.threads}, 1, 1", *_directives(kernel, target)],
+        directives=[f".reqntid {', '.join(map(str, lowering.extents))}", *_directives(kernel, target)],
     )
     func.location = kernel.location
     if schedule is not None:
         func.attributes[ScheduleAttr.name] = schedule
-    return func, lowering.emitter.version, lowering.variables
+    return func, lowering
 
 
 def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
@@ -328,7 +366,7 @@ def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
     it, and a name may be that of another argument's size; and PTX knows no `.` and no `-` in names."""
     names: list[str] = []
     taken: set[str] = set()
-    for i, argument in enumerate(kernel.body.block.args[: len(kernel.function_type.inputs)]):
+    for i, argument in enumerate(kernel.body.blocks[0].args[: len(kernel.function_type.inputs)]):
         wanted = f"{kernel.sym_name.data}_{FOREIGN.sub('_', argument.name_hint or str(i))}"
         candidates = chain([wanted], (f"{wanted}_{number}" for number in count(i)))
         names.append(next(name for name in candidates if DYNAMIC.sub("", name) not in taken))
@@ -371,7 +409,7 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
         fail(module, f"{target} has no ldmatrix; sm_75 and later have it")
     name = module.sym_name.data
     functions: list[Operation] = []
-    version, variables = target.ptx, dict[str, Variable]()
+    version, variables, called = target.ptx, dict[str, Variable](), dict[str, ptx.FuncOp]()
     shared = fresh_name(SHARED_SYMBOL, {op.sym_name.data for op in module.body.block.ops if isinstance(op, gpu.FuncOp)})
     for op in module.body.block.ops:
         if isinstance(op, memref.GlobalOp):
@@ -382,12 +420,13 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
             return of_module(module, target)
         if not isinstance(op, gpu.FuncOp):
             fail(op, f"expected gpu.func in a module of kernels, got {op.name}")
-        function, needed, named = _kernel(op, target, name, shared)
+        function, lowering = _kernel(op, target, name, shared)
         functions.append(function)
-        version = max(version, needed)
-        variables |= named
+        version = max(version, lowering.emitter.version)
+        variables |= lowering.variables
+        called |= lowering.called
     tiles = Variable("shared", "b8", shared, count=0, align=SHARED_ALIGNMENT, linking="extern")
-    body = [VarOp(tiles), *map(VarOp, variables.values()), *functions]
+    body = [VarOp(tiles), *map(VarOp, variables.values()), *called.values(), *functions]
     return ptx.ModuleOp(name, body, version="{}.{}".format(*version), target=target.name)
 
 

@@ -17,7 +17,7 @@ from ...dialect.mlir.nvvm_ops import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
-from . import llvm_kernel
+from . import nvvm_lines
 from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
 HandlerT = TypeVar("HandlerT", bound=Callable[[LlvmKernel, Any], None])
@@ -39,7 +39,7 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     """Adds the instructions of an operation; `following` is the block behind its own."""
     if isinstance(op, NvvmOp):
-        return llvm_kernel.lower(kernel, op)
+        return nvvm_lines.lower(kernel, op)
     if isinstance(op, llvm.CondBrOp):
         return _conditional(kernel, op, following)
     if op.name in _JUMPS:

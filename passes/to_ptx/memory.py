@@ -283,15 +283,11 @@ class GlobalFragments:
         if len(accesses) > len(source):
             source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
         if len(accesses) == 2 * len(source) and type.bits == 8:
-            source, kind = [part for half in source for part in (half, self._upper(half))], "b8"
+            source, kind = [part for half in source for part in (half, self.emitter.compute("shr.u16", half, 8))], "b8"
         together = len(source) // len(accesses)
         for access in accesses:
             registers = source[access.register * together :][:together]
             self.emitter.store("global", registers, access.address, kind, guard=access.inside)
-
-    def _upper(self, half: VirtualRegister) -> VirtualRegister:
-        """The upper byte of a half, as the lower one."""
-        return self.emitter.compute("shr.u16", half, 8)
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:

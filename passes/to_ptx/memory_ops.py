@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from math import gcd
 from typing import NamedTuple
 
@@ -25,17 +24,17 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import CopyOp, PackOp
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.wmma import OpaqueType
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
 from .copies import SharedFragments
-from .emitter import At, IndexValue, VirtualRegister, common_divisor, divisor_of, word
+from .emitter import At, IndexValue, common_divisor, divisor_of, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
@@ -214,6 +213,12 @@ def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, w
 
 @lowers(CopyOp)
 def _copy(lowering: KernelLowering, op: CopyOp) -> None:
+    if memory_space(memory_of(op.destination)) == TENSOR_SPACE:
+        from .tensor_memory import copy
+
+        return copy(lowering, op)
+    if op.blocks is not None:
+        fail(op, "blocks are copied from memory that has them: run warp-pack first")
     source = lowering.matrix(op, op.source, bits=True)
     row, column = lowering.indices(op.indices)
     if op.until is not None:
@@ -356,144 +361,3 @@ def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
     accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
     for registers, place in accesses.of(lowering.fragment(op.fragment)):
         lowering.emitter.store(accesses.space, registers, place, accesses.type, guard=taken)
-
-
-# Whole matrices to aligned rows: `warp.pack`.
-#
-# A thread makes 16 bytes of the destination at a time. Where the source's rows are whole words apart, they are four
-# words of the source. Elsewhere they start in the middle of a word: the thread reads the five words that cover them,
-# each aligned, and shifts neighbouring words together. So every access but the last one of the matrix takes a word or
-# more, however odd the rows are.
-
-BYTE = 8
-
-
-@dataclass(frozen=True)
-class PackedRows:
-    """A matrix of known size without gaps between its rows; of packed elements each byte counts as one."""
-
-    base: VirtualRegister
-    rows: int
-    row_bytes: int
-    element_bytes: int
-
-    @staticmethod
-    def of(lowering: KernelLowering, op: PackOp, value: SSAValue) -> PackedRows:
-        """Raises a located diagnostic for another matrix."""
-        kind = memory_of(value)
-        (rows, columns), offset, element = kind.get_shape(), kind.get_offset(), element_row(kind.element_type)
-        if element is not None and min(rows, columns) > 0 and strides_of(kind) == (columns, 1):
-            bits, size = element.memory_bits, max(1, element.memory_bits // BYTE)
-            if columns * bits % BYTE == 0 and (size if offset is None else offset * bits // BYTE) % WORD_BYTES == 0:
-                base = lowering.matrix(op, value, bits=True).base
-                return PackedRows(base, rows, columns * bits // BYTE, size)
-        fail(op, f"{op.name} takes matrices of static size, without gaps, at multiples of {WORD_BYTES} bytes, got "
-             f"{kind}")  # fmt: skip
-
-
-class PackedChunk(NamedTuple):
-    """Sixteen bytes of the destination: their number, the row and the chunk of the row they are, and where they are
-    made at all. `excess` are the bytes, 0 to 3, from the start of a word of the source to the first of them."""
-
-    number: IndexValue
-    row: IndexValue
-    column: IndexValue
-    taken: VirtualRegister | bool
-    excess: IndexValue
-
-
-class Packing:
-    """Emits the copy of one CTA's share to aligned rows."""
-
-    def __init__(self, lowering: KernelLowering, source: PackedRows, destination: PackedRows) -> None:
-        self.emitter, self.scalars = lowering.emitter, lowering.scalars
-        self.source, self.destination = source, destination
-        self.per_row = destination.row_bytes // CHUNK
-        self.total = destination.rows * self.per_row
-        self.filled = -(-source.row_bytes // CHUNK)
-        """Chunks of a row that hold something of the source."""
-        self.rest = source.rows * source.row_bytes % WORD_BYTES
-        """Bytes of the source behind its last whole word."""
-
-    def copy(self, share: IndexValue, shares: int, thread: VirtualRegister, threads: int) -> None:
-        """Copies one share; threads take neighbouring chunks."""
-        s, turns = self.scalars, -(-self.total // (shares * threads))
-        first = s.add(s.multiply(share, turns * threads), thread)
-        for turn in range(turns):
-            number = s.add(first, turn * threads)
-            row, column = s.quotient(number, self.per_row), s.remainder(number, self.per_row)
-            taken = self.total == turns * shares * threads or s.compare("lt", number, self.total)
-            excess = s.remainder(s.multiply(row, self.source.row_bytes % WORD_BYTES), WORD_BYTES)
-            self._copy(PackedChunk(number, row, column, taken, excess))
-
-    def _copy(self, chunk: PackedChunk) -> None:
-        words = self._cut(chunk, self._shifted(chunk, self._words(chunk)))
-        place = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
-        self.emitter.store("global", words, place, guard=chunk.taken)
-        self._copy_last_elements(chunk)
-
-    def _words(self, chunk: PackedChunk) -> Fragment:
-        """The words of the source that cover the chunk; zeros for those outside its row, or of which a part is
-        outside the matrix."""
-        s, pitch, taken = self.scalars, self.source.row_bytes, chunk.taken
-        if self.source.rows < self.destination.rows:
-            taken = s.both(taken, s.compare("lt", chunk.row, self.source.rows))
-        if self.filled < self.per_row:
-            taken = s.both(taken, s.compare("lt", chunk.column, self.filled))
-        start = s.subtract(s.multiply(chunk.column, CHUNK), chunk.excess)
-        if self.rest:
-            # A word of the last row that ends behind the matrix must not be read: move its start behind the row.
-            last = s.compare("eq", chunk.row, self.source.rows - 1)
-            start = s.add(start, s.select(last, WORD_BYTES - 1, 0))
-        terms = [(chunk.row, pitch), (chunk.column, CHUNK), (chunk.excess, -1)]
-        words: Fragment = []
-        for offset in range(0, CHUNK + (WORD_BYTES if pitch % WORD_BYTES else 0), WORD_BYTES):
-            inside = s.both(taken, s.compare("lt", start, pitch - offset))
-            place, word = s.address(self.source.base, [*terms, (offset, 1)]), self.emitter.register("b32")
-            if inside is not True:
-                self.emitter.clear([word])
-            self.emitter.load("global", [word], place, guard=inside)
-            words.append(word)
-        return words
-
-    def _shifted(self, chunk: PackedChunk, words: Fragment) -> Fragment:
-        """The chunk's own four words."""
-        if len(words) == CHUNK // WORD_BYTES:
-            return words
-        bits = self.scalars.multiply(chunk.excess, BYTE)
-        return [self.emitter.compute("shf.r.wrap.b32", low, high, bits) for low, high in pairwise(words)]
-
-    def _cut(self, chunk: PackedChunk, words: Fragment) -> Fragment:
-        """The words with zeros in place of what belongs to the source's next row."""
-        s, (whole, part) = self.scalars, divmod(self.source.row_bytes % CHUNK, WORD_BYTES)
-        if not (whole or part):
-            return words
-        last = s.compare("eq", chunk.column, self.filled - 1)
-        kept = words[:whole]
-        for i, held in enumerate(words[whole:]):
-            mask = s.select(last, (1 << BYTE * part) - 1 if i == 0 else 0, -1)
-            kept.append(self.emitter.pure("and.b32", held, mask))
-        return kept
-
-    def _copy_last_elements(self, chunk: PackedChunk) -> None:
-        """Copies the elements behind the last whole word of the source, one by one, after their chunk."""
-        s, size, bytes_ = self.scalars, self.source.element_bytes, self.source.rows * self.source.row_bytes
-        for start in range(bytes_ - self.rest, bytes_, size):
-            row, column = divmod(start, self.source.row_bytes)
-            mine = s.compare("eq", chunk.number, row * self.per_row + column // CHUNK)
-            element = self.emitter.register("b16")
-            place = s.address(self.source.base, [(start, 1)])
-            self.emitter.load("global", [element], place, f"b{BYTE * size}", guard=mine)
-            place = s.address(self.destination.base, [(row * self.destination.row_bytes + column, 1)])
-            self.emitter.store("global", [element], place, f"b{BYTE * size}", guard=mine)
-
-
-@lowers(PackOp)
-def _pack(lowering: KernelLowering, op: PackOp) -> None:
-    source, destination = (PackedRows.of(lowering, op, value) for value in (op.source, op.destination))
-    if source.row_bytes < WORD_BYTES:
-        fail(op, f"{op.name} takes rows of at least {WORD_BYTES} bytes, got {op.source.type}")
-    if destination.row_bytes % CHUNK:
-        fail(op, f"{op.name} makes rows of whole {CHUNK}-byte chunks, got {op.destination.type}")
-    share, shares = lowering.scalar(op.share), op.shares.value.data
-    Packing(lowering, source, destination).copy(share, shares, lowering.thread, lowering.threads)

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir import nvgpu
+from ...dialect.mlir import nvgpu, nvvm_ops
 from ...dialect.mlir.nvvm import NVVM
-from ...dialect.ptx.text.syntax import Immediate
+from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
 from .addressing import element_bits, static_shared
-from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
+from .emitter import SINK, At, Both, EmittedOperand, IndexValue, Second, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
+from .llvm_kernel import HeldRegister, KernelOperand, ResultAndPredicate, types_of
+from .nvvm_lines import InstructionLine
 from .tensor_copies import COMPLETES
-from .thread_code import AnyVector, is_vector, place_of, vector_registers
+from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 """What PTX calls element types of products; others have the same name."""
@@ -323,6 +325,63 @@ def _warpgroup_mma(lowering: KernelLowering, op: nvgpu.WarpgroupMmaOp) -> None:
 def _wait_group(lowering: KernelLowering, op: Operation) -> None:
     group = op.properties["group"]
     lowering.emitter.emit("wgmma.wait_group.sync.aligned", group.value.data if isinstance(group, IntegerAttr) else 0)
+
+
+class _Lines:
+    """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
+
+    def __init__(self, lowering: KernelLowering) -> None:
+        self.lowering = lowering
+        self.registers: list[VirtualRegister] = []
+
+    def _as_held(self, register: VirtualRegister) -> HeldRegister:
+        self.registers.append(register)
+        return HeldRegister(register.type, len(self.registers) - 1)
+
+    def fresh(self, kind: Attribute) -> list[HeldRegister]:
+        return [self._as_held(self.lowering.emitter.register(type)) for type in types_of(kind)]
+
+    def word(self, value: SSAValue) -> HeldRegister | str:
+        held = number_of(self.lowering, value).held
+        return self._as_held(held) if isinstance(held, VirtualRegister) else str(held)
+
+    def held(self, value: SSAValue) -> HeldRegister:
+        word = self.word(value)
+        (type,) = types_of(value.type)
+        return self._as_held(self.lowering.emitter.compute(f"mov.{type}", int(word))) if isinstance(word, str) else word
+
+    def emit(self, opcode: str, *operands: KernelOperand) -> None:
+        self.lowering.emitter.emit(opcode, *map(self._operand, operands))
+
+    def _operand(self, operand: KernelOperand) -> EmittedOperand:
+        match operand:
+            case HeldRegister():
+                return self.registers[operand.number]
+            case ResultAndPredicate():
+                first, second = operand.first, self.registers[operand.second.number]
+                return Second(second) if isinstance(first, str) else Both(self.registers[first.number], second)
+            case str() if operand.lstrip("-").isdigit():
+                return int(operand)
+            case str():
+                return Immediate(operand) if operand.startswith("0x") else Symbol(operand)
+            case _:
+                fail(self.lowering.kernel, f"expected registers and numbers, got {operand}")
+
+    def give(self, op: Operation, *words: HeldRegister | str) -> None:
+        held = [self.registers[word.number] for word in words if isinstance(word, HeldRegister)]
+        if len(held) != 1:
+            fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
+        self.lowering.values[op.results[0]] = held[0] if op.results[0].type in (i1, i32) else held
+
+
+def _line(lowering: KernelLowering, op: nvvm_ops.NvvmOp) -> None:
+    """An operation of `nvvm` that has no pointers."""
+    InstructionLine(_Lines(lowering), op).emit()
+
+
+for _kind in (*nvvm_ops.PLAIN, *nvvm_ops.EXCHANGES):
+    if _kind.PTX and not _kind.name.startswith("nvvm.wgmma."):
+        lowers(_kind)(_line)
 
 
 def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -> VirtualRegister:

@@ -14,13 +14,8 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.warpgroup import (
-    ROWS,
-    SetRegistersOp,
-    TensorMmaOp,
-    WgmmaOp,
-    descriptor_of,
-)
+from ...dialect.warp.tensor_memory import TensorMmaOp
+from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
 from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 from ..diagnostics import fail
 from .emitter import WARP, At, VirtualRegister, divisor_of

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import AnyFloat, f32, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import subgroup
+from ...dialect.mlir.gpu import GPU
 from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
+from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
+from .addressing import ALIGNMENT
 from .elements import Elements, HeldElement
-from .emitter import Both, VirtualRegister
+from .emitter import At, Both, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .thread_code import give, number_of, place_of
+from .llvm_kernel import bits_of
+from .thread_code import give, load_number, number_of, place_of, store_number
 
 # Exchanges and reductions.
 
@@ -39,14 +43,15 @@ def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) ->
 @lowers(subgroup.ShuffleOp)
 def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
-    beyond which nothing is taken, the first for `up`."""
+    beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
     emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.data.value
-    shared = s.multiply(s.subtract(LANES, lowering.scalar(op.width)), 1 << 8)
-    clamp = shared if mode == "up" else s.add(shared, LANES - 1)
+    width, whole = lowering.scalar(op.width), lowering.threads >= LANES
+    shared = s.multiply(s.subtract(LANES, width), 1 << 8) if whole else 0
+    clamp = shared if mode == "up" else s.add(shared, LANES - 1) if whole else s.subtract(width, 1)
     moved, valid = emitter.register("b32"), emitter.register("pred")
     opcode = f"shfl.sync.{'bfly' if mode == 'xor' else mode}.b32"
     source, offset = _bits(lowering, op, op.value), lowering.scalar(op.offset)
-    emitter.emit(opcode, Both(moved, valid), source, offset, clamp, 0xFFFFFFFF)
+    emitter.emit(opcode, Both(moved, valid), source, offset, clamp, (1 << min(LANES, lowering.threads)) - 1)
     give(lowering, op.shuffleResult, _number(lowering, op.value.type, moved))
     lowering.values[op.valid] = valid
 
@@ -69,9 +74,9 @@ COMBINE: Mapping[ReductionKind, type[Operation]] = {
 
 def _combiner(reduction: ReductionKind, kind: Attribute) -> Operation:
     if reduction == ReductionKind.ADD:
-        op = arith.AddfOp if kind == f32 else arith.AddiOp
+        op = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
     elif reduction == ReductionKind.MUL:
-        op = arith.MulfOp if kind == f32 else arith.MuliOp
+        op = arith.MulfOp if isinstance(kind, AnyFloat) else arith.MuliOp
     else:
         op = COMBINE[reduction]
     return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
@@ -95,6 +100,51 @@ def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
         value = elements.lower(combiner, [value, _number(lowering, kind, other)])
         distance *= 2
     give(lowering, op.result, value)
+
+
+@lowers(subgroup.AllReduceOp)
+def _reduce_all(lowering: KernelLowering, op: subgroup.AllReduceOp) -> None:
+    """Halves of the CTA: each thread of the lower one takes that of the upper one to its own, until one is left."""
+    kind, emitter, scalars = op.value.type, lowering.emitter, lowering.scalars
+    size = bits_of(kind) // 8
+    if not size:
+        fail(op, f"{op.name} is lowered for numbers of whole bytes, got {kind}")
+    name = f"{lowering.kernel.sym_name.data}_reduced_{len(lowering.variables)}"
+    lowering.variables[name] = Variable("shared", "b8", name, count=lowering.threads * size, align=ALIGNMENT)
+    first = emitter.pure("mov.u32", Symbol(name))
+    own = lowering.addressing.settle(scalars.add(first, scalars.multiply(lowering.thread, size)), 0)
+    store_number(lowering, op, kind, number_of(lowering, op.value), "shared", own)
+    left = lowering.threads
+    while left > 1:
+        half = 1 << (left - 1).bit_length() - 1
+        end = emitter.fresh_label("reduced")
+        emitter.emit("bar.sync", 0)
+        with emitter.loop():
+            takes = scalars.compare("lt", lowering.thread, left - half)
+            emitter.branch(end, unless=takes if isinstance(takes, VirtualRegister) else None)
+            lower, upper = (load_number(lowering, kind, "shared", at) for at in (own, own.behind(half * size)))
+            store_number(lowering, op, kind, _combined(lowering, op, lower, upper), "shared", own)
+            emitter.label(end)
+        left = half
+    emitter.emit("bar.sync", 0)
+    give(lowering, op.result, load_number(lowering, kind, "shared", At(first)))
+    emitter.emit("bar.sync", 0)
+
+
+def _combined(lowering: KernelLowering, op: subgroup.AllReduceOp, one: HeldElement, other: HeldElement) -> HeldElement:
+    """What two numbers become, by the operation or by the body."""
+    if op.op is not None:
+        return Elements(lowering.emitter, lowering.target).lower(_combiner(op.op.data, op.value.type), [one, other])
+    block = op.body.block
+    for argument, number in zip(block.args, (one, other), strict=True):
+        give(lowering, argument, number)
+    lowering.block(block)
+    if block.last_op is None or len(block.last_op.operands) != 1:
+        fail(op, "expected a body that yields one number")
+    return number_of(lowering, block.last_op.operands[0])
+
+
+lowers(next(op for op in GPU.operations if op.name == "gpu.yield"))(lambda lowering, op: None)
 
 
 # Products by `wmma`, whose fragments are opaque.

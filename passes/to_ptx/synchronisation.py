@@ -26,7 +26,7 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
-from ...dialect.warp.warpgroup import in_pairs
+from ...dialect.warp.tensor_memory import in_pairs
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.warp.synchronisation import MOST_CTAS
-from ...dialect.warp.tensor_copies import TensorLoadOp, TensorStoreOp
-from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.warpgroup import ROWS, in_pairs
+from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
+from ...dialect.warp.tensor_memory import in_pairs
+from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
 from .emitter import At, IndexValue, TensorBox, VirtualRegister, divisor_of
 from .kernel import KernelLowering, lowers

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import product
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, SharedDescriptor
-from ...dialect.isa.wgmma import WARPS, MatrixDescriptor
+from ...dialect.isa.wgmma import ADDRESS_BITS, UNIT, WARPS, MatrixDescriptor
 from ...dialect.layouts.layout import LANES, Layout, column, row
-from ...dialect.layouts.tensor_memory import MOVES
+from ...dialect.layouts.tensor_memory import METADATA_BLOCK, MOVES, SCALES_BLOCK
+from ...dialect.mlir.gpu import FuncOp
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import FragmentType, memory_of
+from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, memory_of, memory_space
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.warpgroup import TensorMmaOp, in_pairs
+from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, holds_scales, in_pairs
+from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import TensorTile
 from .emitter import At, VirtualRegister
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
-from .products import check_warpgroups, descriptors
+from .products import UNIT_BITS, check_warpgroups, descriptors
 from .synchronisation import group_of, one_thread
 
 SHAPE = "16x256b"
@@ -40,8 +45,13 @@ MOST_REGISTERS = 32
 
 
 def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
-    """Takes columns of tensor memory for the kernel's matrices; all threads meet."""
-    taken, columns = _allocated(op, op.memref)
+    """Takes columns of tensor memory for all of the kernel's matrices with the first of these; all threads meet."""
+    (first, *_), taken = _allocated(op)
+    columns, place = columns_of(op.memref.type), _place(op)
+    if op is not first:
+        base = _tile(lowering, op, first.memref).base
+        lowering.values[op.memref] = TensorTile(lowering.emitter.pure("add.s32", base, place), columns)
+        return
     emitter, slot = lowering.emitter, lowering.addressing.shared_bytes_at(offset_of(op), 0)
     emitter.comment(f"{taken} columns of tensor memory")
     with _first_warp(lowering):
@@ -53,19 +63,35 @@ def allocate(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(memref.DeallocOp)
 def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
-    tile, (taken, _) = _tile(lowering, op, op.memref), _allocated(op, op.memref)
+    tile, (_, taken) = _tile(lowering, op, op.memref), _allocated(op)
     _meet(lowering, op)
     with _first_warp(lowering):
         lowering.emitter.emit(f"tcgen05.dealloc.{group_of(op)}.sync.aligned.b32", tile.base, taken)
 
 
-def _allocated(op: Operation, memory: SSAValue) -> tuple[int, int]:
-    """The columns that are allocated for matrices, and those of one."""
-    count, _, columns = memory_of(memory).get_shape()
-    taken = next((size for size in ALLOCATIONS if size >= count * columns), None)
+def _allocated(op: Operation) -> tuple[list[memref.AllocOp], int]:
+    """The matrices that a kernel allocates, and the columns for all of them."""
+    kernel: Operation | None = op
+    while kernel is not None and not isinstance(kernel, FuncOp):
+        kernel = kernel.parent_op()
+    found = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)] if kernel is not None else []
+    found = [op for op in found if memory_space(op.memref.type) == TENSOR_SPACE]
+    wanted = sum(map(_columns, found))
+    taken = next((size for size in ALLOCATIONS if size >= wanted), None)
     if taken is None:
-        fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {count * columns}")
-    return taken, columns
+        fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {wanted}")
+    return found, taken
+
+
+def _columns(op: memref.AllocOp) -> int:
+    """Columns of the matrices of an allocation."""
+    return op.memref.type.get_shape()[0] * columns_of(op.memref.type)
+
+
+def _place(op: memref.AllocOp) -> int:
+    """The columns before those of an allocation."""
+    others, _ = _allocated(op)
+    return sum(map(_columns, others[: others.index(op)]))
 
 
 def _tile(lowering: KernelLowering, op: Operation, memory: SSAValue) -> TensorTile:
@@ -100,26 +126,66 @@ def _meet(lowering: KernelLowering, op: Operation) -> None:
 @lowers(TensorMmaOp)
 def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
     check_warpgroups(lowering, op)
-    product, emitter, words = op.row, lowering.emitter, descriptors(lowering, op, _encode)
-    emitter.comment(f"{op.name}: {product.shape} of shared memory")
-    kind = emitter.pure("mov.b32", Immediate(f"{product.encode():#x}"))
+    row, emitter, words = op.row, lowering.emitter, descriptors(lowering, op, _encode)
+    emitter.comment(f"{op.name}: {row.shape} of shared memory")
+    kind = emitter.pure("mov.b32", Immediate(f"{row.encode():#x}"))
     place = At(_address(lowering, op, op.d, op.number), 0)
     first = one_thread(lowering, op, None, UnitAttr())
+    beside = [At(place, 0) for place in _beside(lowering, op)]
     adds = True if op.adds is None else lowering.predicate(op.adds)
-    emitter.emit(
-        str(product.opcode), place, words["a"], words["b"], kind, int(adds) if isinstance(adds, bool) else adds,
-        guard=first,
-    )  # fmt: skip
+    metadata, scales = ([], beside) if row.scale is not None else (beside, [])
+    flag = int(adds) if isinstance(adds, bool) else adds
+    spelling = row.opcode.spelling
+    emitter.emit(spelling, place, words["a"], words["b"], *metadata, kind, *scales, flag, guard=first)
+
+
+def _beside(lowering: KernelLowering, op: TensorMmaOp) -> Iterator[VirtualRegister]:
+    """Where scales, or metadata, of a step begin: the words of all rows behind each other."""
+    for memory in op.beside:
+        place, kind = _address(lowering, op, memory, op.stage), memory_of(memory)
+        more = op.word * (kind.get_shape()[1] // LANES if op.scale else 1)
+        yield place if more == 0 else lowering.emitter.pure("add.s32", place, more)
+
+
+def copy(lowering: KernelLowering, op: CopyOp) -> None:
+    """Brings scales, or metadata, from a stage of shared memory."""
+    check_warpgroups(lowering, op)
+    emitter, kind, (stage,) = lowering.emitter, memory_of(op.destination), op.stage
+    emitter.comment(f"{op.name}: {op.source.type} to tensor memory")
+    to, first = _address(lowering, op, op.destination, stage), one_thread(lowering, op, None, UnitAttr())
+    for shape, line, first_column in _copied(kind):
+        tile, (at, row, _) = lowering.shared_place(op, op.source, op.indices)
+        base, offset = lowering.addressing.origin(tile, at, lowering.scalars.add(row, line), 0)
+        how = SharedDescriptor(0, UNIT, ROWS * UNIT).encode()
+        units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
+        word = emitter.pure("add.s64", emitter.pure("cvt.u64.u32", units), Immediate(f"{how + offset // UNIT:#x}"))
+        place = to if first_column == 0 else emitter.pure("add.s32", to, first_column)
+        emitter.emit(f"tcgen05.cp.{group_of(op)}.{shape}", At(place, 0), word, guard=first)
+
+
+def _copied(kind: Memory) -> Iterator[tuple[str, int, int]]:
+    """The copies that fill a matrix of tensor memory: their shape, the line of the tile where each begins, and its
+    first column. Blocks of the same rows are behind each other in shared memory; in tensor memory those of the same
+    columns are."""
+    _, rows, columns = kind.get_shape()
+    if not holds_scales(kind):
+        each = METADATA_BLOCK.elements
+        yield from (("128x128b", first // each * METADATA_BLOCK.threads, first) for first in range(0, columns, each))
+        return
+    words, blocks = columns // SCALES_OF_WORD, rows // SCALES_BLOCK.rows
+    for block, word in product(range(blocks), range(words)):
+        line = (block * words + word) * SCALES_BLOCK.threads
+        yield "32x128b.warpx4", line, (word * blocks + block) * SCALES_OF_WORD
 
 
 def _encode(how: MatrixDescriptor) -> int:
     return SharedDescriptor(how.address, how.leading, how.stride, how.swizzle).encode()
 
 
-def _address(lowering: KernelLowering, op: Operation, memory: SSAValue, number: SSAValue) -> VirtualRegister:
-    """Where a matrix begins."""
+def _address(lowering: KernelLowering, op: Operation, memory: SSAValue, number: SSAValue | None) -> VirtualRegister:
+    """Where a matrix begins, of a number or the first."""
     tile = _tile(lowering, op, memory)
-    along = lowering.scalars.multiply(lowering.scalar(number), tile.columns)
+    along = 0 if number is None else lowering.scalars.multiply(lowering.scalar(number), tile.columns)
     return tile.base if along == 0 else lowering.emitter.pure("add.s32", tile.base, along)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, cf, gpu, math, memref, vector
+from xdsl.dialects import arith, gpu, math, memref, vector
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
@@ -24,10 +24,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialect.mlir.gpu import GPU
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
+from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
 from .emitter import At, IndexValue, VirtualRegister, divisor_of
@@ -55,8 +57,7 @@ def vector_of(op: Operation, value: SSAValue) -> AnyVector:
 
 def vector_registers(lowering: KernelLowering, op: Operation, kind: AnyVector) -> Fragment:
     """Fresh registers for a vector; refuses one that does not fill its last register."""
-    registers = value_registers(lowering.emitter, kind)
-    if not registers:
+    if not (registers := value_registers(lowering.emitter, kind)):
         fail(op, f"{op.name} is lowered for vectors of whole registers, got {kind}")
     return registers
 
@@ -166,34 +167,26 @@ for _kind in ARITHMETIC:
     lowers(_kind)(arithmetic)
 
 
-@lowers(cf.AssertOp)
-def _assert(lowering: KernelLowering, op: cf.AssertOp) -> None:
-    """Stops the kernel where a condition does not hold."""
-    holds, emitter = lowering.predicate(op.arg), lowering.emitter
-    if isinstance(holds, VirtualRegister):
-        end = emitter.fresh_label("holds")
-        with emitter.loop():
-            emitter.branch(end, unless=emitter.compute("not.pred", holds))
-            emitter.emit("trap")
-            emitter.label(end)
-    elif not holds:
-        emitter.emit("trap")
-
-
 # Numbers of threads and CTAs; words that lanes exchange.
 
-SIZES = {"gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid"}
-"""The special registers that hold the sizes of a CTA and of the grid."""
+SIZES = {
+    "gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid", "gpu.cluster_id": "%clusterid",
+    "gpu.cluster_dim": "%nclusterid", "gpu.cluster_block_id": "%cluster_ctaid",
+    "gpu.cluster_dim_blocks": "%cluster_nctaid",
+}  # fmt: skip
+"""The special registers that hold numbers and sizes of CTAs, clusters and the grid."""
 
 
 def _size(lowering: KernelLowering, op: Operation) -> None:
-    if isinstance(op, gpu.BlockDimOp | gpu.GridDimOp):
-        name = f"{SIZES[op.name]}.{op.dimension.data}"
+    dimension = op.properties["dimension"]
+    if isinstance(dimension, gpu.DimensionAttr):
+        name = f"{SIZES[op.name]}.{dimension.data}"
         lowering.values[op.results[0]] = lowering.scalars.special(name, INDEX_LIMIT)
 
 
-for _kind in (gpu.BlockDimOp, gpu.GridDimOp):
-    lowers(_kind)(_size)
+for _kind in GPU.operations:
+    if _kind.name in SIZES:
+        lowers(_kind)(_size)
 
 
 # Parts of vectors.
@@ -331,7 +324,9 @@ def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
         )
     )
     _, place = place_of(lowering, op, op.source, offsets)
-    kept = _kept_dimensions(op, op.static_sizes.get_values())
+    kept = kept_dimensions(op.static_sizes.get_values(), shape := op.result.type.get_shape())
+    if len(kept) != len(shape):
+        fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
     s = lowering.scalars
     base = s.add(place.base, place.offset) if source.space == "shared" else s.offset64(place.base, place.offset, 1)
     if isinstance(base, int):
@@ -353,38 +348,32 @@ def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SS
     return [lowering.scalar(next(dynamic)) if n == DYNAMIC_INDEX else n for n in numbers]
 
 
-def _kept_dimensions(op: memref.SubviewOp, sizes: Sequence[int]) -> list[int]:
-    """The dimensions of a view that its result has: those of one element may be left out."""
-    shape, kept = list(op.result.type.get_shape()), list[int]()
-    left = len(sizes) - len(shape)
-    for i, size in enumerate(sizes):
-        if left and size == 1 and (not shape[len(kept) :] or shape[len(kept)] != 1):
-            left -= 1
-        else:
-            kept.append(i)
-    if len(kept) != len(shape):
-        fail(op, f"expected a result with the dimensions of the view, got {op.result.type}")
-    return kept
-
-
 @lowers(memref.LoadOp)
 def _load(lowering: KernelLowering, op: memref.LoadOp) -> None:
     element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
-    emitter, kind = lowering.emitter, op.res.type
-    stored = _stored(kind)
-    (raw,) = emitter.registers(_register(kind), 1)
-    emitter.load(space, [raw], place, stored)
-    give(lowering, op.res, _from_memory(lowering, kind, raw))
+    give(lowering, op.res, load_number(lowering, op.res.type, space, place))
 
 
 @lowers(memref.StoreOp)
 def _store(lowering: KernelLowering, op: memref.StoreOp) -> None:
     element_bits(op, memory_of(op.memref))
     space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
-    kind = op.value.type
-    raw = _to_memory(lowering, op, kind, number_of(lowering, op.value))
-    lowering.emitter.store(space, [raw], place, _stored(kind))
+    store_number(lowering, op, op.value.type, number_of(lowering, op.value), space, place)
+
+
+def load_number(lowering: KernelLowering, kind: Attribute, space: str, place: At) -> HeldElement:
+    """An element of memory."""
+    (raw,) = lowering.emitter.registers(_register(kind), 1)
+    lowering.emitter.load(space, [raw], place, _stored(kind))
+    return _from_memory(lowering, kind, raw)
+
+
+def store_number(
+    lowering: KernelLowering, op: Operation, kind: Attribute, number: HeldElement, space: str, place: At
+) -> None:
+    """Makes a number an element of memory."""
+    lowering.emitter.store(space, [_to_memory(lowering, op, kind, number)], place, _stored(kind))
 
 
 def _register(kind: Attribute) -> str:

@@ -16,11 +16,7 @@ SPARE = 120.0
 
 
 async def judge(
-    candidate: str,
-    reference: str,
-    options: list[str] | None = None,
-    seconds: float = 60.0,
-    megabytes: int = 4096,
+    candidate: str, reference: str, options: list[str] | None = None, seconds: float = 60.0, megabytes: int = 4096
 ) -> dict[str, Any]:
     """Judge whether a GPU kernel or a Python function computes what a reference says.
 

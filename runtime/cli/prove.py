@@ -90,6 +90,10 @@ def _run(args: argparse.Namespace) -> int:
     from ..kernel.module import PtxModule
 
     text = read_source(args.file)
+    if not is_ptx(args.file, text):
+        for option in ("kernel", "grid", "block", "shared", "arg"):
+            if vars(args)[option]:
+                raise ArgumentError(f"--{option} has no effect on a function, which is launched as it is compiled")
     if args.order is not None:
         return _orders(args, text)
     if not is_ptx(args.file, text):
@@ -223,6 +227,12 @@ def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: lis
         listed = ", ".join(module.kernels) or "none"
         raise ArgumentError(f"{module.name}: expected --{prefix.replace('_', '-')}kernel, one of {listed}")
     texts = given[f"{prefix}arg"] or names
+    if not names:
+        raise ArgumentError("a kernel has arrays; give each of them with --in, such as --in A=random:f16:64x64")
+    for text in texts:
+        if text.isidentifier() and text not in names:
+            option = f"--{prefix.replace('_', '-')}arg"
+            raise ArgumentError(f"{option}: no array is called {text}; there are {', '.join(names)}")
     passed = [t if t in names else kernel_argument(t, args.seed, i) for i, t in enumerate(texts)]
     grid, block = (_dim3(given[prefix + option], option) for option in ("grid", "block"))
     return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, given[f"{prefix}shared"])

@@ -123,15 +123,12 @@ def load_driver() -> Any:
     try:
         code = driver.cuInit(0)[0]
     except (RuntimeError, OSError) as error:
-        raise _unavailable(f"the NVIDIA driver library (libcuda) cannot be loaded: {_first_line(error)}") from error
+        reason = str(error).strip().split("\n")[0]
+        raise _unavailable(f"the NVIDIA driver library (libcuda) cannot be loaded: {reason}") from error
     if int(code) != 0:
         name = _text(driver.cuGetErrorName(code)) or f"error {int(code)}"
         raise _unavailable(f"the driver found no usable device: {name}: {_text(driver.cuGetErrorString(code))}")
     return driver
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]
 
 
 def _unavailable(reason: str) -> DeviceUnavailableError:

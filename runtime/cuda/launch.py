@@ -57,12 +57,7 @@ class Prepared:
     """
 
     def __init__(
-        self,
-        gpu: Gpu,
-        ptx: str,
-        functions: Mapping[str, Function],
-        plan: Plan,
-        values: Sequence[LaunchValue],
+        self, gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue]
     ) -> None:
         self.gpu = gpu
         self.stream = stream_of(gpu, values)

@@ -363,7 +363,7 @@ def _check_metadata(where: str, element: str, array: Argument) -> None:
     """Refuses metadata of a sparse A that means nothing, where it lies in host memory."""
     if array.on_device:
         return
-    from ..arguments.sparse import check_metadata
+    from ..arguments.packed import check_metadata
 
     words = array.array() if array.contiguous else np.ascontiguousarray(cast("Array", array.owner)).view(np.uint8)
     try:

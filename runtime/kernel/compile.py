@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
-from ...passes.collector import paused
-from ...passes.source import read_once, read_text
+from ...passes.source import paused, read_once, read_text
 from ..arguments.signature import Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects import func, gpu
@@ -17,7 +18,7 @@ from ...dialect.ptx.ops import FuncOp as PtxFuncOp
 from ...dialect.ptx.ops import ModuleOp as PtxModuleOp
 from ...dialect.ptx.printer import print_ptx, ptx_module
 from ...dialect.schedule import ScheduleError, parse_options
-from ...dialect.warp.attributes import target_of
+from ...dialect.warp.attributes import UNUSED, target_of
 from ...passes.allocate import allocate
 from ...passes.diagnostics import describe, verify
 from ...passes.instrument import STRATEGY
@@ -171,8 +172,8 @@ def without_tensors(module: ModuleOp) -> None:
         with as_compile_errors():
             verify(module)
             generalize(module)
-    inputs = (t for f in module.ops if isinstance(f, func.FuncOp) for t in f.function_type.inputs)
-    if any(isinstance(t, TensorType) for t in inputs):
+    kinds = [f.function_type for f in module.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
+    if any(kind.outputs or any(isinstance(t, TensorType) for t in kind.inputs) for kind in kinds):
         from ...passes.linalg.bufferize import bufferize
 
         with as_compile_errors():
@@ -209,7 +210,9 @@ def _kernel_of(module: ModuleOp, function: Signature, target: str, file: str, on
     device_modules = {op.sym_name.data: op for op in module.ops if isinstance(op, PtxModuleOp)}
     used = {launch.module for launch in plan.launches}
     empty = all(0 in (function.parameters[number].shape or ()) for number in function.written)
-    if not used and function.written and empty:
+    unused = UNUSED in lowered.attributes
+    if not used and (unused or (function.written and empty)):
+        function = replace(function, written=frozenset()) if unused else function
         version = ".".join(map(str, named(target).ptx))
         text = print_ptx(PtxModuleOp(function.name, [], version=version, target=target))
         return Kernel(function, plan, {}, text, target, file)

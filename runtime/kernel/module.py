@@ -425,12 +425,7 @@ class PtxModule:
         return prepared
 
     def _interpret(
-        self,
-        place: LaunchPlace,
-        plan: Plan,
-        values: Sequence[LaunchValue],
-        progress: Progress | None,
-        options: Options,
+        self, place: LaunchPlace, plan: Plan, values: Sequence[LaunchValue], progress: Progress | None, options: Options
     ) -> LaunchPlace:
         from ..interp.machine.memory import InterpreterError
         from ..interp.watch.observed import LaunchObservers

@@ -87,14 +87,21 @@ def _read_digits(text: str) -> int | bytes:
 def _descriptor(word: int) -> Iterator[str]:
     how = MatrixDescriptor.decode(word)
     yield f"matrix descriptor {word:#018x}"
+    yield from _fields(how, "63:62", f"{how.swizzle} bytes")
+
+
+def _fields(how: MatrixDescriptor, swizzle_bits: str, swizzle: str, constant: str = "") -> Iterator[str]:
+    """The fields of a descriptor, with what its swizzle is called, and what they mean."""
     for bits, name, what in (
         ("13:0", "start address", f"{how.address:#x}"),
         ("29:16", "leading offset", f"{how.leading} bytes"),
         ("45:32", "stride offset", f"{how.stride} bytes"),
+        ("48:46", "constant", constant),
         ("51:49", "base offset", f"{how.base_offset}"),
-        ("63:62", "swizzle", f"{how.swizzle} bytes" if how.swizzle else "none"),
+        (swizzle_bits, "swizzle", swizzle if how.swizzle else "none"),
     ):
-        yield f"  {bits:>5}  {name:<14} {what}"
+        if what:
+            yield f"  {bits:>5}  {name:<14} {what}"
     yield from (f"  {line}" for line in _meaning(how))
 
 
@@ -133,16 +140,7 @@ def _shared_descriptor(word: int) -> Iterator[str]:
     how = SharedDescriptor.decode(word)
     moved = f", which moves {how.atom} bytes together" if how.atom != UNIT else ""
     yield f"shared-memory descriptor of tcgen05 {word:#018x}"
-    for bits, name, what in (
-        ("13:0", "start address", f"{how.address:#x}"),
-        ("29:16", "leading offset", f"{how.leading} bytes"),
-        ("45:32", "stride offset", f"{how.stride} bytes"),
-        ("48:46", "constant", "0b001"),
-        ("51:49", "base offset", f"{how.base_offset}"),
-        ("63:61", "swizzle", f"{how.swizzle} bytes{moved}" if how.swizzle else "none"),
-    ):
-        yield f"  {bits:>5}  {name:<14} {what}"
-    yield from (f"  {line}" for line in _meaning(how))
+    yield from _fields(how, "63:61", f"{how.swizzle} bytes{moved}", "0b001")
 
 
 def _instruction(text: str) -> Iterator[str]:

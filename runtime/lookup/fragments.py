@@ -299,11 +299,7 @@ def _grid(panel: Panel, width: int | None) -> Iterator[Text]:
             line = Text().append(span(row, panel.height).rjust(head) + " ", "dim")
             for column in columns:
                 cell = places[row, column]
-                line.append(cell.label.center(label), _style(cell.lane))
+                line.append(cell.label.center(label), Style(color="#000000", bgcolor=colour(cell.lane)))
             if beside:
                 line.append(f" {beside[row // panel.height]}", "dim")
             yield line
-
-
-def _style(lane: int) -> Style:
-    return Style(color="#000000", bgcolor=colour(lane))

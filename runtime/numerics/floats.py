@@ -93,11 +93,7 @@ def _directed(exact: Array, type: str, mode: str) -> Array:
     if mode == "rna":
         return _ties_away(exact, words, type)
     near = value(words, type)
-    wrong = {
-        "rz": np.abs(near) > np.abs(exact),
-        "rm": near > exact,
-        "rp": near < exact,
-    }[mode]
+    wrong = {"rz": np.abs(near) > np.abs(exact), "rm": near > exact, "rp": near < exact}[mode]
     outward = np.abs(near) < np.abs(exact)
     step = np.where(outward, WORDS[type](1), WORDS[type](-1 & int(np.iinfo(WORDS[type]).max)))
     return np.where(wrong, words + step, words)

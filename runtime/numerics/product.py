@@ -292,10 +292,6 @@ def _scalar(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands
     return scalar_product(a, b, c if p.row.c == p.row.d else as_singles(c), p.row.d.name)
 
 
-def _chain(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return numerics_f64.chain(a, b, c, p.row.rounding or "rn")
-
-
 def _grouped(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
     row = p.row
     if extras.scale_a is None or extras.scale_b is None or row.scale is None:
@@ -316,16 +312,12 @@ def _integer(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperand
     return add(dot(x, y).astype(np.int64), c, p.row.satfinite)
 
 
-def _bits(p: MatrixProduct, a: Array, b: Array, c: Array, extras: SideOperands) -> Array:
-    return bits(a, b, c, getattr(p.row, "bit_op", "") or "xor")
-
-
 _COMPUTE: dict[str, Callable[[MatrixProduct, Array, Array, Array, SideOperands], Array]] = {
     FUSED: _fused,
     WIDENED: _widened,
     SCALAR: _scalar,
-    CHAIN: _chain,
+    CHAIN: lambda p, a, b, c, _: numerics_f64.chain(a, b, c, p.row.rounding or "rn"),
     GROUPED: _grouped,
     INTEGER: _integer,
-    BITS: _bits,
+    BITS: lambda p, a, b, c, _: bits(a, b, c, getattr(p.row, "bit_op", "") or "xor"),
 }

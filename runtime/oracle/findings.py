@@ -43,13 +43,13 @@ CODES: Mapping[str, str] = {
     "check-tensor": "tensor memory is used wrongly",
     "check-all-orders": "another order of warps decides otherwise",
     "check-load": "the interpreter cannot run an instruction",
-    "proof-refuted": "the proof finds an output that is another function",
+    "proof-refuted": "the proof finds an output that is another function, or a run that fails",
 }
 """Each code of an error, and what it says. Codes stay; new ones may come."""
 
 NOTES: Mapping[str, str] = {
     "proof-undecided": "there is no proof, and no refutation",
-    "proof-conditional": "the proof holds for inputs whose comparisons have the outcomes of the run",
+    "proof-conditional": "the proof holds for inputs whose comparisons and branches have the outcomes of the run",
     "not-deterministic": "two calls with the same inputs give different bits",
     "library": "operations of a library that compute",
     "reference-constant": "the reference does not depend on its inputs, so that constants pass",

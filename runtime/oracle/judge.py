@@ -237,7 +237,7 @@ class _Session:
     ) -> tuple[str, str]:
         """The code that says best what is wrong with an output, and a sentence."""
         value = got.astype(np.float64)
-        poisoned = np.isnan(value) if is_float(got.dtype) else got == poison(got.dtype)
+        poisoned = _words(got) == _words(np.full((), poison(got.dtype), got.dtype))  # no NaN that is computed
         if poisoned[outside].all() and not np.isnan(expected.value[outside]).any():
             return "unwritten", "is not written"
         if not np.isfinite(value[outside]).all():
@@ -320,6 +320,11 @@ def _form(label: str, got: Array, expected: Expected) -> JudgeFinding | None:
         kinds = [describe(got.shape, _element(d)) for d in (expected.dtype, got.dtype)]
         return JudgeFinding("wrong-type", f"{label}: expected {kinds[0]}, got {kinds[1]}", output=label)
     return None
+
+
+def _words(values: Array) -> Array:
+    """The bits of elements."""
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
 
 def _element(dtype: Any) -> str:

@@ -188,6 +188,7 @@ class Service:
     def _prove(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         """The proof against a function of linalg."""
         from ..proof.prove import prove
+        from ..proof.question import PARTLY, Difference
 
         launch = candidate.launch(call)
         if launch is None:
@@ -201,8 +202,10 @@ class Service:
             return Answer(findings=[note("proof-undecided", str(error))], proof=undecided)
         answer = Answer(proof=asdict(proof))
         if proof.outcome == "refuted":
-            first = proof.differences[0]
+            first = next(iter(proof.differences), Difference("", (), 0))
             answer.findings.append(JudgeFinding("proof-refuted", proof.text, output=first.argument, index=first.index))
+        elif proof.outcome == PARTLY:
+            answer.findings.append(note("proof-conditional", proof.text))
         elif not proof:
             answer.findings.append(note("proof-undecided", proof.text))
         elif proof.compared:
@@ -233,7 +236,8 @@ def _located(error: InterpreterError) -> list[JudgeFinding]:
 
 
 def _of_finding(f: Finding, file: str) -> JudgeFinding:
-    code = "check-note" if f.severity == "note" else f"check-{f.check}"
+    check = "fault" if f.check == "limit" else f.check
+    code = "check-note" if f.severity == "note" else f"check-{check}"
     where = f" (CTA {f.cta}, warp {f.warp}, lane {f.lane})" if f.cta is not None else ""
     return JudgeFinding(code, f.message + where, f.severity, file, f.line, f.column, f.source)
 

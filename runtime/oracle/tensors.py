@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments.dtypes import DTYPES, DType, element_of
 from ..numerics.floats import Array
-from ..proof.question import KINDS
+from ..proof.counterexample import KINDS
 
 WORDS = {"bf16": ("int16", "bfloat16"), "f8E4M3FN": ("uint8", "float8_e4m3fn"), "f8E5M2": ("uint8", "float8_e5m2")}
 """Types that numpy lends torch as words."""

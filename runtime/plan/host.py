@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from io import StringIO
 from math import lcm, prod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from xdsl.dialects import func, gpu, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
@@ -59,10 +59,11 @@ def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
     function = choose(parse_mlir(make_context(), text, name), name)
     asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))
     bytes_ = lcm(*(memory_bytes(str(memory_of(op.memory).element_type), op.number) for op in asked))
+    indices = [argument.index for argument in function.body.block.args if isinstance(argument.type, IndexType)]
     plans: dict[tuple[object, ...], Plan] = {}
 
     def plan_of(values: Sequence[LaunchValue]) -> Plan:
-        key = tuple(layout_key(value, bytes_) for value in values)
+        key = (*(layout_key(value, bytes_) for value in values), *(int(cast("Any", values[i])) for i in indices))
         if (made := plans.get(key)) is None:
             made = plan(function, values)
             if len(plans) >= REMEMBERED:
@@ -217,7 +218,7 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     where = f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
     kind, strides = argument.type, None
     if not _is_array(kind):
-        element, shape = str(kind), None
+        element, shape = "i64" if isinstance(kind, IndexType) else str(kind), None
     else:
         element, shape = str(kind.get_element_type()), kind.get_shape()
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):

@@ -10,10 +10,10 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects import arith, func, gpu, memref, scf
-from xdsl.dialects.builtin import IntegerAttr, NoneAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
@@ -45,6 +45,7 @@ _ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
     arith.CeilDivUIOp: lambda a, b: -(-a // b),
     arith.MinUIOp: min,
     arith.MaxUIOp: max,
+    arith.MinSIOp: min,
     arith.AndIOp: lambda a, b: a & b,
 }
 
@@ -79,6 +80,9 @@ def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> 
         ArgumentError: for a size or stride that is too large for a kernel.
     """
     reading = _Reading(function, values)
+    for argument in function.body.block.args:
+        if isinstance(argument.type, IndexType):
+            reading.take_index(argument)
     for op in function.body.block.ops:
         reading.read(op)
     return Plan(tuple(reading.launches), tuple(reading.scratch), reading.dynamic)
@@ -109,6 +113,19 @@ class _Reading:
     """Numbers that follow from sizes that no call has given yet. Where such a number chooses, what stands behind `else`
     is read: the kernel for large sizes."""
     constants: dict[str, int] = field(default_factory=dict[str, int])
+
+    def take_index(self, argument: BlockArgument) -> None:
+        """An index that the call gives; 1 where there is no call.
+
+        Raises:
+            ArgumentError: for one that kernels do not compute with.
+        """
+        number = 1 if self.values is None else int(cast("Any", self.values[argument.index]))
+        if not -SIZE_LIMIT < number < SIZE_LIMIT:
+            raise ArgumentError(f"argument {argument.index}: kernels take indices below 2^31 - 2^16, got {number}")
+        self.numbers[argument], self.dynamic = number, True
+        if self.values is None:
+            self.unknown.add(argument)
 
     def read(self, op: Operation) -> None:
         match op:
@@ -193,7 +210,8 @@ class _Reading:
         start, end, step = (self._number(op, value, what) for value, what in bounds)
         if step < 1:
             raise HostError(f"{place_of(op)}scf.for: expected a step of 1 or more, got {step}")
-        for number in range(start, end, step):
+        turns = range(start, end, step)
+        for number in turns if self.unknown.isdisjoint((op.lb, op.ub, op.step)) else turns[:1]:
             self.numbers[op.body.block.args[0]] = number
             self._read_all(op.body)
 
@@ -219,7 +237,7 @@ class _Reading:
         written, read = self._memory(op, op.written), self._memory(op, op.read)
         if self.values is None or written.position != read.position or (op.or_same is not None and written == read):
             return
-        if overlap(written.view, read.view):
+        if overlap(*(_in_bytes(m.view, v) for m, v in ((written, op.written), (read, op.read)))):
             arguments = self.function.body.block.args
             name = arguments[read.position].name_hint if read.position < len(arguments) else None
             where = "memory of the function" if name is None else f"argument {read.position} (%{name})"
@@ -342,6 +360,8 @@ class _Reading:
         """What an operand of a launch is passed as: its address, its dynamic sizes, its dynamic strides."""
         if value in self.maps:
             return [self.maps[value]]
+        if value in self.numbers:
+            return [Word(self.numbers[value])]
         if not is_memory(value.type):
             if not isinstance(value, BlockArgument):
                 raise HostError(
@@ -356,6 +376,12 @@ class _Reading:
             *(Word(memory.view.shape[i]) for i in sizes),
             *(Word(memory.view.strides[i]) for i in strides),
         ]
+
+
+def _in_bytes(view: View, value: SSAValue) -> View:
+    """The bytes of a view, of elements of whole bytes."""
+    size = memory_bytes(str(memory_of(value).element_type), 1)
+    return View(view.offset * size, (*view.shape, size), (*(stride * size for stride in view.strides), 1))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -68,22 +68,31 @@ class Bytes:
         """Of each result the planes of its bytes, and which of these are known."""
         combinations = list(product((0, 0xFF), repeat=len(data)))
         trials = [self._trial(data, sel, lambda i, _, each=each: each[i]) for each in combinations]
+        constant = [self._constant(number, trials, combinations, sel) for number in range(len(self.results))]
+        if not any(through.any() for _, through in constant):
+            return [(np.zeros((PLANES, *same.shape), np.uint8), same) for same, _ in constant]
         planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
         drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(_codes(w), n)) for n in range(2)]
         found: list[tuple[Array, Array]] = []
-        for number in range(len(self.results)):
-            made = [_bytes_of(trial[number], sel) for trial in trials]
-            same = np.logical_and.reduce([m == made[0] for m in made])
-            through = np.zeros(same.shape, np.bool_)
-            for i in range(len(data)):
-                through |= np.logical_and.reduce([m == c[i] for m, c in zip(made, combinations, strict=True)])
+        for number, (same, through) in enumerate(constant):
             moved = np.stack([_bytes_of(p[number], sel) for p in planes])
             codes = _codes(moved)
             agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
-            through &= ~same & (codes > 0) & np.logical_and.reduce(agreed)
+            through = through & (codes > 0) & np.logical_and.reduce(agreed)
             # What is no data passes as itself: a byte of 0 in every plane.
             found.append((np.where(through, moved, np.uint8(0)), same | through))
         return found
+
+    def _constant(
+        self, number: int, trials: Sequence[Sequence[Array]], combinations: Sequence[tuple[int, ...]], sel: Selection
+    ) -> tuple[Array, Array]:
+        """Which bytes of a result are the same in all trials, and which are those of one operand in each."""
+        made = [_bytes_of(trial[number], sel) for trial in trials]
+        same: Array = np.logical_and.reduce([m == made[0] for m in made])
+        through = np.zeros(same.shape, np.bool_)
+        for each in zip(*combinations, strict=True):
+            through |= np.logical_and.reduce([m == byte for m, byte in zip(made, each, strict=True)])
+        return same, through & ~same
 
     def _trial(
         self, data: Sequence[RegisterSlot], sel: Selection, make: Callable[[int, Array], Array | int]
@@ -190,4 +199,4 @@ def _codes(planes: Array) -> Array:
 
 def _drawn(codes: Array, number: int) -> Array:
     """A byte for each code."""
-    return (field.hashed(f"draw {number}", codes).residues[0] & np.uint64(0xFF)).astype(np.uint8)
+    return (field.word(f"draw {number}", codes) & np.uint64(0xFF)).astype(np.uint8)

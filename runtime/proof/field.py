@@ -2,10 +2,10 @@
 
 A number is a residue modulo each of two primes p, and modulo the two primes q = (p - 1) / 2 of exponents. Polynomials
 with integer coefficients that differ have different residues, but for a share of at most (degree / p) of all arguments
-in each field (Schwartz 1980, Zippel 1979). An exponential is a power of a generator of the subgroup of order q, whose
-exponent is the residue modulo q: so exp(a + b) = exp(a) exp(b), as in Mirage (Wu et al., OSDI 2025). Behind an
-exponential the residues modulo q mean nothing any more, which `exact` says; a second one takes an exponent that depends
-on the residues modulo p alone.
+in each field (Schwartz 1980, Zippel 1979). An exponential is a power of 2, which is of order q, whose exponent is the
+residue modulo q: so exp(a + b) = exp(a) exp(b), as in Mirage (Wu et al., OSDI 2025). Behind an exponential the residues
+modulo q mean nothing any more, which `exact` says; a second one takes an exponent that depends on the residues modulo p
+alone.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ import numpy as np
 
 from ..numerics.floats import Array
 
-PRIMES = (1073740439, 1073740127)
-"""Two primes p below 2^30 for which (p - 1) / 2 is prime as well: sums of 16 products of residues fit 64 bits."""
+PRIMES = (1073740127, 1073739167)
+"""Two primes p below 2^30 for which q = (p - 1) / 2 is prime as well, and 2 a square modulo both (p is 15 modulo 16):
+sums of 16 products of residues fit 64 bits."""
 ORDERS = tuple((p - 1) // 2 for p in PRIMES)
 MODULI = np.array([*PRIMES, *ORDERS], np.uint64)
-GENERATOR = 4
-"""A square, and so of order q."""
+HALF_BITS = 15
+"""Bits of an exponent whose powers of 2 are tabulated."""
 TERMS = 16
 """Products of two residues that 64 bits can sum."""
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_FOUR = np.arange(1, 5, dtype=np.uint64)
 
 
 class Residues(NamedTuple):
@@ -110,22 +112,36 @@ def divide(a: Residues, b: Residues) -> Residues:
     return multiply(a, reciprocal(b))
 
 
-def hashed(tag: str, *of: Array) -> Residues:
-    """An unknown function of words: residues that depend on the name and the words alone."""
-    seed = sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF
-    state = np.full(np.broadcast_shapes(*(words.shape for words in of)), seed, np.uint64)
+def word(tag: str, *of: Array) -> Array:
+    """A word of 64 bits that depends on the name and the words alone."""
+    state: Array = np.asarray(_seed(tag))
     for words in of:
         state = _mixed(state ^ words)
-    found = np.stack([_mixed(state + np.uint64(i)) for i in range(1, 5)])
+    return state
+
+
+def hashed(tag: str, *of: Array) -> Residues:
+    """An unknown function of words: residues that depend on the name and the words alone."""
+    state = word(tag, *of)
+    found = _mixed(state + _FOUR.reshape(4, *[1] * state.ndim))
     return Residues(found % moduli(found), np.ones(state.shape, np.bool_))
+
+
+@cache
+def _seed(tag: str) -> np.uint64:
+    return np.uint64(sum(ord(c) * 1000003**i for i, c in enumerate(tag, 1)) & 0xFFFFFFFFFFFFFFFF)
 
 
 def _mixed(words: Array) -> Array:
     """Words whose every bit depends on all (the finaliser of splitmix64)."""
     words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ words >> np.uint64(30)) * _MIX[0]
-    words = (words ^ words >> np.uint64(27)) * _MIX[1]
-    return words ^ words >> np.uint64(31)
+    shifted = words >> np.uint64(30)
+    for by, shift in zip(_MIX, (27, 31), strict=True):
+        words ^= shifted
+        words *= by
+        np.right_shift(words, np.uint64(shift), out=shifted)
+    words ^= shifted
+    return words
 
 
 def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Residues:
@@ -168,7 +184,7 @@ def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
 
 # Numbers of the program: floating-point values are fractions; those that stand for others, rounded, are taken for them.
 
-LOG2_E = 1.4426950408889634
+LOG2_E, ROOT = 1.4426950408889634, 2.0**0.5
 UNIT = 2.0**-22
 """How far a constant may be from what it stands for, relative to it."""
 PLAIN_BITS, DENOMINATOR, COUNT = 12, 64, 1 << 16
@@ -177,8 +193,18 @@ PLAIN_BITS, DENOMINATOR, COUNT = 12, 64, 1 << 16
 @cache
 def _log2_e() -> tuple[int, ...]:
     """log2(e) is a number of which nothing is known but that it is one."""
-    found = hashed("log2(e)", np.zeros(1, np.uint64)).residues[:, 0]
-    return tuple(int(r) for r in found)
+    return tuple(map(int, hashed("log2(e)", np.zeros(1, np.uint64)).residues[:, 0]))
+
+
+@cache
+def _root() -> tuple[int, ...]:
+    """sqrt(2): modulo p, that power of 2, and modulo q a root of it."""
+    powers = (pow(2, (q + 1) // 2, p) for p, q in zip(PRIMES, ORDERS, strict=True))
+    return (*powers, *(pow(2, (q + 1) // 4, q) for q in ORDERS))
+
+
+def _times(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a * b % int(m) for a, b, m in zip(one, other, MODULI, strict=True))
 
 
 @cache
@@ -186,17 +212,22 @@ def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
     """The residues of a constant; `named` are those of the function that it may stand for.
 
     A constant of few bits is itself. Others are taken for the simplest of these that they are a rounding of, to f32:
-    a fraction with a small denominator, 1 / n, or such a number, or a named one, times log2(e) or ln(2). The rest are
-    what they are.
+    a fraction with a small denominator, 1 / n, or such a number, or a named one, times sqrt(2), log2(e) or ln(2). The
+    rest are what they are.
     """
     plain = _plain(value)
     if plain is not None:
         return _residues(plain)
-    logarithm = _log2_e()
-    for factor, by in ((LOG2_E, logarithm), (1 / LOG2_E, _inverse(logarithm))):
-        near = _near(value / factor) or next((Fraction(n) for n in named if abs(n * factor / value - 1) < UNIT), None)
-        if near is not None:
-            return tuple(r * b % int(m) for r, b, m in zip(_residues(near), by, MODULI, strict=True))
+    logarithm, root = _log2_e(), _root()
+    inverse = _inverse(logarithm)
+    for factor, by in ((ROOT, root), (LOG2_E, logarithm), (1 / LOG2_E, inverse)):
+        if (near := _near(value / factor)) is not None:
+            return _times(_residues(near), by)
+        for n in named:
+            if abs(n * factor / value - 1) < UNIT:
+                return _times(constant(n), by)
+    if (near := _near(value * LOG2_E / ROOT)) is not None:
+        return _times(_times(_residues(near), root), inverse)
     return _residues(Fraction(value))
 
 
@@ -213,7 +244,7 @@ def _plain(value: float) -> Fraction | None:
 
 
 def _near(value: float) -> Fraction | None:
-    """A plain number within the unit, if there is one: of few bits, a fraction, or a root of one."""
+    """A plain number within the unit, if there is one: of few bits, or a fraction."""
     exact = Fraction(value)
     mantissa, exponent = np.frexp(value)
     dyadic = Fraction(round(float(mantissa) * 2**8), 2**8) * Fraction(2) ** int(exponent)
@@ -234,7 +265,11 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
 def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
     """Floating-point values as numbers; `named` are those that `constant` may take them for. Infinities and NaN are
     names of their own."""
-    each, which = np.unique(np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78), return_inverse=True)
+    plain = np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78)
+    if plain.size and (plain == plain.flat[0]).all():
+        each, which = plain.reshape(-1)[:1], np.zeros(values.shape, np.int64)
+    else:
+        each, which = np.unique(plain, return_inverse=True)
     table = np.array([constant(float(v), named) for v in each], np.uint64).reshape(-1, 4)
     found = table[which.reshape(values.shape)]
     return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
@@ -263,13 +298,24 @@ def settled(shown: Array, operands: Sequence[Residues]) -> Array:
 # Functions.
 
 
-def exp(a: Residues) -> Residues:
-    """e^a: a power whose exponent is a's residue modulo q, or depends on a's residues modulo p."""
-    unknown = hashed("exponent", a.key).residues[2:]
-    exponent = np.where(a.exact, a.residues[2:], unknown)
-    base = np.full(a.residues.shape, GENERATOR, np.uint64)
-    residues = power(base, np.concatenate([exponent, np.zeros_like(exponent)]))
+def exp2(a: Residues) -> Residues:
+    """2^a: a power whose exponent is a's residue modulo q, or depends on a's residues modulo p."""
+    exponent = a.residues[2:]
+    if not a.exact.all():
+        exponent = np.where(a.exact, exponent, hashed("exponent", a.key).residues[2:])
+    residues = np.ones(a.residues.shape, np.uint64)
+    for which, powers in enumerate(_powers()):
+        low, high = exponent[which] & np.uint64((1 << HALF_BITS) - 1), exponent[which] >> np.uint64(HALF_BITS)
+        residues[which] = powers[0][low] * powers[1][high] % MODULI[which]
     return Residues(residues, np.zeros(a.exact.shape, np.bool_))
+
+
+@cache
+def _powers() -> Array:
+    """For each p the powers of 2 to all exponents of few bits, and those to such ones that so many bits follow."""
+    exponents = np.arange(1 << HALF_BITS, dtype=np.uint64)
+    base = np.full((4, exponents.size), 2, np.uint64)
+    return np.stack([power(base, exponents << np.uint64(by))[:2] for by in (0, HALF_BITS)], axis=1)
 
 
 def _scaled(a: Residues, by: tuple[int, ...]) -> Residues:
@@ -277,8 +323,8 @@ def _scaled(a: Residues, by: tuple[int, ...]) -> Residues:
     return multiply(a, Residues(factor, np.ones(factor.shape[1:], np.bool_)))
 
 
-def exp2(a: Residues) -> Residues:
-    return exp(_scaled(a, _inverse(_log2_e())))
+def exp(a: Residues) -> Residues:
+    return exp2(_scaled(a, _log2_e()))
 
 
 def unknown(name: str) -> Callable[[Residues], Residues]:
@@ -337,6 +383,8 @@ TOLERANCE = 1e-5
 SMALL = 0.05
 SAMPLES = 8
 """Different values at which a function is compared at least."""
+FIRST = 64
+"""Results that are compared before all are: few that are no function's pass them."""
 
 
 class _Known(NamedTuple):
@@ -346,6 +394,16 @@ class _Known(NamedTuple):
     numbers: Residues
     values: Array
     odds: bool = False
+
+    def off(self, arguments: Array, shown: Array) -> tuple[Array, Array, Array]:
+        """Where arguments are among the keys, which are, and how far off results are for these."""
+        at = np.minimum(np.searchsorted(self.keys, arguments), self.keys.size - 1)
+        known = self.keys[at] == arguments
+        got, expected = shown[known], self.values[at[known]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
+                got, expected = 1 / (1 + got), 1 / (1 + expected)
+            return at, known, np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
 
 
 class FieldFunctions:
@@ -385,17 +443,12 @@ class FieldFunctions:
     def recognise(self, found: Residues, arguments: Array, shown: Array) -> Residues:
         """The numbers of results: where a function has these values at all arguments that it is known for, and these
         are enough to say so, those of the function."""
-        for keys, numbers, values, odds in reversed(self._known):
-            at = np.minimum(np.searchsorted(keys, arguments), keys.size - 1)
-            known = keys[at] == arguments
-            if np.unique(at[known]).size < min(SAMPLES, keys.size):
+        for function in reversed(self._known):
+            if not (function.off(arguments.reshape(-1)[:FIRST], shown.reshape(-1)[:FIRST])[2] < TOLERANCE).all():
                 continue
-            got, expected = shown[known], values[at[known]]
-            if odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
-                got, expected = 1 / (1 + got), 1 / (1 + expected)
-            off = np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
-            if (off < TOLERANCE).all():
+            at, known, off = function.off(arguments, shown)
+            if (off < TOLERANCE).all() and np.unique(at[known]).size >= min(SAMPLES, function.keys.size):
                 self.deviation, self.uses = max(self.deviation, float(off.max())), self.uses + off.size
-                residues = np.where(known, numbers.residues[:, at], found.residues)
-                return Residues(residues, np.where(known, numbers.exact[at], found.exact))
+                residues = np.where(known, function.numbers.residues[:, at], found.residues)
+                return Residues(residues, np.where(known, function.numbers.exact[at], found.exact))
         return found

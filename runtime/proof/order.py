@@ -40,11 +40,13 @@ class Order:
             ArgumentError: for an element that there is not.
         """
         position = list(self.names).index(name) if name in self.words else -1
-        if position < 0 or len(index) != self.trial.arrays[position].ndim:
-            raise ArgumentError(f"--order: expected an element of {', '.join(self.words)}, such as C[0, 0], got {name}")
+        shape = self.trial.arrays[position].shape if position >= 0 else ()
+        if len(index) != len(shape) or not all(i < size for i, size in zip(index, shape, strict=True)):
+            sizes = " or ".join(_element(n, words.shape) for n, words in self.words.items())
+            raise ArgumentError(f"--order: expected indices below {sizes}, got {_element(name, index)}")
         arrays = [i for i, array in enumerate(self.trial.arrays) if followed(array) is not None]
         value, shown = self.trial.left[arrays.index(position)]
-        lines = [f"{name}[{', '.join(map(str, index))}] ="]
+        lines = [f"{_element(name, index)} ="]
         lines += self._lines((int(value[index]), float(shown[index])), 1)
         more = [f"... {len(lines) - LINES} more lines"] if len(lines) > LINES else []
         return "\n".join([*lines[:LINES], *more])
@@ -83,7 +85,7 @@ class Order:
             return f"{shown:g}"
         element = self._input(number)
         if element is not None:
-            return f"{element[0]}[{', '.join(map(str, element[1]))}]"
+            return _element(*element)
         return "" if self._made(number) else "bits"
 
     def _lines(self, child: Child, depth: int) -> Iterator[str]:
@@ -109,6 +111,10 @@ class Order:
         for each, leaf in zip(operands, leaves, strict=True):
             if not leaf:
                 yield from self._lines(each, min(depth + 1, DEEPEST))
+
+
+def _element(name: str, index: Sequence[int]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]"
 
 
 def order(kernel: Kernel | KernelLaunch, arrays: Mapping[str, Array], max_steps: int | None = None) -> Order:

@@ -20,7 +20,9 @@ from ..kernel.lowering import parse, without_tensors
 from ..kernel.module import LaunchPlace, Options, PtxModule, may_write
 from ..numerics.floats import Array
 from ..plan import host
-from .question import KernelCall, Proof, Question, of_function, of_launches
+from ..reference.functions import accumulator_of
+from .counterexample import Counterexample, KernelCall
+from .question import Proof, Question, of_function, of_launches
 
 if TYPE_CHECKING:
     from ..arguments.signature import Signature
@@ -129,7 +131,9 @@ def prove(
     given = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
     run, target = run_of(kernel, names, given, max_steps)
     sides = of_launches(run, target), of_function(meant)
-    return Question(names, given, sorted(signature.written), signature.filled, *sides, seed, explain).decide()
+    accumulator = accumulator_of(kernel.schedule, target) if isinstance(kernel, Kernel) else None
+    refuted = Counterexample(run, meant, accumulator)
+    return Question(names, given, sorted(signature.written), signature.filled, *sides, refuted, seed, explain).decide()
 
 
 def run_of(
@@ -140,7 +144,7 @@ def run_of(
         return kernel.run(names, max_steps), kernel.module.target
     called = kernel.called_with(*arrays)
 
-    def run(mine: Sequence[Array], observer: Observer, checks: Sequence[str]) -> object:
+    def run(mine: Sequence[Array], observer: Observer | None, checks: Sequence[str]) -> object:
         options = Options(observer=observer, checks=checks, max_steps=max_steps)
         passed = launch_values(called.function, mine)
         return called.binary.run(called.plan, passed, device="interp", options=options)
@@ -170,5 +174,6 @@ def _between(
     names, given = list(arrays), list(arrays.values())
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
-    one, other = (of_launches(side.run(names, max_steps), side.module.target) for side in (left, right))
-    return Question(names, given, outputs, frozenset(), one, other, *how).decide()
+    runs = [side.run(names, max_steps) for side in (left, right)]
+    one, other = (of_launches(run, side.module.target) for run, side in zip(runs, (left, right), strict=True))
+    return Question(names, given, outputs, frozenset(), one, other, Counterexample(runs[0], runs[1]), *how).decide()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -12,14 +12,15 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects import func
 
+from ...dialect.ptx.text.source_lines import SourceLines
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import element_of
 from ..arguments.signature import describe
-from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import InterpreterError
 from ..interp.watch.checks import CheckError
 from ..numerics.floats import Array
 from . import field as fields
+from .counterexample import CHECKS, ENDED, KINDS, Counterexample, KernelCall, copied, fault_of
 from .field import PRIMES, FieldFunctions, Residues, drawn
 from .mirror import PlaneMemory
 from .reference import FieldEvaluation
@@ -35,8 +36,6 @@ from .values import PLANES, Table, codes_of, elements, planes_of
 # halves of the inputs to zero.
 
 
-FAR = 2.0**-4
-"""How far outputs may be apart in the run, relative to the value and to the largest one, that may be equal."""
 ROUNDS, SECONDS = 24, 20.0
 """How often inputs are halved at most, and for how long a single product is looked for."""
 
@@ -170,14 +169,7 @@ class Search:
         return "; ".join(words)
 
 
-PROVEN, REFUTED, UNDECIDED = "proven", "refuted", "undecided"
-
-KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
-         "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
-"""The element types whose elements are followed as numbers, and what instructions call them."""
-
-KernelCall: TypeAlias = Callable[[Sequence[Array], Observer, Sequence[str]], object]
-"""Runs launches on arrays, watched by an observer and by the checks of these names."""
+PROVEN, PARTLY, REFUTED, UNDECIDED = "proven", "proven in part", "refuted", "undecided"
 
 
 @dataclass(frozen=True)
@@ -197,7 +189,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Proof:
-    """A verdict: `outcome` is "proven", "refuted" or "undecided"; `text` says exactly what holds, or why not."""
+    """A verdict: `outcome` is "proven", "proven in part" where it holds for the branches of one run alone, "refuted" or
+    "undecided"; `text` says exactly what holds, or why not."""
 
     outcome: str
     text: str
@@ -222,11 +215,12 @@ class Trial:
         self.checks: Sequence[str] = ()
         self.functions = FieldFunctions()
         self.compared: set[int] = set()
+        self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
+        self.sources: SourceLines | None = None
         self.unsure: dict[int, Array] = {}
-        self.values: dict[int, list[Array]] = {}
         self.seen: tuple[Array, Array] | None = None
-        self.arrays = [_copied(array) for array in arrays]
+        self.arrays = [copied(array) for array in arrays]
         self.table = Table(ordered=bool(names))
         self.left: list[tuple[Array, Array]] = []
         self.fault: CheckError | None = None
@@ -248,11 +242,16 @@ class Trial:
                 array[zeros] = 0
             self.index.append(self.table.add(numbers, kind, array.astype(np.float64)))
 
+    def lines(self, of: Iterable[int]) -> str:
+        """Lines of the PTX, with those of the source."""
+        text = ", ".join(f"line {line}" for line in sorted(of))
+        return text if self.sources is None else self.sources.annotated(text)
+
     def of_kernel(self, run: KernelCall, target: str) -> list[Array]:
         """The keys of all elements as the kernel leaves them."""
         memory = PlaneMemory()
         shadow = FieldShadow(self.table, memory, target, self.functions, rule_of)
-        mine = [_copied(array) for array in self.arrays]
+        mine = [copied(array) for array in self.arrays]
         for array, index in zip(mine, self.index, strict=True):
             if array.ndim:
                 planes = memory.of(borrow(array).array())
@@ -261,10 +260,16 @@ class Trial:
                     _bytes_of(planes, array)[...] = words.view(np.uint8).reshape(PLANES, *array.shape, array.itemsize)
         try:
             run(mine, shadow, self.checks)
-        except CheckError as error:  # The launches ran to their end.
+        except CheckError as error:
+            if any(found.check in ENDED for found in error.findings):
+                raise
             self.fault = error
-        self.compared |= shadow.compared
-        self.unknown |= shadow.unknown
+        finally:
+            self.compared |= shadow.compared
+            for line, ways in shadow.decided.items():
+                self.decided.setdefault(line, set()).update(ways)
+            self.unknown |= shadow.unknown
+            self.sources = shadow.sources
         self.left = []
         return [self._left(i, array, memory, shadow) for i, array in enumerate(mine)]
 
@@ -276,7 +281,6 @@ class Trial:
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         self.unsure[i] = self.table.unknown(codes.value) | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
-        self.values.setdefault(i, []).append(shown.reshape(array.shape))
         self.left.append((codes.value, shown.reshape(array.shape)))
         numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
         if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
@@ -294,8 +298,6 @@ class Trial:
                          else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
         evaluation = FieldEvaluation(self.table, self.functions, self.seen)
         found = evaluation.run(function, given, [array.dtype for array in self.arrays])
-        for i, index in enumerate(found):
-            self.values.setdefault(i, []).append(self.table.shown(index))
         return [self.table.numbers(index).key for index in found]
 
 
@@ -304,26 +306,20 @@ def followed(array: Array) -> str | None:
     return KINDS.get(element_of(array.dtype)) if array.ndim else None
 
 
-def _copied(array: Array) -> Array:
-    """An array of its own with the same strides."""
-    if not array.ndim:
-        return array
-    made = borrow(array)
-    if made.contiguous:
-        return array.copy()
-    flat = made.array().copy()
-    return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)
-
-
 def _bytes_of(planes: Array, array: Array) -> Array:
     """The planes (planes, ..., bytes of an element) of the elements of an array, by those of its memory."""
     return as_strided(planes, (PLANES, *array.shape, array.itemsize), (planes.strides[0], *array.strides, 1))
 
 
+class _OtherError(Exception):
+    """The kernel to compare with ended early, or did something wrong."""
+
+
 @dataclass(frozen=True)
 class Question:
     """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them. `explain` says whether to look for what the first difference lacks."""
+    those that both fill before they read them. `explain` says whether to look for what the first difference lacks;
+    `counterexample` looks for numbers that refute what is not proven, or only for some comparisons of data."""
 
     names: Sequence[str]
     arrays: Sequence[Array]
@@ -331,79 +327,114 @@ class Question:
     filled: frozenset[int]
     left: Evaluator
     right: Evaluator
+    counterexample: Counterexample
     seed: int = 0
     explain: bool = True
 
     def decide(self) -> Proof:
         """Proves or refutes that both sides leave the same in the arrays."""
+        trial = self._trial(None)
         try:
-            trial, got, wanted = self._compare(None)
+            got, wanted = self._compare(trial)
             if trial.functions.seen()[0].size and any((got[i] != wanted[i]).any() for i in self.outputs):
                 # Rounded otherwise, comparisons may have other outcomes, and functions other values.
-                trial, got, wanted = self._compare(None, trial.functions.seen())
+                trial = self._trial(None, trial.functions.seen())
+                got, wanted = self._compare(trial)
+        except _OtherError as error:
+            return Proof(UNDECIDED, f"the kernel to compare with cannot be followed: {error}")
         except InterpreterError as error:
-            return Proof(UNDECIDED, str(error))
-        lines = tuple(sorted(trial.compared))
+            return self._open(trial, str(error), ended=error)
         differences: list[Difference] = []
         for i in self.outputs:
             bad = np.argwhere(got[i] != wanted[i])
             if bad.size:
                 index = tuple(int(n) for n in bad[0])
-                reason = "" if differences or not self.explain else self._reason(i, index)
+                reason = "" if differences or trial.decided or not self.explain else self._reason(i, index)
                 differences.append(Difference(self.names[i], index, len(bad), reason))
+        text = "; ".join(map(str, differences))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
-        if differences and trial.unknown and unsure and not differences[0].reason and not self._far(trial):
-            where = ", ".join(map(str, sorted(trial.unknown)[:4]))
-            text = f"bits of data are computed with (line {where}), which may be another way to compute what differs: "
-            return Proof(UNDECIDED, text + "; ".join(map(str, differences)), tuple(differences), lines)
+        if differences and trial.unknown and unsure and not differences[0].reason:
+            where = trial.lines(sorted(trial.unknown)[:4])
+            why = f"bits of data are computed with ({where}), which may be another way to compute what differs"
+            return self._open(trial, f"{why}: {text}", differences)
+        if differences and trial.decided:
+            where = trial.lines(sorted(trial.decided)[:4])
+            return self._open(trial, f"on the way that data decides ({where}): {text}", differences)
         if differences:
-            return Proof(REFUTED, "; ".join(map(str, differences)), tuple(differences), lines)
+            return Proof(REFUTED, text, tuple(differences), tuple(sorted(trial.compared)))
         if trial.fault is not None:
-            return Proof(UNDECIDED, str(trial.fault), (), lines)
-        return Proof(PROVEN, self._theorem(lines, trial.functions), (), lines)
+            return self._open(trial, str(trial.fault), ended=trial.fault)
+        theorem = self._theorem(trial)
+        if (trial.compared or trial.functions.uses) and self.counterexample.accumulator is not None:
+            if wrong := self._wrong(zeros=False):
+                return Proof(REFUTED, wrong, (), tuple(sorted(trial.compared)))
+            theorem += "; results are within the bound of float64 on the numbers drawn and on larger ones"
+        return Proof(PARTLY if trial.decided else PROVEN, theorem, (), tuple(sorted(trial.compared)))
 
-    def _far(self, trial: Trial) -> bool:
-        """Whether outputs are in the run what no rounding makes of each other."""
-        pairs = [trial.values[i] for i in self.outputs if len(trial.values.get(i, ())) == 2]
-        with np.errstate(invalid="ignore"):
-            return any(bool((~(np.abs(a - b) <= FAR * (np.abs(b) + np.abs(b).max(initial=0)))).any()) for a, b in pairs)
+    def _open(
+        self, trial: Trial, text: str, differences: Sequence[Difference] = (), ended: InterpreterError | None = None
+    ) -> Proof:
+        """The verdict where there is no proof: refuted on numbers, or undecided. What `ended` the run and is no limit
+        of the proof ends those on numbers as well, and on all inputs where no data decided anything before."""
+        lines, wrong = tuple(sorted(trial.compared)), self._wrong()
+        if not wrong:
+            return Proof(UNDECIDED, text, tuple(differences), lines)
+        fault = None if ended is None else fault_of(ended)
+        if fault is not None and not lines and str(fault) in wrong:
+            wrong = f"the run fails on all inputs: {fault}"
+        return Proof(REFUTED, wrong, tuple(differences), lines)
 
-    def _compare(
-        self, changed: Changed | None, seen: tuple[Array, Array] | None = None
-    ) -> tuple[Trial, list[Array], list[Array]]:
-        """What both sides leave in the arrays. `seen` are numbers in a run of the kernel, which the function takes."""
+    def _wrong(self, *, zeros: bool = True) -> str:
+        return self.counterexample.search(self.names, self.arrays, self.outputs, self.filled, zeros=zeros)
+
+    def _trial(self, changed: Changed | None, seen: tuple[Array, Array] | None = None) -> Trial:
+        """What both sides are given; `seen` are numbers in a run of the kernel, which the function takes."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.seen = seen
-        trial.checks = ("races",) if changed is None else ()
-        wanted = self.right(trial)
-        return trial, self.left(trial), wanted
+        trial.checks = CHECKS if changed is None else ()
+        return trial
+
+    def _compare(self, trial: Trial) -> tuple[list[Array], list[Array]]:
+        """What both sides leave in the arrays."""
+        try:
+            wanted = self.right(trial)
+        except InterpreterError as error:
+            raise _OtherError(str(error)) from error
+        if trial.fault is not None:
+            raise _OtherError(str(trial.fault))
+        return self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
         """What is wrong with an output."""
-        inputs = [None if followed(a) is None or i in self.filled else a.shape for i, a in enumerate(self.arrays)]
+        inputs = [None if followed(a) is None else a.shape for a in self.arrays]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
-            _, got, wanted = self._compare(changed)
+            got, wanted = self._compare(self._trial(changed))
             low = np.uint64((1 << 30) - 1)
             one, other = (keys[argument][index] for keys in (got, wanted))
             return (np.array([one >> np.uint64(30), one & low]), np.array([other >> np.uint64(30), other & low]))
 
         return Search(self.names, inputs, evaluate).reason()
 
-    def _theorem(self, lines: Sequence[int], functions: FieldFunctions) -> str:
+    def _theorem(self, trial: Trial) -> str:
         """What holds."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
-        outcome = "; comparisons of data had the outcomes of this run" if lines else "; no comparison depends on data"
-        if functions.uses:
-            outcome += f"; functions computed otherwise were the same within {functions.deviation:.1e} in this run"
+        path = "no branch, address or predicate of a store depends on data"
+        if trial.decided:
+            path = f"no address depends on data; branches and stores that data decides ({trial.lines(trial.decided)}) "
+            path += "went as in this run"
+            if single := [line for line, ways in trial.decided.items() if len(ways) == 1]:
+                path += f", and one way only at {trial.lines(single)}"
+        seen = "comparisons of data had the outcomes of this run" if trial.compared else "no comparison depends on data"
+        if trial.functions.uses:
+            seen += f"; functions computed otherwise were the same within {trial.functions.deviation:.1e} in this run"
         integers = f"; {', '.join(f'%{n}' for n in given)} as given" if given else ""
         return (
             f"for {sizes}, and all values of the floating-point elements, the {count} outputs are equal as real "
             f"functions, but with a probability of at most (d / 2^29)^2 for each, d being its degree, given that "
-            f"roundings are ignored; no branch, address or predicate of a store depends on data; nothing races in "
-            f"the order of this run{outcome}{integers}"
+            f"roundings are ignored; {path}; nothing races in the order of this run; {seen}{integers}"
         )
 
 
@@ -431,7 +462,7 @@ def _small(array: Array) -> Array:
     values."""
     if element_of(array.dtype) not in KINDS or array.dtype.itemsize == 1 or not array.ndim:
         return array
-    made = _copied(array)
+    made = copied(array)
     values = np.nan_to_num(made.astype(np.float64), nan=0.5, posinf=4.0, neginf=-4.0)
     made[...] = (values * 0.3).astype(made.dtype)
     return made

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...dialect.ptx.types import bits_of
 from ..interp.machine.events import Look, Selection
-from ..interp.machine.memory import FaultError
+from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, Source
 from ..interp.meaning.access import locate, space_of, vector_of
 from ..interp.meaning.bulk import one_by_one
@@ -37,20 +37,24 @@ class Atomic:
         bound = decoded.traits.bindings
         self.operation, self.type, self.vector = bound["O"], bound["T"], vector_of(bound)
         context = context_of(decoded, pc, shadow.kernel, shadow.target, shadow.layout)
-        where, value = list(decoded.source.operands)[1 if decoded.row.root == "atom" else 0 :][:2]
+        where, value, *swapped = list(decoded.source.operands)[1 if decoded.row.root == "atom" else 0 :]
         self.items = [
-            (decoded.slot(item), context.source(item, self.type)(shadow.state)) for item in context.items(value)
+            (decoded.slot(item), context.source(item, self.type)(shadow.state))
+            for item in (*context.items(value), *(swapped if self.operation == "cas" else ()))
         ]
         data = [slot for slot, _ in self.items]
         self.address = tuple(slot for slot in decoded.reads if slot.bits > 1 and slot not in data)
         self.find = locate(context, where, space_of(bound), None)(shadow.state)
         self.width = bits_of(self.type) // 8
+        self._after: list[Callable[[], None]] = []
 
     def look(self, sel: Selection) -> None:
         shadow = self.shadow
         shadow.refuse(self.address, sel, "an address")
         shadow.clear(self.decoded.writes, sel)
-        kind = np.dtype(f"u{self.width}")
+        if self.width > 8:
+            raise MachineLimitError("an atomic of 16 bytes is not followed", int(sel.threads[0]))
+        kind, self._after = np.dtype(f"u{self.width}"), []
         for part in self.find(sel, self.width * self.vector):
             planes = shadow.mirror.memory_of(part.buffer)
             whole = planes[:, : planes.shape[1] // (self.width * self.vector) * self.width * self.vector]
@@ -59,9 +63,15 @@ class Atomic:
             chosen = sel.threads if part.chosen is None else sel.threads[part.chosen]
             for column in range(self.vector):
                 self._column(memory[:, :, column], data[:, column], part.index, column, chosen)
+        if self._after:
+            shadow.later(self._pass)
+
+    def _pass(self) -> None:
+        for act in self._after:
+            act()
 
     def _column(self, memory: Array, data: Array, at: Array, column: int, threads: Array) -> None:
-        shadow, (slot, value) = self.shadow, self.items[column]
+        shadow, (slot, value) = self.shadow, self.items[-1 if self.operation == "cas" else column]
         words = np.ascontiguousarray(value[threads]).view(memory.dtype)
         come = np.zeros((PLANES, threads.size), memory.dtype)
         if slot is not None:
@@ -70,12 +80,42 @@ class Atomic:
         old = np.ascontiguousarray(memory[:, places])
         if not come.any() and not old.any():
             return
+        if self.operation in PASSING and "x" not in self.type and self.vector == 1 and not shadow.table.ordered:
+            self._after.append(self._passed(memory, data, at, threads))
+            return
         self._returned(threads)
         before = np.ascontiguousarray(data[places])
         added = sums(shadow, (self.operation, self.type), (old, before), (come, words), which)
         if added is None:
-            raise FaultError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
+            raise MachineLimitError(f"an atomic {self.operation}.{self.type} of data is not followed", int(threads[0]))
         memory[:, places] = added
+
+    def _passed(self, memory: Array, data: Array, at: Array, threads: Array) -> Callable[[], None]:
+        """What is done when words have been left in memory, or brought from there, as they are: those of the threads in
+        the order of this run, or of memory before, told by their bits."""
+        shadow, line, (slot, value) = self.shadow, self.decoded.source.line, self.items[-1]
+        shadow.compared.add(line)
+        if self.operation in ("cas", "exch"):
+            shadow.decided.setdefault(line, set()).update((True, False))
+        come = np.ascontiguousarray(value[threads]).view(memory.dtype)
+        words = np.concatenate([come, data[at]])
+        planes = np.zeros((PLANES, threads.size), memory.dtype)
+        if slot is not None:
+            planes = shadow.mirror.words(slot)[:, threads]
+        planes = np.concatenate([planes, memory[:, at]], axis=1)
+
+        def passed() -> None:
+            for place in np.unique(at):
+                here = at == place
+                mine = np.flatnonzero(np.tile(here, 2))
+                memory[:, place] = planes[:, mine[np.argmax(words[mine] == data[place])]]
+                for result in self.decoded.writes:
+                    got = shadow.state.banks[result.bits][result.index][threads[here]].view(memory.dtype)
+                    brought = mine[(words[mine] == got[:, None]).argmax(axis=1)]
+                    shadow.mirror.words(result)[:, threads[here]] = planes[:, brought]
+                    shadow.touched.add(result)
+
+        return passed
 
     def _returned(self, threads: Array) -> None:
         """What was in memory is a value of which nothing is known: it depends on the order of the threads."""
@@ -134,7 +174,7 @@ class BulkReduction:
             words = old.view(f"u{old.itemsize}"), come.view(f"u{old.itemsize}")
             added = sums(shadow, what, (seen[0], words[0]), (seen[1], words[1]), np.arange(old.size))
             if added is None:
-                raise FaultError(f"a reduction {'.'.join(what)} of data is not followed", thread)
+                raise MachineLimitError(f"a reduction {'.'.join(what)} of data is not followed", thread)
             made.append(added)
         for k, step in enumerate(self.steps):
             self._made = [part[k] for part in made]
@@ -150,7 +190,7 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
     operation, or for other elements than numbers."""
     (operation, type), table = what, shadow.table
     if table.ordered:
-        raise FaultError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
+        raise MachineLimitError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None
@@ -193,6 +233,8 @@ ARITHMETIC: Mapping[str, FieldFunction] = {
     "lg2.float": FUNCTIONS["log2"],
 }
 """Instructions by what their rows mean; roundings aside."""
+PASSING = ("min", "max", "cas", "exch")
+"""Atomic operations that leave in memory what was there, or what a thread brings."""
 CHOOSING = ("min.float", "max.float", "abs.float", "copysign.float")
 CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "cvt.from_integer")
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -229,7 +271,7 @@ class _Effect:
 
     def look(self, sel: Selection) -> None:
         if self.decoded.row.means in TENSOR_MEMORY:
-            raise FaultError("what tensor memory holds is not followed", int(sel.threads[0]))
+            raise MachineLimitError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)
@@ -248,7 +290,7 @@ class _Call:
         shadow = self.shadow
         shadow.refuse(self.decoded.reads, sel, "what this does")
         if shadow.mirror.local.any() or (self.decoded.writes and shadow.touched):
-            raise FaultError("data may go through this call, which is not followed", int(sel.threads[0]))
+            raise MachineLimitError("data may go through this call, which is not followed", int(sel.threads[0]))
 
 
 # Floating-point arithmetic.

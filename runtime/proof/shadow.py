@@ -1,9 +1,9 @@
 """Looks on while a kernel runs: of every value that comes from the arrays it keeps the number in the fields.
 
 What moves bytes moves their codes (`mirror`); what computes makes new values (`rules`, `products`). Where data would
-decide an address, a branch, or whether memory is written, the run ends with an error at that line: then one run says
-nothing of other data. A comparison of data, and what it selects, is taken as in this run, and `compared` keeps where;
-`unknown` keeps where bits of data are computed with.
+decide an address, the run ends with an error at that line: then one run says nothing of other data. A comparison of
+data, and what it selects, is taken as in this run, and `compared` keeps where; `decided` keeps which ways branches
+went, and whether memory was written, where data decides that; `unknown` keeps where bits of data are computed with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ..interp.machine.events import LANES, Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
-from ..interp.machine.memory import FaultError
+from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.warps import shuffle_source
 from ..numerics import floats
@@ -34,6 +34,7 @@ from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of, wit
 from .values import PLANES, Table, Term, TermOperand, codes_of, planes_of, upper_half
 
 if TYPE_CHECKING:
+    from ...dialect.ptx.text.source_lines import SourceLines
     from ...dialect.ptx.text.syntax import Operand
 
 
@@ -91,13 +92,15 @@ class FieldShadow(Observer):
         self.memory = memory
         self.target = target
         self.compared: set[int] = set()
+        self.decided: dict[int, set[bool]] = {}
         self.unknown: set[int] = set()
+        self.sources: SourceLines | None = None
         self._later: Callable[[], None] | None = None
 
     # The machine's events
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
-        self.state, self.kernel = state, kernel
+        self.state, self.kernel, self.sources = state, kernel, kernel.sources
         self.layout = replace(kernel.layout, slots=dict(kernel.layout.slots))
         observer, state.observer = state.observer, None
         self._decoded = {pc: self._decode(pc, d) for pc, d in enumerate(kernel.code) if moves(d)}
@@ -142,7 +145,7 @@ class FieldShadow(Observer):
         planes = self.mirror.values_of(access.buffer)
         bytes_of = access.start[:, None] + np.arange(access.width)
         if planes is not None and (bad := np.flatnonzero(planes[:, bytes_of].any(axis=(0, 2)))).size:
-            raise FaultError("data is accessed here in a way that is not followed", int(access.threads[bad[0]]))
+            raise MachineLimitError("data is accessed here in a way that is not followed", int(access.threads[bad[0]]))
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         self.settle()
@@ -174,8 +177,10 @@ class FieldShadow(Observer):
     def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
         """The numbers of results; those that are a known function of the value that they are computed from are what
         that gives."""
-        key = np.where(root > 0, self.table.numbers(root).key, np.uint64(1 << 63))
-        self.functions.see(key[root > 0], self.table.shown(root)[root > 0])
+        if not (alone := root > 0).any():
+            return found
+        key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))
+        self.functions.see(key[alone], self.table.shown(root)[alone])
         return self.functions.recognise(found, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
@@ -193,21 +198,26 @@ class FieldShadow(Observer):
 
     def refuse(self, slots: tuple[RegisterSlot, ...], sel: Selection, what: str) -> None:
         """Raises:
-        FaultError: where one of the registers holds data.
+        MachineLimitError: where one of the registers holds data.
         """
         for slot in slots:
             if slot.bits > 1 and self.has_data(slot, sel):
                 words = self.mirror.words(slot)
                 bad = np.flatnonzero((words if sel.mask is None else words[:, sel.lanes]).any(axis=0))
-                raise FaultError(f"data decides {what} ({slot.name})", int(sel.threads[bad[0]]))
+                raise MachineLimitError(f"data decides {what} ({slot.name})", int(sel.threads[bad[0]]))
 
     def _guarded(self, decoded: Decoded, guard: RegisterSlot, sel: Selection) -> None:
-        """A predicate that depends on data: it may choose between values, and nothing else."""
+        """A predicate that depends on data chooses between values, ways to go on, or whether something is done."""
+        line = decoded.source.line
+        self.compared.add(line)
         if decoded.row.root in EFFECTS or decoded.traits.has_address:
-            bad = np.flatnonzero(sel.pick(self.mirror.words(guard)[0]))
-            what = "a branch" if decoded.row.root in ("bra", "brx", "ret", "exit") else "whether this is executed"
-            raise FaultError(f"data decides {what} ({guard.name})", int(sel.threads[bad[0]]))
-        self.compared.add(decoded.source.line)
+            lanes = sel.pick(self.mirror.words(guard)[0]) != 0
+            if self.table.ordered:
+                raise MachineLimitError(
+                    f"data decides what is executed ({guard.name})", int(sel.threads[np.argmax(lanes)])
+                )
+            ways = sel.pick(self.state.banks[guard.bits][guard.index])[lanes] != decoded.negated
+            self.decided.setdefault(line, set()).update(ways.tolist())
 
     def _decode(self, pc: int, decoded: Decoded) -> Callable[[State], Callable[[Selection], int | None]]:
         context = context_of(decoded, pc, self.kernel, self.target, self.layout, blank=True)
@@ -361,12 +371,12 @@ class FieldProduct:
         """The instruction with its operands.
 
         Raises:
-            FaultError: for one with a sparse A, scales, or elements of fewer than 8 bits.
+            MachineLimitError: for one with a sparse A, scales, or elements of fewer than 8 bits.
         """
         *planes, (a, b, c, more) = self._collected
         kinds = (self.row.a, self.row.b, self.row.c)
         if more.columns is not None or more.scale_a is not None or any(kind.bits < 8 for kind in kinds):
-            raise FaultError("the order of sums of this product is not followed", 0)
+            raise MachineLimitError("the order of sums of this product is not followed", 0)
         first, second, third = (
             self._values(np.stack([np.asarray(p[i]) for p in planes]), (a, b, c)[i], kind)
             for i, kind in enumerate(kinds)
@@ -381,7 +391,7 @@ class FieldProduct:
         """The numbers of a matrix, of the planes of its elements or of their words."""
         if kind.bits < 8:
             if planes.any():
-                raise FaultError(f"elements of {kind.bits} bits are not followed yet", 0)
+                raise MachineLimitError(f"elements of {kind.bits} bits are not followed yet", 0)
             return field.embedded(_values(words, kind, self.row.kind))
         return self.shadow.table.numbers_or(*self._values(planes, words, kind))
 
@@ -392,7 +402,7 @@ class FieldProduct:
         if planes.dtype == np.uint32 and codes.mixed.any():
             index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
-            raise FaultError("an element is made of parts of several values", 0)
+            raise MachineLimitError("an element is made of parts of several values", 0)
         self._unknown |= bool(self.shadow.table.unknown(index).any())
         return index, _values(words, kind, self.row.kind)
 

@@ -18,7 +18,7 @@ from ..numerics import floats
 from ..numerics.floats import Array
 from ..numerics.fused_sum import small_values
 from . import field
-from .field import Residues, embedded, hashed
+from .field import Residues, embedded
 
 PLANES = 4
 _STEP = 8
@@ -69,7 +69,7 @@ class Table:
         self.named: tuple[float, ...] = ()
         self.terms: list[tuple[int, tuple[int, ...], Term]] = []
         self._tree = np.zeros(1024, np.uint64)
-        self._residues = np.zeros((1024, 4), np.uint32)
+        self._residues = np.zeros((4, 1024), np.uint32)
         self._exact = np.ones(1024, np.bool_)
         self._kind = np.zeros(1024, np.uint8)
         self._root = np.zeros(1024, np.int64)
@@ -89,11 +89,11 @@ class Table:
         first, self.size = self.size, self.size + count
         self._grow()
         span = slice(first, self.size)
-        self._residues[span] = numbers.residues.reshape(4, -1).T
+        self._residues[:, span] = numbers.residues.reshape(4, -1)
         self._exact[span] = numbers.exact.reshape(-1)
         self._kind[span] = KINDS.index(kind)
-        self._shown[span] = np.broadcast_to(shown, shape).reshape(-1)
-        self._unknown[span] = np.broadcast_to(unknown, shape).reshape(-1)
+        self._shown[span] = shown.reshape(-1) if isinstance(shown, np.ndarray) else shown
+        self._unknown[span] = unknown.reshape(-1) if isinstance(unknown, np.ndarray) else unknown
         if origin is not None:
             self._origin[span] = np.broadcast_to(origin, shape).reshape(-1)
         own = np.arange(first, self.size)
@@ -109,17 +109,17 @@ class Table:
         """Words that say by which instructions values were made of what."""
         index, shown = operand
         bits = np.ascontiguousarray(np.broadcast_to(shown, index.shape), np.float64).view(np.uint64)
-        return np.where(index > 0, self._tree[index], hashed("constant", bits).key)
+        return np.where(index > 0, self._tree[index], field.word("constant", bits))
 
     def _trees(self, term: Term, shape: tuple[int, ...]) -> Array:
         words = [self.tree(operand) for operand in term.operands]
         if term.symmetric:
             words[:2] = [np.minimum(*words[:2]), np.maximum(*words[:2])]
-        found = hashed(term.label, *words).key
+        found = field.word(term.label, *words)
         if term.a is not None and term.b is not None:
             a, b = self.tree(term.a), self.tree(term.b)
             for k in range(len(a)):
-                found = hashed("times", found, a[k][:, None], b[k][None]).key
+                found = field.word("times", found, a[k][:, None], b[k][None])
         return found
 
     def _grow(self) -> None:
@@ -128,14 +128,13 @@ class Table:
         capacity = max(self.size, 2 * len(self._exact))
         for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_unknown", "_shown", "_tree"):
             old: Array = getattr(self, name)
-            new = np.zeros((capacity, *old.shape[1:]), old.dtype)
-            new[: len(old)] = old
+            new = np.zeros((*old.shape[:-1], capacity), old.dtype)
+            new[..., : old.shape[-1]] = old
             setattr(self, name, new)
 
     def numbers(self, index: Array) -> Residues:
         """The numbers of values."""
-        found = self._residues[index].astype(np.uint64)
-        return Residues(np.ascontiguousarray(np.moveaxis(found, -1, 0)), self._exact[index])
+        return Residues(self._residues.take(index, axis=1).astype(np.uint64), self._exact[index])
 
     def word(self, index: Array) -> Array:
         """Words that are equal for equal values: of their numbers or, with `ordered`, of their trees."""
@@ -217,14 +216,14 @@ def codes_of(planes: Array) -> Codes:
     """What words are, by their planes (planes, ...)."""
     width = planes.dtype.itemsize
     kind = _WORDS[width]
-    code = np.zeros(planes.shape[1:], np.uint64)
-    whole = np.ones(planes.shape[1:], np.bool_)
-    present = (planes != 0).any(axis=0)
-    for k in range(PLANES):
-        low = planes[k] & kind(0xFF)
-        code |= low.astype(np.uint64) << np.uint64(8 * k)
-        ramp = np.where(present, kind(_ramp(width)), kind(0)) if k == 0 else kind(0)
-        whole &= planes[k] == low * kind(_ones(width)) + ramp
+    low = planes & kind(0xFF)
+    code = low[0].astype(np.uint64)
+    for k in range(1, PLANES):
+        code |= low[k].astype(np.uint64) << np.uint64(8 * k)
+    present: Array = np.logical_or.reduce(planes != 0, axis=0)
+    low *= kind(_ones(width))
+    low[0] += present * kind(_ramp(width))
+    whole: Array = np.logical_and.reduce(planes == low, axis=0)
     index = (code >> np.uint64(3)).astype(np.int64)
     return Codes(np.where(whole, index, 0), np.where(whole, code & np.uint64(7), 0).astype(np.int64), present & ~whole)
 
@@ -303,5 +302,5 @@ def signature(table: Table, planes: Array, words: Array) -> Array:
         codes = np.asarray(codes, np.uint64)
         key = table.word((codes >> np.uint64(3)).astype(np.int64)) + (codes & np.uint64(7))
         key = np.where(codes == 0, raw[:, byte].astype(np.uint64), key)
-        found = field.hashed("byte", found, key).key
+        found = field.word("byte", found, key)
     return found

@@ -25,11 +25,11 @@ from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.elements import K, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.paged import PagedOp
+from ...dialect.warp.views import PagedOp
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import VIEWING, View, Viewing, seen
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
-from ..arguments.weights import packed_order
+from ..arguments.packed import packed_order
 from ..base.errors import HostError
 from ..numerics.floats import Array
 from ..plan.constants import elements_of
@@ -286,7 +286,7 @@ class Evaluation:
             case memref.DimOp():
                 value = np.array(float(scope[op.source].value.shape[int(scope[op.index].value)]))
                 scope[op.result] = Reference(value, np.zeros_like(value), np.dtype(np.float64))
-            case _ if isinstance(op, VIEWING):
+            case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
             case PagedOp():
                 found, at = scope[op.memory], self._rows_in_pages(op)

@@ -134,7 +134,7 @@ def _generated(word: str, shape: tuple[int, ...], parameter: Parameter, seed: in
     word, _ = sized(word)
     if sparse is None or word != "random":
         return make(word, shape, parameter.dtype, seed, i)
-    from ..arguments.sparse import random_metadata
+    from ..arguments.packed import random_metadata
 
     return random_metadata(shape, sparse, np.random.default_rng([seed, i]))
 

@@ -13,7 +13,7 @@ from ...dialect.sparsity import matrix
 from ...dialect.sparsity.matrix import metadata_codes
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, element_of, rounded
-from ..arguments.sparse import operand_for
+from ..arguments.packed import operand_for
 from ..base.errors import HostError
 
 # How a value came about, as far as its bound depends on it; and that bound in words.

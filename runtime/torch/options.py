@@ -19,7 +19,7 @@ from ...dialect.isa.row import UnknownTargetError, target
 from ...dialect.layouts.layout import LANES
 from ...dialect.schedule.schedule import ScheduleError, parse_options
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
-from ..arguments.sparse import compress
+from ..arguments.packed import compress
 from ..base.errors import ArgumentError
 from ..base.explanation import Explanation
 from ..numerics.floats import Array

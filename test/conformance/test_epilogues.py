@@ -46,6 +46,7 @@ BODIES = ("math.tanh %0", "math.exp %0", "math.erf %0", "math.tanh %0 fastmath<a
 TARGETS = ("sm_80", "sm_90a", "sm_120a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "target"), every([*product(BODIES, TARGETS)], 2))
 def test_epilogues_assemble_without_spills(body: str, target: str) -> None:
     found = ptxas.assemble(compile(TEXT.replace("BODY", body), target=target).ptx, target)

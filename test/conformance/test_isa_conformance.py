@@ -81,6 +81,7 @@ def taken(cases: Sequence[Candidate], target: Target, version: Version = CURRENT
     return {cases[n].spelling for n in accepted([c.statement for c in cases], target, version)}
 
 
+@pytest.mark.slow
 def test_there_are_candidates_far_past_the_legal_ones() -> None:
     legal, others = by_legality()
     assert len({c.spelling for c in candidates()}) > 200_000
@@ -88,6 +89,7 @@ def test_there_are_candidates_far_past_the_legal_ones() -> None:
     assert len(others) > 100 * len(legal)
 
 
+@pytest.mark.sampled(4)
 @each_target
 def test_our_verdict_is_the_assemblers(target: Target) -> None:
     cases = chosen(target)
@@ -107,6 +109,7 @@ def deviant() -> frozenset[str]:
     return frozenset(c.spelling for c in candidates() if pattern.fullmatch(c.spelling))
 
 
+@pytest.mark.sampled(4)
 @each_target
 def test_each_deviation_is_real(target: Target) -> None:
     """ptxas takes all that an entry says it takes, each spelling by one entry, and we take none of it."""
@@ -127,6 +130,7 @@ def versions(target: Target) -> Iterator[tuple[Version, Candidate, Form]]:
             yield since, candidate, row
 
 
+@pytest.mark.sampled(4)
 @each_target
 def test_rows_are_taken_from_their_first_version_on(target: Target) -> None:
     groups: dict[Version, list[Candidate]] = defaultdict(list)
@@ -137,6 +141,7 @@ def test_rows_are_taken_from_their_first_version_on(target: Target) -> None:
         assert sorted({c.spelling for c in cases} - taken(cases, target, version))[:10] == [], version
 
 
+@pytest.mark.sampled(4)
 @each_target
 def test_rows_are_refused_one_version_below(target: Target) -> None:
     """By us always, naming the version; by ptxas where the target exists in that version."""
@@ -170,6 +175,7 @@ def statement(row: Form, operands: Iterable[Slot]) -> str:
 LATEST = TARGETS["sm_120a"]
 
 
+@pytest.mark.slow
 def test_ptxas_takes_the_operands_that_the_rows_list() -> None:
     rows = WARP_LEVEL
     assert all(row.runs_on(LATEST) for row in rows)

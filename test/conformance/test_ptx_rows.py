@@ -129,6 +129,7 @@ def problem(line: str) -> str | None:
 GROUPS = grouped()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("where", sorted(GROUPS, key=str), ids=lambda w: f"{w[0]}-{w[1][0]}.{w[1][1]}")
 def test_every_spelling_assembles_where_its_row_claims(where: tuple[Target, Version]) -> None:
     rows = GROUPS[where]
@@ -144,6 +145,7 @@ def test_parameters_of_functions_are_read_and_written_in_functions() -> None:
     assert subprocess.run(command, input=text, capture_output=True, text=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_verifier_accepts_what_the_rows_spell() -> None:
     lines = [line for row in ROWS for line in instructions(row, row.samples())]
     assert not [p for line in lines if (p := problem(line))]
@@ -165,7 +167,7 @@ def test_rows_of_some_targets_alone() -> None:
     rows = [row for row in JUDGED if row.only]
     lines = [line for row in rows for line in instructions(row, row.samples()[:1])]
     for number, target in enumerate(t for t in TARGETS.values() if t.sm >= 90):
-        for version in every(sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}), 3, number):
+        for version in every(sorted({max(t.ptx, target.ptx) for t in TARGETS.values()}), 9, number):
             errors = rejected(lines, target, version)
             for i, row in enumerate(rows):
                 since = row.since(target)
@@ -195,6 +197,7 @@ def test_no_row_claims_a_version_too_high() -> None:
     assert not accepted(groups)
 
 
+@pytest.mark.slow
 def test_qualifiers_in_any_order() -> None:
     """ptxas takes all of them, but for the words of the opcode's name: our verdict is its verdict there too."""
     order = random.Random(0)
@@ -221,6 +224,7 @@ FAMILIES = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("root", FAMILIES.split())
 def test_verdicts_near_the_rows(root: str) -> None:
     """A word left out, another of the family in its place, or one more: accepted and refused as ptxas does."""

@@ -111,7 +111,8 @@ def _within(ask: Callable[[], Proof]) -> tuple[str, str]:
     signal.alarm(LIMIT)
     try:
         proof = ask()
-        return proof.outcome, "" if proof else proof.text.splitlines()[0]
+        path = re.search(r"branches and stores that data decides.*?(?=;|$)", proof.text)
+        return proof.outcome, "" if proof else path[0] if path else proof.text.splitlines()[0]
     except WarploomError as error:
         return "undecided", str(error).splitlines()[0]
     except TimeoutError as error:
@@ -132,7 +133,7 @@ def main() -> int:
         for case, found in zip(cases, pool.imap(partial(verdict, store=Store(ARCHIVE)), cases), strict=True):
             if found is not None:
                 counts[found[0]] += 1
-                print(f"{found[0]:9} {case.file}.{case.name}  {found[1][:200]}", flush=True)
+                print(f"{found[0]:14} {case.file}.{case.name}  {found[1][:200]}", flush=True)
     print(", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())))
     return 0
 

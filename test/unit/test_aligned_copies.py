@@ -67,6 +67,7 @@ def test_each_call_has_copies_of_its_size() -> None:
         assert (np.abs(d - x @ y) <= (k + 3) * 2.0**-23 * (np.abs(x) @ np.abs(y))).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("case", "m", "n", "k", "launches"),
     [

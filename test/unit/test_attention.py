@@ -16,6 +16,7 @@ from warploom.runtime import compile
 SIZE = (20, 70, 32, 32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("asked", "target"), list(attention_grid.cases(4, seed=12, most=100)), ids=str)
 def test_results_are_those_of_float64(asked: Attention, target: str) -> None:
     assert wrong(asked, target) == ""
@@ -31,10 +32,12 @@ FORMS = (
     (Attention((66, 140, 128, 128), "bf16", batch=()), "sm_90a"),
     (Attention((66, 20, 200, 256), "bf16", batch=()), "sm_90a"),
     (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
+    (Attention((70, 70, 64, 64), "bf16", batch=()), "sm_100a"),
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("asked", "target"), FORMS, ids=str)
 def test_kernels_are_silent_under_all_checks(asked: Attention, target: str) -> None:
     assert wrong(asked, target, checks="all") == ""
@@ -53,6 +56,7 @@ KEYS = (
 """Keys that warps and CTAs share, that do not count, and that lie in pages."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
 def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any]) -> None:
     assert wrong(asked, target, checks="all", **schedule) == ""

@@ -22,6 +22,7 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("asked", "target", "schedule"), FORMS, ids=str)
 def test_gradients_are_those_of_float64(asked: AttentionGradient, target: str, schedule: dict[str, Any]) -> None:
     """Silent under all checks, too."""

@@ -60,6 +60,7 @@ TILES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", TILES, ids=lambda s: s.get("mma", f"{s['stages']} stages"))
 def test_any_schedule_adds_to_what_c_holds(schedule: dict[str, Any]) -> None:
     size = (97, 75, 1000)

@@ -62,6 +62,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
                          shape_b=f"{n // columns}x{groups}")  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "columns", "across", "schedule"),
     [

@@ -37,6 +37,7 @@ def draw(stored: str, *shape: int) -> Array:
     return np.random.default_rng().integers(*LIMITS[stored], shape)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("by_columns", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize(
     ("float_", "stored"), [("bf16", "s8"), ("f16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "u4")]
@@ -60,6 +61,7 @@ def test_integers_are_multiplied_exactly(float_: str, stored: str, by_columns: b
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("half_apart", [True, False])
 @pytest.mark.parametrize(
     ("float_", "stored"), [("bf16", "s8"), ("bf16", "u8"), ("f16", "s4"), ("f16", "u4"), ("bf16", "s4")]
@@ -176,6 +178,7 @@ WIDE = """    %0 = arith.sitofp %q : i8 to f32
     %w = arith.truncf %2 : f32 to f16"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [{}, {"cta": (32, 48, 64), "sliced_k": 2}, {"mma": "m64n24k16"}], ids=str)
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("float_", ["f16", "bf16"])
@@ -227,6 +230,7 @@ def test_bytes_are_converted_between_products(bits: int, between: bool) -> None:
     assert any(first < i < second for i in converting) is between
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", ["fill", "none"])
 @pytest.mark.parametrize(("cta", "warp", "sliced_k"), [((16, 32, 64), (16, 16), 4), ((32, 32, 32), (16, 16), 2)])
 def test_slices_beyond_the_base_tiles_store_nothing(

@@ -51,6 +51,7 @@ def covered(panel: Panel) -> Iterator[tuple[int, int]]:
         yield from ((cell.row + r, cell.column + c) for r in range(cell.height) for c in range(cell.width))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("fragment", all_fragments(), ids=lambda f: f.name)
 def test_every_place_is_drawn_once(fragment: Fragment) -> None:
     drawn = picture(fragment)
@@ -61,6 +62,7 @@ def test_every_place_is_drawn_once(fragment: Fragment) -> None:
     assert terminal(drawn, 100).plain.startswith(drawn.title)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fragment", [f for f in all_fragments() if f.operand in "abcdr"], ids=lambda f: f.name)
 def test_cells_say_what_the_layout_says(fragment: Fragment) -> None:
     at, drawn = fragment.layout, picture(fragment)

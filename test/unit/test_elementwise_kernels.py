@@ -50,6 +50,7 @@ def check(text: str, *arrays: Any, launches: int | None = None, **options: Any) 
     return kernel
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
     for kind in TYPES:
@@ -60,6 +61,7 @@ def test_copies_of_every_type(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(33, 17), (64, 128), (1, 40), (40, 1)], ids=str)
 def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
     for kind in TYPES:
@@ -188,6 +190,7 @@ SUM = """%0 = arith.mulf %e0, %e1 : f32
          linalg.yield %1 : f32"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "maps",
     [
@@ -265,6 +268,7 @@ def nearest(value: Fraction | float, kind: str) -> float:
     return float(best) if abs(best) < beyond else float(np.copysign(np.inf, best))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [40, 3])
 @pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2"])
 def test_every_number_of_eight_bits_is_read(kind: str, n: int) -> None:

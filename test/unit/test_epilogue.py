@@ -95,6 +95,7 @@ BIAS_GELU = generic("#n, #mn", "%bias : memref<$nxf32>", "%T : memref<$mnxf32>",
     linalg.yield %9 : bf16""")  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_bias_and_gelu(size: tuple[int, int, int]) -> None:
     a, b, product = operands(size, ml_dtypes.bfloat16)
@@ -105,6 +106,7 @@ def test_bias_and_gelu(size: tuple[int, int, int]) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_120a"])
 @pytest.mark.parametrize("vector", ["f32", "f16"])
 def test_vectors_along_both_axes_a_residual_and_a_number(target: str, vector: str) -> None:
@@ -239,6 +241,7 @@ def test_what_is_not_fused_has_a_kernel_of_its_own() -> None:
     np.testing.assert_allclose(d, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -160,6 +160,7 @@ VIEWS: tuple[tuple[Place, Place, Place], ...] = (
 """(strides, offset) of A, B and C in elements."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("places", VIEWS, ids=str)
 def test_strided_operands(places: tuple[Place, Place, Place]) -> None:
     m, n, k = 33, 17, 45
@@ -224,6 +225,7 @@ def generic(spec: str, loops: str, sizes: dict[str, int], body: str, kinds: tupl
         ins(%A, %B : {types[0]}, {types[1]}) outs(%C : {types[2]}) {{ {body} }} return }}"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("spec", "loops"),
     [
@@ -248,6 +250,7 @@ def test_generic_contractions(spec: str, loops: str, k: int) -> None:
     check(compile(text), text, a, b, c, expected=expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("signs", [("s", "s"), ("u", "u"), ("s", "u"), ("u", "s")], ids="".join)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_generic_products_of_integers_of_either_sign(signs: tuple[str, str], swapped: bool) -> None:

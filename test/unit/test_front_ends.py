@@ -103,6 +103,24 @@ def test_an_index_that_depends_on_the_maximum_so_far_is_computed_with_it() -> No
     np.testing.assert_array_equal(compile(text, target="sm_80", cache=False)(x, device="interp"), x.argmax(1))
 
 
+@pytest.mark.parametrize("name", ["causal", "masked"])
+def test_scaled_dot_product_attention_is_one_kernel_and_rows_that_are_masked_out_are_zero(name: str) -> None:
+    kernel = compile(read(f"attention_{name}"), target="sm_80", tf32=True, cache=False)
+    assert len(kernel.plan.launches) == 1
+    q, k, v = (draw(2, 2, 16, 16, dtype=np.float16) for _ in range(3))
+    mask = np.tril(np.ones((16, 16), bool))
+    if name == "masked":
+        mask[3] = False
+    scores = np.where(mask, q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) / 4, -np.inf)
+    p = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e9))
+    wanted = p / np.maximum(p.sum(-1, keepdims=True), 1e-9) @ v.astype(np.float64)
+    got = kernel(q, k, v, *([mask] if name == "masked" else []), device="interp")
+    # P and O are rounded to f16.
+    np.testing.assert_allclose(
+        got.astype(np.float64), wanted, rtol=0, atol=2.0**-10 * np.abs(v.astype(np.float64)).max()
+    )
+
+
 SUMMED = """func.func @f(%x: tensor<3x5x7xf32>) -> tensor<3xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3xf32>
@@ -261,6 +279,7 @@ def test_functions_that_are_computed_in_f64(name: str, expected: Any) -> None:
         np.testing.assert_allclose(z, wanted.astype(np.float32), rtol=2.0**-23, atol=2.0**-149)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -121,7 +121,7 @@ def _threads(function: Function) -> int:
     return min(int(found[1]), 512) if found else 32
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", range(8))
 def test_every_input_runs_or_gets_one_error(block: int) -> None:
     found = Counter(outcome(mutated(seed)) for seed in range(100 * block, 100 * (block + 1)))

@@ -84,6 +84,7 @@ def run(text: str, bits: int, by: str, group: int, *, dimensions: bool = False) 
     return kernel, c, a.astype(np.float64) @ scaled
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("q", "by", "group", "dimensions", "flags"),
     [("i4", "kn", 64, False, ""), ("i4", "nk", 32, True, ""), ("i8", "kn", 32, True, ""), ("i8", "nk", 64, False, ""),
@@ -232,6 +233,7 @@ func.func @f(%A: memref<{M}x192xf16>, %Q: memref<{held}x{q}>, %S: memref<{few}xf
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("by", "z", "columns"), [("kn", "f16", 56), ("kn", "i4", 50), ("nk", "f16", 50), ("nk", "i8", 56)]
 )
@@ -272,6 +274,7 @@ def product(float_: str, stored: str, by: str, group: int, scale: str, k: int = 
 }}"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("float_", "stored", "by", "scale", "k", "schedule"),
     [

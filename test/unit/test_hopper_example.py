@@ -25,6 +25,7 @@ def example() -> ModuleType:
     return module
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("structure", "size", "ctas"),
     [

@@ -28,6 +28,7 @@ SCHEDULES: list[tuple[tuple[int, int, int], str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("sizes", "type", "schedule"), SCHEDULES)
 def test_our_kernels_are_silent(sizes: tuple[int, int, int], type: str, schedule: dict[str, Any]) -> None:
     m, n, k = sizes

@@ -9,7 +9,8 @@ import pytest
 from tensor_cores import Kernel, put, registers
 
 from warploom.dialect.isa.tensor_product import SharedDescriptor
-from warploom.runtime import WarploomError
+from warploom.dialect.layouts.tensor_memory import result
+from warploom.runtime import WarploomError, check_ptx
 
 LEFT, RIGHT = SharedDescriptor(0, 128, 256), SharedDescriptor(4096, 128, 256)
 
@@ -118,6 +119,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("bad", "line", "message"), FAULTS, ids=[message[:40] for _, _, message in FAULTS])
 def test_faults(bad: Kernel, line: str, message: str) -> None:
     fails(bad, line, message, None)
@@ -155,3 +157,53 @@ def test_a_phase_that_does_not_come_is_a_deadlock() -> None:
 def test_columns_that_are_freed_cannot_be_read() -> None:
     late = kernel({LOADED: f"{LOADED}\nbar.sync 2;\n@%p2 bra LATE;\n{DEALLOC}\nLATE:\nbar.sync 2;\nLATER: {LOAD}"})
     fails(late, "LATER:", "reads column 0 of tensor memory, which is not allocated", None)
+
+
+# Bugs, found or suspected, that public threads describe (docs/checks.md has the table). Nothing is copied from them.
+
+TILELANG, FLASHINFER = "https://github.com/tile-ai/tilelang", "https://github.com/flashinfer-ai/flashinfer"
+SGLANG, TRITON = "https://github.com/sgl-project/sglang", "https://github.com/facebookexperimental/triton"
+SLOT = "[memory+2032]"
+
+PUBLIC = [
+    (f"{FLASHINFER}/issues/5334", kernel({LOADED: f"{BEFORE}\nbar.sync 1;\n{AFTER}\n{AGAIN}\n{LOADED}"}),
+     "@%p7 tcgen05.mma", "writes column 0 .* the tcgen05.ld at line .* reads, and no tcgen05.wait::ld has waited"),
+    (f"{TILELANG}/pull/1980", kernel({f"{WAIT}{AFTER}": WAIT}), LOAD, "with no tcgen05.fence::after_thread_sync"),
+    (f"{SGLANG}/pull/39124", kernel({"fence.proxy.async;": ""}), "tcgen05.mma", "no fence.proxy.async is between them"),
+    (f"{TRITON}/pull/1449",
+     kernel({"[slot], 128": f"{SLOT}, 128", "ld.shared.b32 %r1, [slot]": f"ld.shared.b32 %r1, {SLOT}"}),
+     "tcgen05.alloc", "race in shared memory: writes what warp 3, lane 31 writes at line"),
+    ("https://github.com/triton-lang/triton/pull/10196",
+     kernel({"mbarrier.init.shared.b64 [%r3], 1": "mbarrier.init.shared.b64 [%r3], 2"}),
+     "mbarrier.try_wait", "deadlock: .* for 1 more arrivals"),
+    ("https://github.com/openxla/xla/pull/40118", kernel(product=PRODUCT.replace("[%r1]", "[%r1+500]")),
+     "tcgen05.mma", "writes column 512 of tensor memory, which has 512"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "line", "message"), [found[1:] for found in PUBLIC], ids=[url for url, *_ in PUBLIC])
+def test_public_bugs(bad: Kernel, line: str, message: str) -> None:
+    fails(bad, line, message, "strict")
+
+
+def test_a_commit_for_other_ctas_than_the_product() -> None:
+    """https://github.com/tile-ai/tilelang/pull/2287: the product is of one CTA, its commit of two; ptxas refuses it."""
+    bad = kernel({COMMIT: COMMIT.replace("group::1", "group::2")}).text()
+    line = next(i for i, text in enumerate(bad.splitlines(), 1) if "tcgen05.commit" in text)
+    found = [(d.line, d.message) for d in check_ptx(bad)]
+    assert [number for number, _ in found] == [line]
+    assert "expected .cta_group::1 as at line 37: a function has one of both" in found[0][1]
+    assert not check_ptx(kernel().text())
+
+
+def test_suspected_bugs_that_are_none() -> None:
+    """https://github.com/tile-ai/tilelang/issues/2644: C15, `.ws` with M = 128 has D where other products have it; C12,
+    CTAs of a pair that allocate without having met wait for each other."""
+    assert result(128, 1, True, False) == result(128, 1, False, False)
+    pair = kernel()
+    pair.image, pair.group = np.concatenate([pair.image, pair.image]), 2
+    pair.issue[-1] = pair.issue[-1].replace("cta_group::1", "cta_group::2").replace("0x08100010", "0x10200010")
+    late = "setp.eq.u32 %p7, %r9, 1;\n@!%p7 bra EARLY;\nmov.u32 %r16, 0;\nTURN:\nadd.u32 %r16, %r16, 1;\n"
+    late += "setp.lt.u32 %p7, %r16, 200;\n@%p7 bra TURN;\nEARLY:\n"
+    pair.parts = {"@%p2 bra ALLOCATED;": f"{late}@%p2 bra ALLOCATED;"}
+    pair.run()

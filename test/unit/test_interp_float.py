@@ -30,6 +30,7 @@ Array = NDArray[Any]
 random = np.random.default_rng(11)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_to_nearest(form: Format) -> None:
     a, b, c = form.words(), form.words(), form.words()
@@ -293,6 +294,7 @@ def test_nans_and_zeros_as_an_h200_answers(conversion: str, bits: int, origin: l
 INTEGERS = [f"{s}{n}" for n in (16, 32, 64) for s in "us"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", [F16, F32, F64], ids=lambda f: f.name)
 @pytest.mark.parametrize("to", INTEGERS)
 def test_floats_to_integers(form: Format, to: str) -> None:

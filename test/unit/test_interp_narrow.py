@@ -72,6 +72,7 @@ def scale(value: Fraction | float, mode: str, satfinite: bool) -> int:
     return min(code, 254 if satfinite else 255)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("satfinite", ["", ".satfinite"])
 @pytest.mark.parametrize("mode", ["rz", "rp"])
 def test_scales(mode: str, satfinite: str) -> None:
@@ -92,6 +93,7 @@ def test_scales(mode: str, satfinite: str) -> None:
     assert got.tolist() == [wide[p >> 8] << 16 | wide[p & 255] for p in pairs.tolist()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["", ".rn", ".rz", ".rm", ".rp"])
 def test_bf16_in_every_rounding(mode: str) -> None:
     for name, form, width in (("f32", F32, 4), ("f64", F64, 8), ("f16", F16, 2)):
@@ -143,6 +145,7 @@ def test_random_bits_decide_between_two_neighbours(form: Format) -> None:
         assert np.all(np.diff((got & 0xFFFF) == away) <= 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relu", ["", ".relu"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_four_with_random_bits(name: str, relu: str) -> None:

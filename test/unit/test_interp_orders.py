@@ -15,7 +15,7 @@ from hopper_kernel import run as run_hopper
 from planted import check_found, edited, line_of
 from planted import run as run_launch
 from problems import problem
-from products import Product, shared_by_ctas
+from products import Product, Types, shared_by_ctas
 
 from warploom.runtime import load_ptx
 from warploom.runtime.interp import InterpreterError
@@ -369,6 +369,15 @@ def test_own_pipelines_are_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 5)
     done = kernel(*given.arguments, device="interp", checks=ORDERS)
     assert not [note for note in done.notes if note.check == ORDERS and "are looked at" not in note.message]
+    assert given.wrong() == ""
+
+
+def test_products_in_tensor_memory_are_silent() -> None:
+    """Products arrive by `tcgen05.commit`; the epilogue of a tile runs beside the next one."""
+    schedule = {"cta": (128, 64, 64), "mma": "m128n64k16", "ctas": 1}
+    product = Product(Types("bf16", "bf16", "f32"), "cleared", "A B", (136, 72, 72), schedule)
+    kernel, given = product.compile("sm_100a"), problem(product, 5)
+    assert not kernel(*given.arguments, device="interp", checks=ORDERS).notes
     assert given.wrong() == ""
 
 

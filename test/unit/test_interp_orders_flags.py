@@ -99,6 +99,21 @@ def test_words_that_may_not_be_seen(store: str, load: str, before: str, after: s
     check_found(found, "all-orders", line_of(ptx, READ), OLDER)
 
 
+@pytest.mark.parametrize("store", [STORE, "st.relaxed.gpu.global.u32"])
+def test_two_threads_write_the_halves_of_a_word(store: str) -> None:
+    """Neither half is an older value of the word; without a release both may be."""
+    ptx = text_of(store, LOAD, BAR, BAR).replace(
+        "add.s64 %x, %data, %x; add.u32 %v", "mad.wide.u32 %x, %t, 2, %data; add.u32 %v"
+    )
+    ptx = ptx.replace("st.global.u32 [%x]", "st.global.u16 [%x]")
+    arrays = [np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), np.zeros(64, np.uint32)]
+    found = run(ptx, (2, 1, 1), (64, 1, 1), arrays, checks="all-orders")
+    if store == STORE:
+        assert found == ()
+    else:
+        check_found(found, "all-orders", line_of(ptx, READ), OLDER)
+
+
 @pytest.mark.parametrize("schedule", [{"split_k": 2}, {"sync": "mbarrier", "stages": 3}], ids=str)
 def test_own_products_of_warps_are_silent(schedule: dict[str, object]) -> None:
     tile = {"cta": (32, 32, 32), "warp": (16, 16)}

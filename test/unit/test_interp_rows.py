@@ -30,6 +30,7 @@ REFUSED = {
 DECODED = [row for row in ROWS if row.means not in REFUSED]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("meaning", REFUSED)
 def test_what_is_refused_has_its_reason(meaning: str) -> None:
     for line in (line for row in ROWS if row.means == meaning for line in instructions(row, row.samples()[:1])):
@@ -66,6 +67,7 @@ def test_operands_that_the_row_refuses() -> None:
         load(parse_ptx(text, "k.ptx"), "k.ptx")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("root", sorted({row.root for row in ROWS} - {"call"}))
 def test_a_misspelt_qualifier_has_its_line(root: str) -> None:
     rows = [row for row in ROWS if row.root == root]

@@ -173,6 +173,7 @@ DENSE = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", DENSE, ids=lambda p: f"{p.spelling.removeprefix('tcgen05.')} {p.a.name} {p.b.name}")
 def test_dense_products(product: TensorProduct) -> None:
     case = Product(product)
@@ -206,6 +207,7 @@ def test_operands_along_m_and_n(kind: str, a: str, along_mn: tuple[bool, bool]) 
     close(case.run(), case.a, case.b)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "product",
     [of("f16", 128, 16, "bf16", "bf16"), of("f16", 64, 32, "f16", "f16"), of("tf32", 128, 24, "tf32", "tf32"),
@@ -240,6 +242,7 @@ def scale_rows(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "product",
     [scaled("mxf8f6f4", 1, "e4m3", "e2m1", "ue8m0"), scaled("mxf8f6f4", 1, "e3m2", "e5m2", "ue8m0", n=128),
@@ -268,6 +271,7 @@ SPARSE = [("f16", "f16", 128, 1, False), ("tf32", "tf32", 128, 1, False), ("f8f6
           ("f16", "f16", 32, 1, True)]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "a", "m", "group", "stationary"), SPARSE)
 def test_sparse_products(kind: str, a: str, m: int, group: int, stationary: bool) -> None:
     d = "s32" if kind == "i8" else "f32"

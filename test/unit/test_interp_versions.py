@@ -60,6 +60,7 @@ def widened(words: Array, type: str) -> Array:
     return words.view(np.float16).astype(np.float32).view(np.uint32) if type == "f16" else words.astype(np.uint32) << 16
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("saturate", ["", ".sat"])
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("type", ["f16", "bf16"])

@@ -69,6 +69,7 @@ def check_one_number(name: str, end: str, d: str, a: str, b: str, selector: str)
     assert got.tolist() == [model(*map(int, each)) for each in zip(*words, strict=True)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("end", ["", ".sat", ".add", ".sat.min", ".max", "into"])
 @pytest.mark.parametrize("name", ["vadd", "vsub", "vabsdiff", "vmin", "vmax"])
 def test_one_number(name: str, end: str) -> None:
@@ -155,6 +156,7 @@ def check_several_numbers(name: str, end: str, count: int, d: str, a: str, b: st
     assert got.tolist() == [model(*map(int, each)) for each in zip(*words, strict=True)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("end", ["", ".sat", ".add", "masked"])
 @pytest.mark.parametrize("name", [*OPERATIONS, "vset"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -442,24 +441,3 @@ def test_a_layout_finds_what_lies_where() -> None:
         layout.find(y=1)
     with pytest.raises(ValueError, match="expected a layout bit such as r0 or c3, got 'f0'"):
         Layout.parse("c2 f0 r0 r1 r2 | c0 c1 r3")
-
-
-def test_rows_are_made_quickly() -> None:
-    """All of them in 15 ms; here with room for a busy machine."""
-    makers = [
-        mma.rows,
-        mma.sparse_rows,
-        families.load_rows,
-        families.store_rows,
-        wmma.load_rows,
-        wmma.store_rows,
-        wmma.mma_rows,
-    ]
-
-    def once() -> float:
-        start = time.process_time()
-        for make in makers:
-            make.__wrapped__()
-        return time.process_time() - start
-
-    assert min(once() for _ in range(5)) < 0.030

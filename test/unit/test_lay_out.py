@@ -33,6 +33,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("product", "launches"), CASES, ids=str)
 def test_products_are_right_and_silent(product: Product, launches: int) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 4)

@@ -14,7 +14,7 @@ import pytest
 from warploom.passes import opt, start
 from warploom.runtime import ArgumentError, CompileError, check_metadata, compile
 from warploom.runtime.arguments.arrays import borrow
-from warploom.runtime.arguments.sparse import random_metadata
+from warploom.runtime.arguments.packed import random_metadata
 from warploom.runtime.cli import start as cli_start
 from warploom.runtime.cli.command import main
 
@@ -116,6 +116,7 @@ class TestArguments:
         code, _, error = warploom("run", write(tmp_path, PRODUCT), f"--seed={seed}")
         assert (code, f"argument --seed: expected a number from 0 on, got '{seed}'" in error) == (2, True)
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("extents", ["-20x16", "20x", "", "axb"])
     def test_extents(self, warploom: Warploom, tmp_path: Path, extents: str) -> None:
         code, _, error = warploom("run", write(tmp_path, PRODUCT), "--in", f"A=random:{extents}")

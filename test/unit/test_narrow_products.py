@@ -56,11 +56,13 @@ def check(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", **options: A
     assert (np.abs(c - (z + x @ y)) <= bound).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_every_mix(a: str, b: str) -> None:
     check((37, 27, 77), a, b)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize(("a", "b"), [("f4E2M1FN", "f8E5M2"), ("f6E2M3FN", "f4E2M1FN"), ("f6E3M2FN", "f6E3M2FN")])
 def test_sizes(a: str, b: str, size: Size) -> None:
@@ -72,6 +74,7 @@ def test_floats_of_six_bits_lie_as_they_like(lies: str) -> None:
     check((37, 75, 53), "f6E3M2FN", "f8E4M3FN", lies)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 128), "warp": (32, 32), "stages": 3},
     {"cta": (32, 16, 32), "warp": (16, 8), "stages": 1, "pack": "ab"},

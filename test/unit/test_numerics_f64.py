@@ -94,6 +94,7 @@ def test_cancellation(mode: str, a: int, b: int, difference: int) -> None:
     assert hex(engine(a, b, c, mode)) == hex(model(a, b, c, mode))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("field", [0, 1, 2, 50, 2045, 2046])
 def test_the_ends_of_the_range(mode: str, field: int) -> None:

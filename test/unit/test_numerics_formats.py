@@ -202,6 +202,7 @@ def test_a_group_that_cancels_keeps_the_exponent_of_its_scales(row: Mma) -> None
         assert result(np.broadcast_to(signs, shape), 0) == kept
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("target", "row"), CASES, ids=lambda x: x if isinstance(x, str) else x.spelling)
 def test_narrow_types(target: str, row: Row) -> None:
     for seed, kind in enumerate(("bits", "least", "near")):
@@ -211,6 +212,7 @@ def test_narrow_types(target: str, row: Row) -> None:
 WIDE_SPARSE = [row for row in mma.sparse_rows() if row.a.is_float and row.a.bits > 8 and not row.ordered]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("row", WIDE_SPARSE, ids=lambda r: r.spelling)
 def test_sparse_operands(row: Mma, target: str) -> None:
@@ -237,6 +239,7 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
     assert got[3, 4, 0] == np.float32(row.shape.k // 2 - 1).view(np.uint32)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", mma.sparse_rows(), ids=lambda r: r.spelling)
 def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
     operand = sparse_operand(16, row.shape.k, row.a.name, row.kind)

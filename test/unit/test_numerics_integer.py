@@ -34,6 +34,7 @@ ROWS: list[Mma] = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)
 def test_products_of_integers(row: Mma, target: str) -> None:

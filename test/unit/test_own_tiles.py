@@ -32,6 +32,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 8)

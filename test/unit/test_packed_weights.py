@@ -49,6 +49,7 @@ def drawn(product: Any) -> tuple[list[Array], Array]:
 FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [

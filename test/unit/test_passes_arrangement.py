@@ -50,6 +50,7 @@ def way_and_memory(row: Mma, role: str, along_k: bool) -> tuple[Delivery, Fragme
     return way, kind, along_k == (role == "b")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("along_k", [True, False])
 @pytest.mark.parametrize("role", ["a", "b"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r.spelling)

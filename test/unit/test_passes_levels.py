@@ -107,6 +107,7 @@ def test_every_level_can_be_read_and_continued(name: str) -> None:
     assert ptx_of(through) == at_once(name)[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
     ptx, text = at_once(name)

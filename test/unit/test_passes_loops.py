@@ -65,12 +65,14 @@ def check(
     np.testing.assert_allclose(z, expected, rtol=0, atol=2**-22 * max(k, 1) ** 0.5 * 16)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loop", LOOPS, ids=str)
 def test_loops(loop: dict[str, Any]) -> None:
     for size in SIZES:
         check(size, **loop)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loop", UNROLLED, ids=str)
 def test_unrolled(loop: dict[str, Any]) -> None:
     for size in ((72, 130, 256),):
@@ -156,6 +158,7 @@ def test_sums_of_one_product_of_f64_are_awaited_before_the_next_turn(size: tuple
     assert (np.abs(z - x @ y) <= (k + 2) * 2.0**-52 * (np.abs(x) @ np.abs(y))).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", PLACES, ids=str)
 def test_places_of_a_tile(schedule: dict[str, Any]) -> None:
     """Rows of A that are equal and columns of B that are equal give elements that are equal: no rounding depends on
@@ -186,6 +189,7 @@ BATCHES = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", BATCHES, ids=str)
 def test_ctas_go_from_one_matrix_of_a_batch_to_the_next(schedule: dict[str, Any]) -> None:
     """Sizes of two loops around the product, one of which B does not have; more tiles than CTAs."""

@@ -32,6 +32,7 @@ def product(m: int, n: int, k: int, out: str, **schedule: Any) -> Kernel:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("out", DTYPES)
 @pytest.mark.parametrize(
     ("size", "options"),

@@ -94,6 +94,7 @@ def test_a_plain_loop(schedule: str) -> None:
     check(loop(), schedule)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(LINES)))
 def test_a_constant_anywhere_changes_nothing(place: int) -> None:
     unrelated = "%unrelated = arith.constant 5 : index"
@@ -108,6 +109,7 @@ def test_indices_made_in_the_loop() -> None:
     check(loop((*lines, *LINES[4:])))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("together", [True, False])
 def test_two_products_in_a_loop(together: bool, schedule: str) -> None:
@@ -225,6 +227,7 @@ DECLINED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("reason", DECLINED)
 def test_what_declines_says_where_and_why(reason: str) -> None:
     body, schedule = DECLINED[reason]

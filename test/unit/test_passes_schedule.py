@@ -73,6 +73,7 @@ def test_the_model_never_prefers_a_slower_tile(m: int, n: int, k: int, where: Ta
     assert schedule.pack == "none"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles_are_schedules(tile: Tile) -> None:
     shape = default_schedule(product(64, 64, 64), target("sm_80")).mma

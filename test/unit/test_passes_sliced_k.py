@@ -36,6 +36,7 @@ def check(m: int, n: int, k: int, start: float | None, out: str = "f32", **sched
     return kernel
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("start", [0.0, 1.5, None])
 @pytest.mark.parametrize(
     ("cta", "warp", "slices"),

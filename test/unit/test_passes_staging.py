@@ -29,6 +29,7 @@ EXCHANGE = """
     warp.store %again, %Y[%z, %z] {{in_bounds = [true, true]}} : {after}, $Y"""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64], ids=str)
 @pytest.mark.parametrize("shape", [(16, 8), (16, 16), (16, 64), (32, 32), (16, 48), (8, 128)], ids=str)
 def test_an_exchange_moves_every_element(shape: tuple[int, int], dtype: Any) -> None:
@@ -84,6 +85,7 @@ def check(size: tuple[int, int, int], types: str, **schedule: Any) -> Kernel:
 TILES = {"cta": (64, 64, 32), "warp": (32, 32), "stages": 2}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f16 f16", "f32 f32", "f64 f64", "i8 i32"])
 @pytest.mark.parametrize("staging", [16, 32])
 def test_strips(types: str, staging: int) -> None:
@@ -100,12 +102,14 @@ SCHEDULES: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_strips_beside_other_choices(schedule: dict[str, Any]) -> None:
     for types in ("bf16 bf16", "f16 f32"):
         check((100, 136, 128), types, **schedule, staging=16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("types", ["bf16 bf16", "bf16 f32", "f64 f64", "i8 i32"])
 def test_no_lanes_meet_at_a_bank(types: str) -> None:
     kernel = product((64, 64, 32), types, **TILES, staging=16)

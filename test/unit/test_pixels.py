@@ -120,6 +120,7 @@ def run(case: Case, checks: str = "", **schedule: Any) -> str:
     return kernel.ptx
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "case",
     [

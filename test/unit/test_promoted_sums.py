@@ -97,6 +97,7 @@ def text(m: int, n: int, k: int, kind: str = "f32", *, total: str = "", product:
     return BODY.format(m=m, n=n, k=k, kind=kind, total=total, product=product, attribute=attribute)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "short"),
     [

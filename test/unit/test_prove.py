@@ -47,6 +47,9 @@ def test_constants_are_taken_for_what_they_round():
     expected = [a * b % int(m) for a, b, m in parts]
     assert list(field.constant(scaled)) == expected
     assert field.constant(float(np.float32(1 / 72))) == tuple(pow(72, -1, int(m)) for m in field.MODULI)
+    root = field.embedded(np.array([float(np.float32(2.0**-2.5))]))
+    assert np.array_equal(field.exp2(field.embedded(np.array([-2.5]))).key, root.key)
+    assert np.array_equal(field.multiply(root, root).residues, field.embedded(np.array([2.0**-5])).residues)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
@@ -101,7 +104,7 @@ def launch(body: str) -> KernelLaunch:
     return KernelLaunch(load_ptx(ADD.format(body=body)), "add", 1, 32, ["x", "y", "z"])
 
 
-ARRAYS = {name: np.random.default_rng(1).standard_normal(32).astype(np.float32) for name in "xyz"}
+ARRAYS = dict(zip("xyz", np.random.default_rng(1).standard_normal((3, 32)).astype(np.float32), strict=True))
 
 
 def test_two_kernels_are_compared():
@@ -113,12 +116,54 @@ def test_two_kernels_are_compared():
     assert other.differences[0].count == 32
 
 
-def test_a_branch_on_data_is_no_proof():
-    proof = prove(
-        launch("setp.lt.f32 %p, %f1, %f2; mov.f32 %f3, %f1; @%p bra L; mov.f32 %f3, %f2; L:"), launch(""), ARRAYS
-    )
-    assert proof.outcome == "undecided"
-    assert "bra: data decides a branch (%p)" in proof.text
+def test_branches_on_data_are_proven_in_part():
+    """A maximum by a branch, and one way that no data goes; on the other way it is no sum."""
+    body = "setp.lt.f32 %p, %f1, %f2; mov.f32 %f3, {}; @%p bra L; mov.f32 %f3, {}; L:"
+    proof = prove(launch(body.format("%f2", "%f1")), launch("max.f32 %f3, %f1, %f2;"), ARRAYS)
+    assert proof.outcome == "proven in part"
+    assert not proof
+    assert "branches and stores that data decides (line 12) went as in this run; nothing races" in proof.text
+    single = "setp.gt.f32 %p, %f1, 0f4B000000; mov.f32 %f3, %f1; @!%p bra L; mov.f32 %f3, %f2; L:"
+    proof = prove(launch(single), launch("mov.f32 %f3, %f1;"), ARRAYS)
+    assert "went as in this run, and one way only at line 12" in proof.text
+    assert prove(launch(body.format("%f1", "%f2")), launch("max.f32 %f3, %f1, %f2;"), ARRAYS).outcome == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("add.s64 %rd3, %rd3, 4; mov.f32 %f3, %f1;", "the run fails on all inputs: f.ptx:13:3: error: st.global.f32: "
+         "global access out of bounds"),
+        ("setp.lt.u32 %p, %r1, %r5; selp.f32 %f3, %f1, %f1, %p;", "the run fails on all inputs: f.ptx:13:3: error: "
+         "st.global.f32: %f3 comes from %r5, which is read at line 12 before it is written"),
+        ("sub.s64 %rd5, %rd3, %rd4; st.global.f32 [%rd5], %f1; mov.f32 %f3, %f1;", "the run fails on all inputs: "
+         "f.ptx:12:29: error: st.global.f32: race in global memory: writes another value"),
+        ("setp.gt.f32 %p, %f1, 0f00000000; @%p add.s64 %rd3, %rd3, 128; mov.f32 %f3, %f1;",
+         "the run fails: f.ptx:13:3: error: st.global.f32: global access out of bounds"),
+        ("L: bra L;", "a loop without end: registers and memory are as they were when threads came here before"),
+    ],
+)  # fmt: skip
+def test_runs_that_fail_are_refuted(body: str, text: str):
+    proof = prove(replace(launch(body), module=load_ptx(ADD.format(body=body), "f.ptx")),
+                  launch("mov.f32 %f3, %f1;"), ARRAYS, max_steps=2000)  # fmt: skip
+    assert proof.outcome == "refuted"
+    assert text in proof.text
+
+
+SOFTMAX = """func.func @softmax(%X: memref<3x72xf32>, %Y: memref<3x72xf32>) {
+  linalg.softmax dimension(1) ins(%X : memref<3x72xf32>) outs(%Y : memref<3x72xf32>)
+  return
+}"""
+
+
+def test_what_is_equal_for_small_numbers_alone_is_refuted():
+    """A softmax may take any number off, as long as its exponentials stay in the range of f32."""
+    kernel = compile(SOFTMAX, "sm_80")
+    last = [line for line in kernel.ptx.splitlines() if "max.NaN.f32" in line and "0fC2D00000" not in line][-1]
+    mutant = replace(kernel, ptx=kernel.ptx.replace(last, last.replace("max", "min")))
+    proof = prove(mutant, SOFTMAX, explain=False)
+    assert proof.outcome == "refuted"
+    assert proof.text.endswith("in float64, on 1024 times the numbers drawn")
 
 
 def test_data_in_a_call_is_no_proof():
@@ -188,6 +233,20 @@ def test_sums_in_memory_are_followed(add: str):
     assert fused(f"{add} [%rd6], %f1;").outcome == "refuted"
 
 
+def test_sums_by_compare_and_swap_are_proven_in_part():
+    """Four threads each add to a word, until none has written it in between."""
+    body = "and.b32 %r2, %r1, 28; mul.wide.u32 %rd5, %r2, 4; sub.s64 %rd4, %rd3, %rd4; add.s64 %rd4, %rd4, %rd5; "
+    body += "ld.relaxed.gpu.global.u32 %r3, [%rd4]; L: mov.b32 %r4, %r3; mov.b32 %f4, %r4; add.f32 %f4, %f4, {}; "
+    body += (
+        "mov.b32 %r5, %f4; atom.global.cas.b32 %r3, [%rd4], %r4, %r5; setp.ne.u32 %p, %r3, %r4; @%p bra L; bar.sync 0;"
+    )
+    body += "ld.global.f32 %f3, [%rd3];"
+    added = body[: body.index("ld.relaxed")] + "red.global.add.f32 [%rd4], {}; bar.sync 0; ld.global.f32 %f3, [%rd3];"
+    proof = prove(launch(body.format("%f1")), launch(added.format("%f1")), ARRAYS)
+    assert proof.outcome == "proven in part", proof
+    assert prove(launch(body.format("%f2")), launch(added.format("%f1")), ARRAYS).outcome == "refuted"
+
+
 def test_bulk_reductions_are_followed():
     bulk = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd3], [%r2], {};" + WAIT
     assert fused(TO + bulk.format(128))
@@ -209,16 +268,14 @@ def test_tensor_reductions_are_followed():
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("red.global.max.s32 [%rd6], 0x7f800000;", "an atomic max.s32 of data is not followed"),
-        ("atom.global.exch.b32 %r4, [%rd6], 0;", "an atomic exch.b32 of data is not followed"),
-        ("atom.global.add.f32 %f4, [%rd6], 0f00000000; setp.gt.f32 %q, %f4, 0f42C80000; @%q st.global.f32 [%rd6], %f1;",
-         "data decides whether this is executed (%q)"),
-        (TO + "cp.reduce.async.bulk.global.shared::cta.bulk_group.or.b32 [%rd3], [%r2], 128;",
-         "a reduction or.b32 of data is not followed"),
+        ("red.global.xor.b32 [%rd6], 0;", "an atomic xor.b32 of data is not followed"),
+        ("atom.global.or.b32 %r4, [%rd6], 0;", "an atomic or.b32 of data is not followed"),
+        ("st.shared.f32 [%r3], 0f00000000; bar.sync 0; fence.proxy.async; @%p cp.reduce.async.bulk.global.shared::cta."
+         "bulk_group.or.b32 [%rd3], [%r2], 128;" + WAIT, "a reduction or.b32 of data is not followed"),
     ],
 )  # fmt: skip
 def test_what_is_not_followed_is_refused(body: str, text: str):
-    proof = fused(body)
+    proof = fused("fma.rn.f32 %f3, %f1, %f2, 0f00000000; red.global.add.f32 [%rd6], %f3; bar.sync 0;" + body)
     assert proof.outcome == "undecided"
     assert text in proof.text
 

@@ -24,6 +24,7 @@ def reads_memory(row: Row) -> bool:
     return any(slot.is_address for slot in row.operands)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", [row for row in ROWS if row.pure], ids=lambda row: row.spelling)
 def test_a_pure_row_sets_registers_from_operands_alone(row: Row) -> None:
     written = [slot for slot in row.operands if slot.written]

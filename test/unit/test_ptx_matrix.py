@@ -94,6 +94,7 @@ def as_module(lines: Iterable[str], version: Version = (9, 5), target: str = "sm
     return f"{head}.visible .entry k()\n{{\n{registers}{body}}}\n\n"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
     for form in FAMILIES[name]():
@@ -104,6 +105,7 @@ def test_every_spelling_is_known_and_its_operands_fit(name: str) -> None:
                 assert problem(form.spelling, operands(form, last=last, given=given)) is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_spelling_prints_as_it_was_parsed(name: str) -> None:
     target = "sm_90a" if name.startswith("wgmma") else "sm_120a"
@@ -131,6 +133,7 @@ def test_every_form_begins_with_its_version_and_its_targets(name: str) -> None:
             assert f"{form.unavailable(other, (9, 9))}, the module's target is {other}" in refused
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_register_more_or_of_another_type_is_refused(name: str) -> None:
     for form in FAMILIES[name]():
@@ -188,6 +191,7 @@ def test_what_words_there_are_for_targets() -> None:
         assert found is None if words is None else words in (found or "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", [row for row in mma.sparse_rows() if row.ordered], ids=lambda r: r.spelling)
 def test_sparsity_selectors(form: Mma) -> None:
     text = operands(form)
@@ -203,6 +207,7 @@ def test_sparsity_selectors(form: Mma) -> None:
             assert f"operand f: expected {legal}, got {value}" in (found or "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", [r for r in (*mma.rows(), *mma.sparse_rows()) if r.scale], ids=lambda r: r.spelling)
 def test_scale_selectors(form: Mma) -> None:
     scale = form.scale

@@ -106,6 +106,7 @@ def test_fences_between_proxies_name_their_spaces(opcode: str, spaces: set[str])
     assert {space for space in ("global", "shared") if traits(opcode).fences_asynchronous(space)} == spaces
 
 
+@pytest.mark.slow
 def test_the_order_of_qualifiers_says_nothing() -> None:
     order = Random(7)
     for row in ROWS:

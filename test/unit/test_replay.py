@@ -67,6 +67,7 @@ def replayed(case: Case | MemoryCase, name: str, answers: NDArray[np.uint32]) ->
     return got
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("path", "case"), list(recorded()), ids=lambda x: x.name if isinstance(x, Case | MemoryCase) else x.parent.name
 )
@@ -88,6 +89,7 @@ def warpgroup_cases() -> list[WarpgroupCase]:
     return [case for case in found if case.row.shape.n < 256] + large[::SAMPLE]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", warpgroup_cases(), ids=lambda case: case.name)
 def test_every_word_of_a_warpgroup_is_the_silicons(case: WarpgroupCase) -> None:
     expected = recording(GROUPS)[case.name]
@@ -96,11 +98,13 @@ def test_every_word_of_a_warpgroup_is_the_silicons(case: WarpgroupCase) -> None:
     assert not wrong.any(), f"kinds that differ: {[KINDS[i % len(KINDS)] for i in np.flatnonzero(wrong)]}"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", list(captured_tensors.cases()), ids=lambda case: case.name)
 def test_every_byte_of_a_tensor_copy_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(TENSORS)[case.name])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", list(captured_pixels.cases()), ids=lambda case: case.name)
 def test_every_byte_of_a_copy_of_pixels_is_the_silicons(case: TensorCase) -> None:
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["pixels"])[case.name])
@@ -111,6 +115,7 @@ def test_every_byte_of_a_tensor_reduction_is_the_silicons(case: TensorCase) -> N
     assert np.array_equal(captured_tensors.answer(case, interpreted), recording(LATER["reductions"])[case.name])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", list(captured_functions.cases()), ids=lambda case: case.name)
 def test_every_word_of_an_approximate_function_is_the_silicons(case: FunctionCase) -> None:
     wrong = captured_functions.answer(case, interpreted) != recording(LATER["functions"])[case.name]

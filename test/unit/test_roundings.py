@@ -96,6 +96,7 @@ ROUNDED = "%0 = arith.truncf %a : f32 to {kind}\n %r = arith.extf %0 : {kind} to
 STORED = "%r = arith.truncf %a : f32 to {kind}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", NARROW)
 @pytest.mark.parametrize("stored", [False, True], ids=["extended", "stored"])
 def test_elements_and_epilogues_round_alike(kind: str, stored: bool) -> None:
@@ -137,6 +138,7 @@ def test_what_is_clamped_before_eight_bits_needs_no_comparison() -> None:
 # fastmath
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("first", "second", "dropped"),
     [
@@ -200,6 +202,7 @@ func.func @f(%A: memref<5x40x{kind}>, %B: memref<40x7x{kind}>, %C: memref<5x7xf3
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("by", ["addf", "subf"])
 def test_products_that_are_rounded_before_they_are_summed(kind: str, by: str) -> None:

@@ -171,6 +171,7 @@ def _on_memory(text: str) -> ModuleOp:
     return module
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [
@@ -188,6 +189,7 @@ def test_softmax(shape: tuple[int, ...], kind: str) -> None:
     check(softmax(shape, kind, tensors=kind == "bf16"), shape, shape, target=TARGETS[len(shape) - 1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("by", "start"),
     [

@@ -75,6 +75,7 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_kernels_are_within_the_bound_and_wrong_results_are_not(name: str) -> None:
     out, body = BODIES[name]
@@ -151,6 +152,7 @@ func.func @f(%X: memref<64x{x}>, %Y: memref<64x{x}>, %D: memref<64x{out}>) {{
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "predicate", ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
 )

@@ -14,6 +14,7 @@ from warploom.dialect.isa.form import BY_MLIR_NAME
 from warploom.runtime import CompileError, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import ptxas
 
 Array = NDArray[Any]
 Size = tuple[int, int, int]
@@ -64,9 +65,10 @@ class Form:
     def check(self, size: Size, **options: Any) -> None:
         """Within the bound of sums that cut nothing above 24 bits, against the dequantised product in float64."""
         checks, k, (a, b, of_a, of_b) = options.pop("checks", ()), size[2], self.draw(size)
+        target = options.pop("target", "sm_120a")
         start = np.random.default_rng().standard_normal(size[:2]).astype(np.float32)
         c = start.copy()
-        compile(self.text(size), target="sm_120a", **options)(a, b, of_a, of_b, c, device="interp", checks=checks)
+        compile(self.text(size), target=target, **options)(a, b, of_a, of_b, c, device="interp", checks=checks)
         x, y = (dequantised(values, scales, self.block) for values, scales in ((a, of_a), (b, of_b)))
         bound = (k + 2) * 2.0**-23 * (np.abs(start) + np.abs(x) @ np.abs(y).T)
         assert (np.abs(c - (start.astype(np.float64) + x @ y.T)) <= bound).all()
@@ -102,6 +104,7 @@ def test_sizes(form: Form, size: Size) -> None:
     form.check(size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", [
     {"cta": (64, 64, 256), "warp": (32, 32), "stages": 2},
     {"cta": (48, 40, 128), "warp": (48, 40), "stages": 1, "pack": "ab"},
@@ -112,6 +115,33 @@ def test_sizes(form: Form, size: Size) -> None:
 def test_any_schedule(form: Form, schedule: dict[str, Any]) -> None:
     """Warp tiles whose words fill registers, and those that leave parts of them empty; several words in a K tile."""
     form.check((70, 65, 530), checks="all" if schedule["stages"] == 3 else (), **schedule)
+
+
+IN_TENSOR_MEMORY = [FORMS[0], *FORMS[3:]]
+"""What tensor memory has scales for: elements of 6 bits, and mixtures, are spread over bytes."""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("size", [(1, 1, 32), (130, 150, 300), (16, 8, 0), (100, 76, 320)], ids=str)
+@pytest.mark.parametrize("form", IN_TENSOR_MEMORY, ids=name)
+def test_scales_are_copied_to_tensor_memory(form: Form, size: Size) -> None:
+    form.check(size, target="sm_100a", checks="all")
+
+
+@pytest.mark.parametrize("schedule", [
+    {"cta": (128, 192, 256), "mma": "m128n96k64", "cluster": (2, 1), "ctas": 2, "target": "sm_103a"},
+    {"cta": (128, 64, 256), "mma": "m128n32k32", "ctas": 2, "stages": 3, "target": "sm_100a"},
+])  # fmt: skip
+def test_scales_of_several_words_and_of_pairs(schedule: dict[str, Any]) -> None:
+    form = IN_TENSOR_MEMORY[3 if "cluster" in schedule else 0]
+    form.check((200, 80, 336), checks="all", **schedule)
+
+
+@pytest.mark.parametrize("form", [IN_TENSOR_MEMORY[0], IN_TENSOR_MEMORY[3]], ids=name)
+def test_scales_take_no_registers(form: Form) -> None:
+    kernel = compile(form.text((4096, 4096, 4096)), "sm_103a")
+    assert ".block_scale." in kernel.ptx
+    assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, "sm_103a").values())
 
 
 def test_words_of_several_tiles_share_registers() -> None:
@@ -192,6 +222,12 @@ def test_bad_scales() -> None:
     assert "expected a kind for scales, mxf8f6f4, mxf4, mxf4nvf4; got ''" in message
     message = refused(text.replace(" mxf8f6f4 ", " mxf4 "))
     assert "no mma of kind mxf4 multiplies e4m3 x e4m3" in message
+    message = refused(FORMS[2].text(size), target="sm_100a")
+    assert "sm_100a has no mma for e2m3 x e3m2 accumulated in f32; sm_120a" in message
+    message = refused(FORMS[3].text((37, 75, 53)), target="sm_100a")
+    assert "in tensor memory: A must have rows that are multiples of 16 bytes, got memref<37x53xf4E2M1FN" in message
+    message = refused(text, target="sm_100a", cta=(128, 256, 128), mma="m128n128k32", stages=22)
+    assert "stages = 22: beside the sums, tensor memory has columns for what 21 stages bring" in message
     message = refused(text, target="sm_90a")
     assert "sm_90a has no mma for e4m3 x e4m3 accumulated in f32; sm_120a, or the sm_120f family" in message
     message = refused(text, cta=(64, 32, 64), warp=(32, 32))

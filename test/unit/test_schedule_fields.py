@@ -26,6 +26,7 @@ def form(types: Types, name: str, size: tuple[int, int, int] = (70, 40, 48), **s
     return replace(fitted(types, name, "A B", size), schedule=tile | schedule)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("add_c", ["first", "last"])
 @pytest.mark.parametrize("staging", [0, 16])
 @pytest.mark.parametrize("types", [BF16, F64, S8, E4M3], ids=str)
@@ -33,6 +34,7 @@ def test_c_is_added_first_or_last(types: Types, staging: int, add_c: str) -> Non
     assert not wrong(form(types, "added", staging=staging, add_c=add_c), "sm_90a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("add_c", ["first", "last"])
 @pytest.mark.parametrize("name", ["sparse, added", "dynamic", "tensors"])
 def test_c_is_added_in_any_form(name: str, add_c: str) -> None:
@@ -54,6 +56,7 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", OTHERS, ids=str)
 @pytest.mark.parametrize(("types", "name"), [(F16, "cleared"), (S8, "residual"), (F16, "sparse")], ids=str)
 def test_edges_order_and_access(types: Types, name: str, schedule: dict[str, Any]) -> None:
@@ -116,6 +119,7 @@ LAST_STARTS: list[tuple[Product, str, tuple[int | None, int | None]]] = [
 """Products, targets, and where the last tiles along M and N start that are moved inside; None where none is."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("case", "target", "expected"), LAST_STARTS, ids=str)
 def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[int | None, int | None]) -> None:
     found = tiling(case, target)

@@ -11,7 +11,7 @@ import pytest
 
 from warploom.passes import opt
 from warploom.runtime import ArgumentError, CompileError, HostError, check_metadata, compile, compress, expand, prune
-from warploom.runtime.arguments.sparse import WGMMA_SP
+from warploom.runtime.arguments.packed import WGMMA_SP
 from warploom.runtime.cli.command import main
 from warploom.runtime.interp.machine.memory import InterpreterError
 from warploom.runtime.kernel.lowering import parse
@@ -47,6 +47,7 @@ def check(c: Array, a: Array, b: Array, start: Array | float = 0.0) -> None:
     assert np.all(np.abs(c - (start + a @ b)) <= bound)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
 def test_any_size(m: int, n: int, k: int, element: str) -> None:
@@ -58,6 +59,7 @@ def test_any_size(m: int, n: int, k: int, element: str) -> None:
     check(c, a, b)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -77,6 +79,7 @@ def test_any_schedule_and_what_c_holds(schedule: dict[str, Any]) -> None:
     check(c, a, b, start.astype(np.float64))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("element", "result", "words"),
     [

@@ -154,6 +154,7 @@ def test_tile_words_are_the_formula(operand: SparseOperand, data: st.DataObject)
         validate_words(words, operand, selector, ordered=False)
 
 
+@pytest.mark.sampled(4)
 @OPERANDS
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())

@@ -114,6 +114,7 @@ def test_channels_last_canonicalised() -> None:
     assert np.array_equal(found, np.einsum("ncyxrs,rscf->nyxf", seen, weights.astype(np.float64)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("reads", "source", "writes"),
     [

@@ -138,6 +138,7 @@ def test_modules_of_ptx_are_shown_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(module)).text == module.text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "file", "start"),
     [

@@ -104,6 +104,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     form, shapes = FORMS[name]
@@ -128,6 +129,7 @@ def test_unknown_sizes() -> None:
     check(CONVOLUTION, IMAGE_SIZES, IMAGES, [("?", "?", "?", 5), (3, 2, 5, 6), ("?", "?", "?", 6)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("batch", "k"), [(0, 7), (3, 0), (0, 0)])
 def test_no_terms(*, batch: int, k: int, known: bool) -> None:

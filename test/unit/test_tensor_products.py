@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from attentions import Attention
 from problems import problem
 from products import Product, Types, of_warpgroups
 
 from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule
+from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cuda import ptxas
 
@@ -57,6 +59,39 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
     assert "tcgen05.mma.cta_group::2" in kernel.ptx
     kernel(*given.arguments, device="interp", checks="all")
     assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    ("types", "lies", "tile"),
+    [
+        ("bf16 bf16 f32", "A B", {"cta": (128, 128, 128), "mma": "m128n64k32", "ctas": 4, "cluster": (2, 1)}),
+        ("f32 f32 f32", "A Bt", {"cta": (128, 64, 64), "mma": "m128n32k16", "cluster": (1, 1), "stages": 4}),
+        ("i8 i8 i32", "A Bt", {"cta": (128, 128, 256), "mma": "m128n64k64", "ctas": 2}),
+        ("f8E4M3FN f8E5M2 bf16", "A Bt", {"cta": (128, 128, 128), "mma": "m128n64k64"}),
+    ],
+)
+def test_metadata_of_a_sparse_a_is_copied_to_tensor_memory(types: str, lies: str, tile: dict[str, object]) -> None:
+    product = Product(Types(*types.split()), "sparse", lies, (144, 144, 352), tile)
+    kernel, given = product.compile(TARGET), problem(product, 3)
+    assert f"tcgen05.mma.sp.cta_group::{2 if lies == 'A B' else 1}" in kernel.ptx
+    assert "mma.sync" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+def test_large_sparse_products_are_those_of_tensor_memory() -> None:
+    product = Product(Types("bf16", "bf16", "f32"), "sparse", "A Bt", (4096, 4096, 4096), {})
+    kernel = product.compile(TARGET)
+    assert kernel.ptx.count("tcgen05.mma.sp.cta_group::2.kind::f16") == 4
+    assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
+
+
+def test_attention_says_that_fragments_multiply_it() -> None:
+    with remarks() as found:
+        kernel = compile(Attention((512, 512, 64, 64), "bf16").mlir, TARGET)
+    assert "mma.sync" in kernel.ptx
+    reason = "m16n8k16 by fragments: scores and outputs are in registers, and sums of warpgroups are in tensor memory"
+    assert [text for text in map(str, found) if reason in text and "warp-schedule" in text]
 
 
 def text(m: int, n: int, k: int, kind: str = "bf16") -> str:

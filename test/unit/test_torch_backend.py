@@ -156,6 +156,7 @@ def test_elements_that_kernels_lack_are_left() -> None:
     assert "elements of torch.complex64 are not lowered" in compiled.reasons
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "shapes", "part"),
     [
@@ -195,6 +196,7 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
     return torch.randint(0, 256, shape, dtype=torch.uint8).view(dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     ("function", "exact", "weights", "part"),

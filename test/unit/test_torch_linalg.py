@@ -85,6 +85,7 @@ def halves(a: Any, b: Any) -> Any:
     return a[:, 3:9] @ b[1].unsqueeze(1).squeeze()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
@@ -156,6 +157,7 @@ def test_fast_accumulation_is_asked_for() -> None:
         assert schedule.fp8_as == converted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [

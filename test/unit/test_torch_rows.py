@@ -63,6 +63,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_is_one_kernel(name: str) -> None:
     function, operands, bound = CASES[name]

@@ -104,7 +104,7 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
         (MMA.format("16, 8, 16"), "sm_75", "nvgpu.mma.sync takes .*m16n8k16"),
         (MMA.format("16, 8, 12"), "sm_80", "nvgpu.mma.sync of .*m16n8k12"),
         ("%x = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
-        ('gpu.printf "x"', "sm_80", "gpu.printf is not lowered to PTX inside a kernel"),
+        ("%y = nvvm.match.sync any %i, %i : i32 -> i32", "sm_80", "nvvm.match.sync is not lowered"),
         (
             "%s = memref.get_global @g : memref<4xf32>",
             "sm_80",
@@ -119,5 +119,94 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
 )
 def test_what_cannot_be_lowered_is_located(body: str, arch: str, message: str) -> None:
     with pytest.raises(DiagnosticException, match=message) as caught:
-        to_ptx(kernel(body, "%m: memref<32xf16>"), arch)
+        to_ptx(kernel(body, "%m: memref<32xf16>, %i: i32"), arch)
     assert "kernels.mlir" in str(caught.value)
+
+
+def sized(body: str, arguments: str, *block: int) -> str:
+    """A kernel for blocks of a shape."""
+    return kernel(body, arguments).replace("array<i32: 32, 1, 1>", f"array<i32: {', '.join(map(str, block))}>")
+
+
+def test_threads_print() -> None:
+    body = """%t = gpu.thread_id x
+    %b = arith.constant 2 : i8
+    gpu.printf "thread %lld: %d, %.3f, %d %lld\\0A", %t, %b, %x, %c, %n : index, i8, f16, i1, i64"""
+    n = 123456789012345
+    module = load_ptx(
+        to_ptx(
+            sized(body, "%x: f16, %c: i1, %m: memref<1xi64>", 3, 1, 1).replace(
+                "%t = gpu", "%0 = arith.constant 0 : index\n    %n = memref.load %m[%0] : memref<1xi64>\n    %t = gpu"
+            ),
+            "sm_80",
+        )
+    )
+    printed: list[str] = []
+    arguments = [np.float16(-1.5), True, np.array([n])]
+    module.launch("k", 1, 3, arguments, device="interp", checks="all", output=printed.append)
+    assert "".join(printed) == "".join(f"thread {t}: 2, -1.500, 1 {n}\n" for t in range(3))
+
+
+def test_reductions_over_a_block_of_three_dimensions() -> None:
+    body = """%x = gpu.thread_id x
+    %y = gpu.thread_id y
+    %z = gpu.thread_id z
+    %v = memref.load %A[%z, %y, %x] : memref<3x3x5xf32>
+    %sum = gpu.all_reduce add %v uniform {} : (f32) -> f32
+    memref.store %sum, %S[%z, %y, %x] : memref<3x3x5xf32>
+    %i = memref.load %B[%z, %y, %x] : memref<3x3x5xi32>
+    %greatest = gpu.all_reduce %i {
+    ^bb(%a: i32, %b: i32):
+      %c = arith.maxsi %a, %b : i32
+      gpu.yield %c : i32
+    } : (i32) -> i32
+    memref.store %greatest, %B[%z, %y, %x] : memref<3x3x5xi32>"""
+    arguments = "%A: memref<3x3x5xf32>, %S: memref<3x3x5xf32>, %B: memref<3x3x5xi32>"
+    a, s = RNG.standard_normal((3, 3, 5)).astype(np.float32), poisoned(3, 3, 5)
+    b = RNG.integers(-(2**31), 2**31, (3, 3, 5)).astype(np.int32)
+    greatest = b.max()
+    module = load_ptx(to_ptx(sized(body, arguments, 5, 3, 3), "sm_80"))
+    module.launch("k", 1, (5, 3, 3), [a, s, b], device="interp", checks="all")
+    assert (abs(s - a.astype(np.float64).sum()) <= 6 * 2.0**-24 * abs(a).sum()).all()
+    assert (b == greatest).all()
+
+
+def test_a_body_of_several_blocks() -> None:
+    """Euclid's algorithm: a branch sets both arguments of its own block at once."""
+    body = """%t = gpu.thread_id x
+    %a = memref.load %A[%t] : memref<32xi32>
+    %b = memref.load %B[%t] : memref<32xi32>
+    %zero = arith.constant 0 : i32
+    cf.br ^loop(%b, %a : i32, i32)
+  ^loop(%n: i32, %m: i32):
+    %done = arith.cmpi eq, %n, %zero : i32
+    cf.cond_br %done, ^end(%m : i32), ^next
+  ^next:
+    %r = arith.remui %m, %n : i32
+    cf.br ^loop(%r, %n : i32, i32)
+  ^end(%g: i32):
+    memref.store %g, %B[%t] : memref<32xi32>"""
+    a, b = (RNG.integers(0, 5000, 32).astype(np.int32) for _ in "ab")
+    expected = np.gcd(a, b)
+    run(load_ptx(to_ptx(kernel(body, "%A: memref<32xi32>, %B: memref<32xi32>"), "sm_80")), "k", [a, b])
+    assert (b == expected).all()
+
+
+def test_operations_of_nvvm_in_a_kernel_of_gpu() -> None:
+    body = """%t = gpu.thread_id x
+    %all = arith.constant -1 : i32
+    %five = arith.constant 5 : i32
+    %last = arith.constant 31 : i32
+    %x = memref.load %A[%t] : memref<32xi32>
+    %y = nvvm.shfl.sync bfly %all, %x, %five, %last : i32 -> i32
+    %even = arith.cmpi slt, %x, %y : i32
+    %votes = nvvm.vote.sync ballot %all, %even -> i32
+    %first = nvvm.elect.sync -> i1
+    %one = arith.select %first, %votes, %y : i32
+    nvvm.barrier0
+    memref.store %one, %A[%t] : memref<32xi32>"""
+    a = RNG.integers(-1000, 1000, 32).astype(np.int32)
+    y = a[np.arange(32) ^ 5]
+    expected = np.where(np.arange(32) == 0, np.packbits(a < y, bitorder="little").view(np.int32), y)
+    run(load_ptx(to_ptx(kernel(body, "%A: memref<32xi32>"), "sm_90a")), "k", [a])
+    assert (a == expected).all()

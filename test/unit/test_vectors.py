@@ -51,6 +51,7 @@ NAMES = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "spec"), NAMES, ids=[name for name, _ in NAMES])
 def test_vectors(name: str, spec: str) -> None:
     """Added to what is there, from zero, and with sizes that only the caller knows: one kernel each."""
@@ -66,6 +67,7 @@ def test_vectors(name: str, spec: str) -> None:
         np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("spec", ["mk,kn->mn", "bkm,nbk->bnm", "bmk,k->bm", "k,kn->n", "bmk,nk->bmn"])
 def test_contract(spec: str) -> None:
     loops = "".join(sorted(set(spec) - set(",->")))

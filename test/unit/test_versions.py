@@ -74,6 +74,7 @@ def assert_right(arguments: tuple[Any, ...]) -> None:
     assert (np.abs(d - np.maximum(x @ y + bias, 0)) <= bound).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("size", "gap", "shift", "wgmma"),
     [

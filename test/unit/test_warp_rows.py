@@ -77,6 +77,7 @@ def product_op(row: Mma, values: Sequence[SSAValue]) -> MmaOp:
 PRODUCTS = [*mma.rows(), *mma.sparse_rows()]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products(row: Mma) -> None:
     op = product_op(row, test.TestOp(result_types=operand_types(row)).results)
@@ -92,6 +93,7 @@ def test_products(row: Mma) -> None:
         reprinted(op.clone(), generic)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
     given = test.TestOp(result_types=operand_types(row))
@@ -106,6 +108,7 @@ def test_products_are_refused_where_they_do_not_run(row: Mma) -> None:
                 op.verify()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", PRODUCTS, ids=lambda r: r.spelling)
 def test_products_become_their_instruction(row: Mma) -> None:
     types = operand_types(row)
@@ -167,6 +170,7 @@ def move_op(row: LoadMatrix | StoreMatrix, memory: SSAValue, zero: SSAValue, hel
     return StoreOp(held, memory, [zero, zero], matrices=str(move))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", MOVES, ids=lambda r: r.spelling)
 def test_moves(row: LoadMatrix | StoreMatrix) -> None:
     kind, element = moved(row)

@@ -61,6 +61,7 @@ def _role(row: WmmaLoad | WmmaStore) -> str:
     return NAMES[row.role] if isinstance(row, WmmaLoad) else "acc"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", [*LOADS, *STORES], ids=lambda r: r.spelling)
 def test_opaque_moves(row: WmmaLoad | WmmaStore) -> None:
     kind, memory = memory_for(_role(row), row.shape, row.type.name, row.layout, row.space)
@@ -75,6 +76,7 @@ def test_opaque_moves(row: WmmaLoad | WmmaStore) -> None:
         reprinted(op.clone(), generic)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", [r for r in (*LOADS, *STORES) if r.space == wmma.GLOBAL], ids=lambda r: r.spelling)
 def test_opaque_moves_become_their_instruction(row: WmmaLoad | WmmaStore) -> None:
     kind, memory = memory_for(_role(row), row.shape, row.type.name, row.layout, row.space)
@@ -91,6 +93,7 @@ def test_opaque_moves_become_their_instruction(row: WmmaLoad | WmmaStore) -> Non
     assert re.fullmatch(pattern(row, {"stride": "512"}), line), line
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", wmma.mma_rows(), ids=lambda r: r.spelling)
 def test_opaque_products(row: WmmaMma) -> None:
     kinds = [opaque(row, role) for role in "abcd"]

@@ -36,6 +36,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 6)
@@ -44,6 +45,7 @@ def test_products_are_right_and_silent(product: Product) -> None:
     assert given.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "tile", "cluster"),
     [

@@ -90,6 +90,7 @@ DTYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("element", "width", "majors"), CASES)
 def test_products_of_every_layout(element: str, width: int, majors: str) -> None:
     dtype = np.dtype(DTYPES[element])

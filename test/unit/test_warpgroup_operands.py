@@ -103,6 +103,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("element", "sparse", "registers"), CASES)
 def test_products(element: str, sparse: bool, registers: bool) -> None:
     """Small whole numbers, whose sums are exact in every order."""

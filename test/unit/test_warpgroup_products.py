@@ -21,7 +21,7 @@ SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
@@ -54,6 +54,7 @@ def chosen(mlir: str, **options: object) -> Schedule:
     return next(schedule for schedule in kernel.schedule if schedule is not None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mlir", "together"),
     [
@@ -74,6 +75,7 @@ def test_warpgroups_multiply_where_they_can_and_it_pays(mlir: str, together: int
     assert chosen(mlir).together == together
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mlir", "parts", "cluster"),
     [

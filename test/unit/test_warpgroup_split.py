@@ -36,6 +36,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_parts_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 5)

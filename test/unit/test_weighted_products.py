@@ -37,6 +37,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(name: str) -> None:
     body, weight = BODIES[name]

@@ -33,6 +33,7 @@ from ..text.syntax import (
     Vector,
     instructions,
     members,
+    ranges,
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext, check
@@ -246,6 +247,7 @@ class Uses:
     def __init__(self, values: Values) -> None:
         self.values = values
         self._gone: str | None = None
+        self._group: tuple[str, int] | None = None
 
     def label(self) -> None:
         """Lanes may come from anywhere."""
@@ -256,6 +258,10 @@ class Uses:
         known = traits(instruction.opcode)
         if known.aligned:
             yield from self._divergence(instruction)
+        if instruction.root == "tcgen05" and (group := known.bindings.get("G")):
+            first, line = self._group = self._group or (group, instruction.line)
+            if group != first:
+                yield f"expected .{first} as at line {line}: a function has one of both (PTX ISA 9.7.16.5)"
         if known.row is not None:
             for operand in instruction.operands:
                 if isinstance(operand, Address):
@@ -286,7 +292,7 @@ class Uses:
         if known is None or known.uniform is not None:
             return None
         true = [lane for lane, value in enumerate(known.numbers) if value]
-        return ("lane " if len(true) == 1 else "lanes ") + _ranges(true)
+        return ("lane " if len(true) == 1 else "lanes ") + ranges(true)
 
     # Addresses
 
@@ -347,17 +353,6 @@ def _symbol_alignment(variable: Variable | None) -> int:
     if variable is None:
         return 1
     return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Numbers in words: "0-7, 16"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 # All that is wrong with a PTX module, in the order of its text.

@@ -24,14 +24,7 @@ RUBIN: Specific = (("sm_107f", (9, 4)),)
 _BYTES = (
     # 9.7.1  Four bytes at a time
     *(
-        row(
-            f"{root}{{SAT=.sat}}.T{{u8x4,s8x4}}",
-            "d:T, a:T, b:T",
-            f"9.7.1.{section}",
-            ptx=(9, 2),
-            sm=107,
-            only=_PACKED,
-        )
+        row(f"{root}{{SAT=.sat}}.T{{u8x4,s8x4}}", "d:T, a:T, b:T", f"9.7.1.{section}", ptx=(9, 2), sm=107, only=_PACKED)
         for root, section in (("add", 1), ("sub", 2))
     ),
     row("add.SAT{sat}.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.1", ptx=(9, 2), sm=107, only=_PACKED),

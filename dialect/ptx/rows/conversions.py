@@ -120,14 +120,7 @@ _CONVERSION_ROWS = (
     # integers to floats
     row(f"cvt.{_ROUND}{_SAT}.D{{f16,f64}}.S{{{_INT}}}", "d:D, a:S+", _CVT, meaning="cvt.from_integer"),
     row(f"cvt.{_ROUND}{{.ftz}}{_SAT}.D{{f32}}.S{{{_INT}}}", "d:D, a:S+", _CVT, meaning="cvt.from_integer"),
-    row(
-        f"cvt.{_ROUND}.D{{bf16}}.S{{{_INT}}}",
-        "d:D, a:S",
-        _CVT,
-        ptx=(7, 8),
-        sm=90,
-        meaning="cvt.from_integer",
-    ),
+    row(f"cvt.{_ROUND}.D{{bf16}}.S{{{_INT}}}", "d:D, a:S", _CVT, ptx=(7, 8), sm=90, meaning="cvt.from_integer"),
     # between floats
     *(
         row(f"cvt{spelling}", "d:D, a:S", _CVT, ptx=ptx, sm=sm, meaning="cvt.float")
@@ -272,12 +265,7 @@ _CONVERSION_ROWS = (
     # 9.7.9.22  cvt.pack
     row("cvt.pack.sat.D{u16,s16}.s32", "d:b32, a:s32, b:s32", "9.7.9.22", ptx=(6, 5), sm=72, meaning="cvt.pack"),
     row(
-        "cvt.pack.sat.D{u8,s8}.s32.b32",
-        "d:b32, a:s32, b:s32, c:b32",
-        "9.7.9.22",
-        ptx=(6, 5),
-        sm=72,
-        meaning="cvt.pack",
+        "cvt.pack.sat.D{u8,s8}.s32.b32", "d:b32, a:s32, b:s32, c:b32", "9.7.9.22", ptx=(6, 5), sm=72, meaning="cvt.pack"
     ),
     row(
         "cvt.pack.sat.D{u4,s4,u2,s2}.s32.b32",

@@ -68,11 +68,7 @@ _EVICTIONS = "L1::evict_normal,L1::evict_unchanged,L1::evict_first,L1::evict_las
 _L1 = "{" + ",".join(f".{word}" for word in _EVICTIONS.split(",")) + "}"
 _L2 = "{.L2::evict_normal,.L2::evict_first,.L2::evict_last}"
 _PREFETCH = "{.L2::64B,.L2::128B,.L2::256B}"
-_TYPES = (
-    "{V=.v2,.v4}.T{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}",
-    "{V=.v2}.T{b64,u64,s64,f64}",
-    ".T{b128}",
-)
+_TYPES = ("{V=.v2,.v4}.T{b8,b16,b32,u8,u16,u32,s8,s16,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}", ".T{b128}")
 """One access has at most 128 bits."""
 
 _WIDE_TYPES = (".V{v8}.T{b32,u32,s32,f32}", ".V{v4}.T{b64,u64,s64,f64}")
@@ -155,11 +151,7 @@ _POLICIES = "L2::evict_last,L2::evict_normal,L2::evict_first,L2::evict_unchanged
 _SECOND = "{.L2::evict_unchanged,.L2::evict_first}"
 _WINDOWS = "const,global,local,param,param::entry,shared,shared::cta,shared::cluster"
 
-ADDRESSES = (
-    *SHARED_WINDOWS,
-    Need("param", (7, 7), 70),
-    Need("param::entry", (8, 3), 70),
-)
+ADDRESSES = (*SHARED_WINDOWS, Need("param", (7, 7), 70), Need("param::entry", (8, 3), 70))
 
 _ACCESSES = (
     # 9.7.9.8  ld
@@ -200,14 +192,7 @@ _ADDRESSES = (
     # 9.7.9.19  isspacep
     row(f"isspacep.P{{{_WINDOWS}}}", "d:pred, a:u64", "9.7.9.19", ptx=(2, 0), sm=20, needs=ADDRESSES),
     # 9.7.9.20  cvta
-    row(
-        f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}",
-        "d:T&, a:T*",
-        "9.7.9.20",
-        ptx=(2, 0),
-        sm=20,
-        needs=ADDRESSES,
-    ),
+    row(f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}", "d:T&, a:T*", "9.7.9.20", ptx=(2, 0), sm=20, needs=ADDRESSES),
     row(
         f"cvta.to.P{{{_WINDOWS}}}.T{{u32,u64}}",
         "d:T&, a:T",

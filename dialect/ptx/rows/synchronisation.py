@@ -382,14 +382,7 @@ CONTROL_ROWS = (
     # 9.7.13.9 to 9.7.13.14  Votes and reductions in a warp
     row("vote.sync.MODE{all,any,uni}.pred", "d:pred, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
     row("vote.sync.MODE{ballot}.T{b32}", "d:T, a:!pred, m:u32", "9.7.13.9", ptx=(6, 0), sm=30),
-    row(
-        "vote.MODE{all,any,uni}.pred",
-        "d:pred, a:!pred",
-        "9.7.13.8",
-        ptx=(1, 2),
-        gone=_WITHOUT_SYNC,
-        meaning="vote",
-    ),
+    row("vote.MODE{all,any,uni}.pred", "d:pred, a:!pred", "9.7.13.8", ptx=(1, 2), gone=_WITHOUT_SYNC, meaning="vote"),
     row("vote.MODE{ballot}.T{b32}", "d:T, a:!pred", "9.7.13.8", ptx=(2, 0), sm=20, gone=_WITHOUT_SYNC, meaning="vote"),
     row("match.MODE{any}.sync.T{b32,b64}", "d:b32, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
     row("match.MODE{all}.sync.T{b32,b64}", "d|p_:b32_, a:T, m:u32", "9.7.13.10", ptx=(6, 0), sm=70),
@@ -439,14 +432,7 @@ CONTROL_ROWS = (
     # 9.7.13.13  griddepcontrol
     row("griddepcontrol.{wait,launch_dependents}", "", "9.7.13.13", ptx=(7, 8), sm=90, meaning="hint"),
     # 9.7.19.5  setmaxnreg
-    row(
-        "setmaxnreg.{inc,dec}.sync.aligned.u32",
-        "n:imm(24..256/8)",
-        "9.7.19.5",
-        ptx=(8, 0),
-        sm=90,
-        only=_REGISTERS,
-    ),
+    row("setmaxnreg.{inc,dec}.sync.aligned.u32", "n:imm(24..256/8)", "9.7.19.5", ptx=(8, 0), sm=90, only=_REGISTERS),
     # 9.7.19  Miscellaneous
     row("alloca.T{u32,u64}", "d:T, a:T, ?n:imm", "9.7.17.1", ptx=(7, 3), sm=52),
     row("stacksave.T{u32,u64}", "d:T", "9.7.17.2", ptx=(7, 3), sm=52),

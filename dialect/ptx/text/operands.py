@@ -228,10 +228,7 @@ SPECIAL_VECTORS = dict.fromkeys(VECTORS, 4)
 _NUMBER = rf"{HEXADECIMAL}|[+-]?(?:{DECIMAL}|{INTEGER})"
 _LITERAL = re.compile(_NUMBER, re.ASCII)
 _NAME = re.compile(rf"(?P<name>{IDENTIFIER}(?:\.\w+)*)(?:\s*\+\s*(?P<offset>\S.*))?", re.ASCII)
-_ADDRESS = re.compile(
-    rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*|{_NUMBER})\s*(?P<offset>\+\s*-?\s*\w+)?\s*\]",
-    re.ASCII,
-)
+_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*|{_NUMBER})\s*(?P<offset>\+\s*-?\s*\w+)?\s*\]", re.ASCII)
 _FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<offset>\+[^\]]*)\]", re.ASCII)
 """Addresses whose offset is a constant expression."""
 _LESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*-\s*(?P<offset>\w+)\s*\]", re.ASCII)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -408,3 +408,14 @@ class Cursor:
             if depth <= 0 and character in ";}":
                 break
         self.position = at
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in order, neighbours together: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted({int(n) for n in numbers}):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)

@@ -60,10 +60,7 @@ def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ..
 
 def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
     """Refuses more or fewer than the function has."""
-    for what, formals, given in (
-        ("arguments", frame.parameters, arguments),
-        ("results", frame.results, results),
-    ):
+    for what, formals, given in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
         if len(formals) != len(given):
             ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
 
@@ -260,22 +257,25 @@ def _into(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """An argument: from a variable or a value to where the function finds it."""
     if formal.slot is not None:
         ctx.writes.append(formal.slot)
-        return _move(ctx.source(actual, formal.variable.type), _register(formal.slot, formal.variable.type))
-    place = _argument(ctx, formal, actual)
-    if place is None:
-        return _move(ctx.source(actual, f"b{8 * formal.size}"), _word(formal))
-    return _move(parameter_bytes(place, formal.size), _bytes(formal))
+    return _move(*_ends(ctx, formal, actual, ctx.source))
 
 
 def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
     """A result: from where the function left it to a variable or a register."""
     if formal.slot is not None:
         ctx.reads.append(formal.slot)
-        return _move(_register(formal.slot, formal.variable.type), ctx.dest(actual, formal.variable.type))
-    place = _argument(ctx, formal, actual)
-    if place is None:
-        return _move(_word(formal), ctx.dest(actual, f"b{8 * formal.size}"))
-    return _move(_bytes(formal), parameter_bytes(place, formal.size))
+    return _move(*reversed(_ends(ctx, formal, actual, ctx.dest)))
+
+
+def _ends(
+    ctx: Context, formal: Formal, actual: Operand, take: Callable[[Operand, str], Source]
+) -> tuple[Source, Source]:
+    """Where the caller and the function have what is passed; `take` gives a value or register of the caller."""
+    if formal.slot is not None:
+        return take(actual, formal.variable.type), _register(formal.slot, formal.variable.type)
+    if (place := _argument(ctx, formal, actual)) is None:
+        return take(actual, f"b{8 * formal.size}"), _word(formal)
+    return parameter_bytes(place, formal.size), _bytes(formal)
 
 
 def _argument(ctx: Context, formal: Formal, actual: Operand) -> VariablePlace | None:

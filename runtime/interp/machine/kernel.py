@@ -279,8 +279,7 @@ class KernelDecoder:
             offset, extent = self.shared[id(variable)]
             names.places[variable.name] = VariablePlace("shared", lambda _: offset, name=variable.name, extent=extent)
         elif space == "local" and self.stack is not None:
-            stack, offset = self.stack, self.stack.place(size, alignment)
-            at = partial(_further, stack, offset)
+            at = partial(_further, self.stack, self.stack.place(size, alignment))
             names.places[variable.name] = VariablePlace("local", lambda _: 0, stacked=at)
         elif space == "local":
             offset = align(self.layout.local, alignment)

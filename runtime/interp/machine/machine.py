@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, NoReturn
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
-from ....dialect.ptx.text.syntax import Address, Symbol
+from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
 from .events import LEFT, BoundStep, Geometry, Look, Selection
-from .flow import Flow, apart, parted, together
+from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
 from .mbarriers import MbarrierObjects
 from .memory import (
@@ -29,12 +29,12 @@ from .memory import (
     Finding,
     GlobalBuffers,
     InterpreterError,
+    MachineLimitError,
     MemorySpaces,
     ParameterWindow,
     WarpOrder,
     Window,
 )
-from .replay import Replay
 from .state import RESERVED_BYTES, Prints, Sink, State
 
 if TYPE_CHECKING:
@@ -324,20 +324,15 @@ class Machine:
 
     # Errors
 
-    def _where(self, pc: int) -> str:
-        source = self.kernel.code[pc].source
-        return f"{self.kernel.file}:{source.line}:{source.column}"
-
     def _fail(self, pc: int, fault: FaultError) -> NoReturn:
         message = f"{self.kernel.code[pc].source.opcode}: {fault.message}"
-        found = self.kernel.finding("fault", pc, message, self.geometry, fault.thread, fault.address)
+        found = self.kernel.finding(fault.check, pc, message, self.geometry, fault.thread, fault.address)
         raise InterpreterError(str(found), [found])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
-        raise InterpreterError(
-            f"{self._where(pc)}: error: the launch took more than {self.launch.max_steps} steps; it is near this "
-            f"instruction (kernel {self.kernel.name}). If this is no endless loop, a larger max_steps lets it go on"
-        )
+        message = f"the launch took more than {self.launch.max_steps} steps; it is near this instruction"
+        found = self.kernel.finding(MachineLimitError.check, pc, message)
+        raise InterpreterError(f"{found}. If this is no endless loop, a larger max_steps lets it go on", [found])
 
     def _deadlock(self) -> NoReturn:
         for pc, members in self.flow.awaited.items():
@@ -370,7 +365,8 @@ class Machine:
         started, total = self.geometry.first + self.geometry.ctas, prod(self.geometry.grid)
         places += [f"{total - started} of the grid's CTAs begin when these have ended"] if started < total else []
         message = f"livelock: every thread left waits for what none of them will do; {'; '.join(places)}"
-        found = replace(self.kernel.finding("fault", ready[0][0], message), cta=cta)
+        check = MachineLimitError.check if started < total else FaultError.check
+        found = replace(self.kernel.finding(check, ready[0][0], message), cta=cta)
         raise InterpreterError(str(found), [found])
 
     def _spins(self, pc: int, mask: Array) -> str:
@@ -420,17 +416,6 @@ class Machine:
     def _warps(self, mask: Array) -> str:
         """The warps of the masked threads, in their CTA: "0-2, 5"."""
         return ranges(np.flatnonzero(mask) % self.state.warps % self.geometry.warps_per_cta)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, neighbours together: "0-2, 5"."""
-    runs: list[list[int]] = []
-    for number in sorted({int(n) for n in numbers}):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == top else f"{low}-{top}" for low, top in runs)
 
 
 def _watched(inner: BoundStep, look: Look | None) -> BoundStep:

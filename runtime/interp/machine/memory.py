@@ -30,13 +30,13 @@ class WarpOrder:
 class Finding:
     """Something a kernel did wrong, and where.
 
-    `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, otherwise the check that
-    found it. `line` and `column` are the instruction's in `file`. `cta`, `warp`, `lane` and `address` are those of the
-    first time, None where there is no single one; an address is one of its own state space. `count` is how often it
-    was seen, at so many `places` in the file. A note is worth knowing and no error: a launch with nothing but notes is
-    right. `schedule` is an order of warps in which it happens, a line for what one of them does at a time, and
-    `order` what a launch takes to run in it.
-    `source` is the line of the program that the instruction was compiled from, where the PTX says so.
+    `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, "limit" where the launch is
+    not followed any further, otherwise the check that found it. `line` and `column` are the instruction's in `file`.
+    `cta`, `warp`, `lane` and `address` are those of the first time, None where there is no single one; an address is
+    one of its own state space. `count` is how often it was seen, at so many `places` in the file. A note is worth
+    knowing and no error: a launch with nothing but notes is right. `schedule` is an order of warps in which it
+    happens, a line for what one of them does at a time, and `order` what a launch takes to run in it. `source` is the
+    line of the program that the instruction was compiled from, where the PTX says so.
     """
 
     check: str
@@ -89,17 +89,25 @@ class DecodeError(Exception):
 
 
 class FaultError(Exception):
-    """What an instruction did wrong; the machine adds where.
+    """What an instruction did wrong; the machine adds where, and `check` is that of the finding.
 
     `thread` is the number of the first thread at fault among those in flight, None if no single one is; `address` the
     one it used, if that is what is wrong.
     """
+
+    check = "fault"
 
     def __init__(self, message: str, thread: int | None = None, address: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.thread = thread
         self.address = address
+
+
+class MachineLimitError(FaultError):
+    """Where the machine, or what looks on, goes no further, and the program did nothing wrong."""
+
+    check = "limit"
 
 
 # Memory as threads see it: real bytes, each space an address range, every access checked.
@@ -215,7 +223,7 @@ class Window:
         first = int(np.flatnonzero(bad)[0])
         raise FaultError(
             f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
-            f"of {self.size} bytes",
+            f"of {self.size} bytes{'' if self.size else '; the launch gives dynamic shared memory'}",
             first if lanes is None else int(lanes[first]),
             int(addresses[first]),
         )

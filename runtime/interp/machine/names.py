@@ -87,10 +87,6 @@ def _lane_mask(bits: Callable[[int], int]) -> Callable[[State], Array]:
     return lambda state: table[state.geometry.lane()]
 
 
-def _warp(state: State) -> Array:
-    return state.geometry.thread_in_cta() // LANES
-
-
 MULTIPROCESSORS = 132
 
 
@@ -113,7 +109,7 @@ SPECIALS: dict[str, Callable[[State], Array]] = {
     "%cluster_nctarank": _constant(lambda s: s.geometry.cluster_size),
     "%is_explicit_cluster": _constant(lambda s: s.explicit_cluster),
     "%laneid": lambda state: state.geometry.lane(),
-    "%warpid": _warp,
+    "%warpid": lambda state: state.geometry.thread_in_cta() // LANES,
     "%nwarpid": _constant(lambda s: s.geometry.warps_with_threads),
     "%lanemask_eq": _lane_mask(lambda n: 1 << n),
     "%lanemask_lt": _lane_mask(lambda n: (1 << n) - 1),

@@ -389,10 +389,7 @@ def _same(old: Array, b: Array) -> Array:
     return (next(words) == next(words)).all(axis=1)
 
 
-_WIDE: dict[str, Update] = {
-    "cas": lambda old, b, c: np.where(_same(old, b), c, old),
-    "exch": lambda old, b, _: b,
-}
+_WIDE: dict[str, Update] = {"cas": lambda old, b, c: np.where(_same(old, b), c, old), "exch": lambda old, b, _: b}
 
 
 def _float_extreme(operation: str, type: str) -> Update:

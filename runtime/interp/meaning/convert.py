@@ -19,12 +19,7 @@ from .access import computes, identity
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
 
-_TO_INTEGER: dict[str, Callable[[Array], Array]] = {
-    "rni": np.rint,
-    "rzi": np.trunc,
-    "rmi": np.floor,
-    "rpi": np.ceil,
-}
+_TO_INTEGER: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 @computes("cvt.integer")

@@ -28,7 +28,7 @@ from ...numerics.product import MatrixProduct, NibbleError, SideOperands, column
 from ..machine.copies import address
 from ..machine.decode import Context, meaning
 from ..machine.events import Selection
-from ..machine.memory import FaultError
+from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
 from .bulk import one_by_one
 from .tensor_operands import (
@@ -138,7 +138,7 @@ class _Issued:
         except InstructionDescriptorError as error:
             raise FaultError(str(error), thread) from None
         except ValueError as error:
-            raise FaultError(f"cannot be run: {error}", thread) from None
+            raise MachineLimitError(f"cannot be run: {error}", thread) from None
         self.ctas = state.tensor.pair(cta_of(state, thread), instruction.opcode.group)
         self.shared = SharedMatrices(state, instruction.pc, thread)
         self.constants = instruction.constants

@@ -56,10 +56,7 @@ class Box(NamedTuple):
         fields, box = self.fields, self.fields.box
         rows, inside = self._pixels(box) if isinstance(box, PixelBox) else self._rows()
         along = self.start[0] + np.arange(fields.copied[0], dtype=np.int64)
-        return (
-            rows[:, None] + along * fields.element.size,
-            inside[:, None] & (along >= 0) & (along < fields.sizes[0]),
-        )
+        return (rows[:, None] + along * fields.element.size, inside[:, None] & (along >= 0) & (along < fields.sizes[0]))
 
     def _rows(self) -> tuple[Array, Array]:
         """Where rows along the fastest dimension begin, and which lie in the tensor."""

@@ -9,10 +9,7 @@ from math import gcd
 
 import numpy as np
 
-from ....dialect.isa.tensor_product import (
-    SharedDescriptor,
-    TensorProduct,
-)
+from ....dialect.isa.tensor_product import SharedDescriptor, TensorProduct
 from ....dialect.isa.wgmma import UNIT, DescriptorError
 from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import LANES, multiplicand, scales

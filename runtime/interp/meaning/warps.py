@@ -129,12 +129,7 @@ def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Ar
     offset, segment, bound = (b & 31).astype(np.int64), (c >> np.uint32(8) & 31).astype(np.int64), (c & 31)
     top = (own & segment) | (bound.astype(np.int64) & ~segment)
     low = own & segment
-    source = {
-        "up": own - offset,
-        "down": own + offset,
-        "bfly": own ^ offset,
-        "idx": low | (offset & ~segment),
-    }[mode]
+    source = {"up": own - offset, "down": own + offset, "bfly": own ^ offset, "idx": low | (offset & ~segment)}[mode]
     inside = source >= top if mode == "up" else source <= top
     return np.where(inside, source, own), inside
 

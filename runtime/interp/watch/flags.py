@@ -47,13 +47,15 @@ _SCOPES = {"cta": "cta", "cluster": "cluster", "gpu": "gpu", "sys": "sys", "gl":
 
 
 class _Record(NamedTuple):
-    """Accesses of one instruction: of threads to words, each a buffer's number and the word's."""
+    """Accesses of one instruction: of threads to words, each a buffer's number and the word's; `parts` are the bits of
+    the bytes of a word that are accessed."""
 
     pc: int
     kind: str
     threads: Array
     words: Array
     values: Array
+    parts: Array
 
 
 class _Deed(NamedTuple):
@@ -91,7 +93,8 @@ class Flags(Check):
         def look(sel: Selection) -> None:
             self.now += 1
             if sel.count <= RECORDED:
-                self.records.append((self.now, _Record(pc, "fence", sel.threads.copy(), _nowhere(sel), _nowhere(sel))))
+                nowhere = np.zeros(sel.count, np.int64)
+                self.records.append((self.now, _Record(pc, "fence", sel.threads.copy(), nowhere, nowhere, nowhere)))
 
         return look
 
@@ -111,7 +114,9 @@ class Flags(Check):
         if access.values is not None and access.width % WORD == 0:
             values = np.ascontiguousarray(access.values).view(np.uint32).reshape(-1).astype(np.int64)
         threads = np.repeat(access.threads, each)
-        self.records.append((self.now, _Record(access.pc, access.kind, threads, words, values)))
+        bytes_of = (1 << min(access.width, WORD)) - 1
+        parts = np.repeat(bytes_of << access.start % WORD, each)
+        self.records.append((self.now, _Record(access.pc, access.kind, threads, words, values, parts)))
 
     def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         if self.active:
@@ -130,7 +135,7 @@ class Flags(Check):
             here = np.flatnonzero(mask & arrived)
             mask &= ~arrived
             groups = self.group + here % self.state.warps // each
-            record = _Record(pc, "barrier", here, groups, waiting[here].astype(np.int64))
+            record = _Record(pc, "barrier", here, groups, waiting[here].astype(np.int64), groups)
             self.records.append((at, record))
         self.came[number] = [one for one in self.came[number] if one[2].any()]
 
@@ -177,7 +182,12 @@ class Flags(Check):
         if accesses > POLLS:
             self._bound(f"{accesses} accesses, more than {POLLS}")
             return
-        deeds = list(self._deeds(near))
+        written = [r.parts[r.words == word] for _, r in self.records if r.kind not in (*_NO_ACCESS, "load")]
+        for part in np.unique(np.concatenate(written)).tolist():  # of a word whose halves threads write, each half
+            self._of_part(word, part, near)
+
+    def _of_part(self, word: int, part: int, near: Array) -> None:
+        deeds = list(self._deeds(near, word, part))
         if len(deeds) > EVENTS:
             self._bound(f"{len(deeds)} events, more than {EVENTS}")
             return
@@ -211,10 +221,13 @@ class Flags(Check):
             near = np.union1d(near, words[some & np.isin(ctas, mine)])
         return near
 
-    def _deeds(self, wanted: Array) -> Iterator[_Deed]:
-        """What the threads that access some words do with those, and fences and barriers between; of reads again and
-        again, the last."""
-        accesses = [(at, r, np.isin(r.words, wanted)) for at, r in self.records if r.kind not in _NO_ACCESS]
+    def _deeds(self, wanted: Array, word: int, part: int) -> Iterator[_Deed]:
+        """What the threads that access some words do with those, of one word with a part, and fences and barriers
+        between; of reads again and again, the last."""
+        accesses = [
+            (at, r, np.isin(r.words, wanted) & ((r.words != word) | (r.parts & part > 0)))
+            for at, r in self.records if r.kind not in _NO_ACCESS
+        ]  # fmt: skip
         threads = np.unique(np.concatenate([r.threads[which] for _, r, which in accesses]))
         deeds: list[_Deed] = []
         for at, r, which in accesses:
@@ -322,7 +335,3 @@ def _strong(traits: Traits) -> bool:
 def _tells(traits: Traits) -> bool:
     """Whether threads tell each other something by it, barriers aside."""
     return _strong(traits) and traits.root in ("ld", "st", "atom", "red") and not traits.on_mbarrier
-
-
-def _nowhere(sel: Selection) -> Array:
-    return np.zeros(sel.count, np.int64)

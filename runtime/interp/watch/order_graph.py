@@ -160,12 +160,13 @@ class OrderGraph:
     def wait(self, meeting: Meeting, step: WarpStep, *, parity: bool) -> Deviation | None:
         """A step finds that the phase before the present one has ended."""
         past = self.past(step.warp)
-        self._learn_end(meeting, step.warp)
+        self.learn_end(meeting, step.warp)
         meeting.waits.append(Wait(step, past))
         at = meeting.phase - meeting.first
         return self._behind("stale", meeting, meeting.phase - (2 if parity and at > 1 else at + 1), step, past)
 
-    def _learn_end(self, meeting: Meeting, warp: int) -> None:
+    def learn_end(self, meeting: Meeting, warp: int) -> None:
+        """A warp goes on behind the last phase that has ended."""
         if (end := meeting.ends.get(meeting.phase - 1)) is not None and meeting.phase > meeting.first:
             self.learn(warp, end.past)
 
@@ -195,10 +196,6 @@ class OrderGraph:
         meeting.ends.pop(meeting.phase - 3, None)
         meeting.phase += 1
         meeting.contributions, meeting.waits = [], []
-
-    def pass_end(self, meeting: Meeting, warp: int) -> None:
-        """A warp goes on behind the last phase of a barrier."""
-        self._learn_end(meeting, warp)
 
     def _marked(self, past: Array, slot: int, phase: int) -> Array:
         """A row that knows of the ends of a meeting's phases before one."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import traits
+from ....dialect.ptx.text.syntax import ranges
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES, LEFT
-from ..machine.machine import ranges
 from ..machine.mbarriers import Phases, live
 from ..machine.memory import FaultError, WarpOrder
 from .findings import Check, Findings
@@ -171,8 +171,9 @@ class Orders(Check):
                 self._end(self.objects[place], place)
 
     def _kind(self, pc: int, arrived: int, bytes_: int, deferred: bool) -> ContributionKind:
-        """What a contribution is. Arrivals of `cp.async` are expected by their own instruction, but with `.noinc`."""
-        if arrived > 0 and (not deferred or self.kernel.code[pc].traits.bindings["F"]):
+        """What a contribution is. Arrivals of `cp.async` are expected by their own instruction, but with `.noinc`;
+        those of products in tensor memory are not."""
+        if arrived > 0 and (not deferred or self.kernel.code[pc].traits.bindings.get("F", "commit")):
             return "arrival"
         return "expected" if deferred or bytes_ < 0 else "expects"
 
@@ -211,7 +212,7 @@ class Orders(Check):
             if meeting.contributions:
                 self._end(meeting, -1 - number)
         for warp in self._of(np.flatnonzero(waiting)):
-            self.graph.pass_end(self._barrier(number, warp), warp)
+            self.graph.learn_end(self._barrier(number, warp), warp)
 
     # Products of warpgroups, and strong accesses
 

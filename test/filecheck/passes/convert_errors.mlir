@@ -74,7 +74,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
+    %one = "warp.elect"() : () -> i1
     
     "gpu.return"() : () -> ()
   }) {sym_name = "two_dimensions", gpu.known_block_size = array<i32: 32, 2, 1>} : () -> ()
@@ -97,7 +97,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i8, i16, i32, got index}}
+// expected-error @+3 {{expected kernel arguments to be memrefs or numbers of f32, f64, f16, bf16, i1, i8, i16, i32, got index}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (index) -> (), kernel}> ({
@@ -183,13 +183,13 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 
 // -----
 
-// expected-error @+6 {{gpu.printf is not lowered to PTX inside a kernel}}
+// expected-error @+6 {{gpu.rotate is not lowered to PTX inside a kernel}}
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
 "gpu.module"() <{sym_name = "kernels"}> ({
   "gpu.func"() <{function_type = (memref<64x64xf32>) -> (), kernel}> ({
   ^bb0(%C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    gpu.printf "x"
+    %x = arith.constant 1.0 : f32
+    %y, %in = gpu.rotate %x, 1, 16 : f32
     "gpu.return"() : () -> ()
   }) {sym_name = "operation", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()

@@ -10,7 +10,7 @@
 // CHECK:            st.global.v4.f32
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
   gpu.module @kernels {
-    gpu.func @k(%X: memref<16x64xf32>, %Y: memref<16x64xf32>) kernel attributes {gpu.known_block_size = array<i32: 64, 1, 1>} {
+    gpu.func @k(%X: memref<16x64xf32>, %Y: memref<16x64xf32>) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
       %z = arith.constant 0 : index
       %s = memref.alloc() : memref<2x1024xf32, 3>
       %x = warp.load %X[%z, %z] {in_bounds = [true, true]} : memref<16x64xf32> -> !pairs

@@ -37,7 +37,7 @@ func.func @twice(%A: memref<16x16xbf16>, %B: memref<16x8xbf16>, %C: memref<16x8x
 
 // The kernel: what C holds is loaded, with bounds, and added to.
 // CHECK:      gpu.module @kernels {
-// CHECK-NEXT:   gpu.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>) kernel attributes {gpu.known_block_size = array<i32: 128, 1, 1>, warp.schedule = #warp.schedule<cta = 32x32x32,
+// CHECK-NEXT:   gpu.func @edges(%A: memref<270x70xf16>, %B: memref<70x80xf16>, %C: memref<270x80xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, warp.schedule = #warp.schedule<cta = 32x32x32,
 // CHECK:          gpu.block_id x
 // CHECK:          arith.minui
 // CHECK:          %[[A:\w+]] = memref.alloc() : memref<32x32xf16, #warp.swizzle<64>, 3 : i64>

@@ -24,7 +24,7 @@
 // TILED:         gpu.launch_func @kernels::@matmul blocks in ({{.*}}) args(%A : {{.*}}, %B : {{.*}}, %C : {{.*}})
 // TILED-NOT:   linalg
 // TILED:       gpu.module @kernels {
-// TILED:         gpu.func @matmul({{.*}}) kernel attributes {gpu.known_block_size = array<i32: {{[0-9]+}}, 1, 1>, warp.schedule =
+// TILED:         gpu.func @matmul({{.*}}) kernel attributes {known_block_size = array<i32: {{[0-9]+}}, 1, 1>, warp.schedule =
 // TILED:       warp.constant 0.000000e+00 : f32
 // TILED:       scf.for
 // TILED:         warp.copy %A

@@ -10,7 +10,7 @@ func.func @f(%A: memref<32xf32>, %n: index, %s: i32) {
     %v = memref.load %A[%tx] : memref<32xf32>
     memref.store %v, %A[%tx] : memref<32xf32>
     // CHECK: gpu.terminator
-    // OUT: gpu.func @f_kernel(%A: memref<32xf32>) kernel attributes {gpu.known_block_size = array<i32: 32, 1, 1>} {
+    // OUT: gpu.func @f_kernel(%A: memref<32xf32>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // OUT: gpu.thread_id x
     // OUT: gpu.return
     gpu.terminator

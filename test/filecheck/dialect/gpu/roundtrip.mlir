@@ -5,8 +5,8 @@
 builtin.module attributes {gpu.container_module} {
 // CHECK: gpu.module @kernels {
 gpu.module @kernels {
-  // CHECK-NEXT: gpu.func @kernel(%A: memref<16x16xf16>, %n: index) kernel attributes {gpu.known_block_size = array<i32: 32, 1, 1>} {
-  gpu.func @kernel(%A: memref<16x16xf16>, %n: index) kernel attributes {gpu.known_block_size = array<i32: 32, 1, 1>} {
+  // CHECK-NEXT: gpu.func @kernel(%A: memref<16x16xf16>, %n: index) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+  gpu.func @kernel(%A: memref<16x16xf16>, %n: index) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // CHECK-NEXT: %x = gpu.block_id x
     // CHECK-NEXT: %z = gpu.block_id z
     // CHECK-NEXT: %t = gpu.thread_id x

@@ -34,22 +34,6 @@ func.func @depth_transposed(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref
 
 // -----
 
-// expected-error @+2 {{expected element types of A and B that can be extended to C's, got f32 x f32 -> f16}}
-func.func @narrowing(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf16>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf16>)
-  return
-}
-
-// -----
-
-// expected-error @+2 {{expected element types of A and B that can be extended to C's, got f16 x f16 -> i32}}
-func.func @float_to_integer(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xi32>) {
-  linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xi32>)
-  return
-}
-
-// -----
-
 // expected-error @+2 {{expected A to be of rank 2, got rank 3 (memref<1x4x5xf16>)}}
 func.func @rank(%a: memref<1x4x5xf16>, %b: memref<5x6xf16>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<1x4x5xf16>, memref<5x6xf16>) outs(%c : memref<4x6xf32>)

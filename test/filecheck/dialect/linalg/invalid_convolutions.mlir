@@ -40,14 +40,6 @@ func.func @operands(%a: memref<2x9x4xf16>, %b: memref<3x4x6xf16>, %c: memref<2x7
 
 // -----
 
-// expected-error @+2 {{expected elements that can be extended to f16, got f32, f16}}
-func.func @types(%a: memref<2x9x4xf32>, %b: memref<3x4x6xf16>, %c: memref<2x7x6xf16>) {
-  linalg.conv_1d_nwc_wcf ins(%a, %b : memref<2x9x4xf32>, memref<3x4x6xf16>) outs(%c : memref<2x7x6xf16>)
-  return
-}
-
-// -----
-
 // expected-error @+2 {{linalg.conv_1d_nwc_wcf: expected one result of the type of outs(...)}}
 func.func @result(%a: tensor<2x9x4xf16>, %b: tensor<3x4x6xf16>, %c: tensor<2x7x6xf32>) {
   linalg.conv_1d_nwc_wcf ins(%a, %b : tensor<2x9x4xf16>, tensor<3x4x6xf16>) outs(%c : tensor<2x7x6xf32>)

@@ -293,7 +293,7 @@ func.func @f(%a: !warp.fragment<a, 64x8xf32, [c0 c1 r0 r1 r2 | r3 c2 | r4 r5]>, 
 // -----
 
 func.func @f(%a: !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
-  // expected-error @below {{a selector is of the metadata of a sparse A, which is not given}}
+  // expected-error @below {{a sparsity selector is of the metadata of a sparse A, which is not given}}
   %d = warp.wgmma %a, %B[%i, %i], %c {selector = 0 : i64} : !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
   return
 }

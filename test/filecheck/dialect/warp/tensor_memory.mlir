@@ -9,7 +9,7 @@ module attributes {warp.target = #warp.target<sm_100a>} {
   gpu.module @kernels {
     // CHECK-LABEL: gpu.func @f
     // PTX-LABEL: .entry f
-    gpu.func @f(%C: memref<64x32xf32>) kernel attributes {gpu.known_block_size = array<i32: 128, 1, 1>} {
+    gpu.func @f(%C: memref<64x32xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
       %zero = arith.constant 0 : index
       %one = arith.constant 1 : index
       // CHECK: memref.alloc() {warp.offset = 32768 : i64} : memref<1x64x32xf32, 6 : i64>
@@ -56,6 +56,49 @@ module attributes {warp.target = #warp.target<sm_100a>} {
       warp.store %d, %C[%zero, %zero] {in_bounds = [true, true]} : !acc, memref<64x32xf32>
       // PTX: tcgen05.dealloc.cta_group::1.sync.aligned.b32 [[D]], 32;
       memref.dealloc %D : memref<1x64x32xf32, 6>
+      gpu.return
+    }
+
+    // The scales of both operands have the columns behind the sums; each step takes its word and its bytes of that.
+    // CHECK-LABEL: gpu.func @scaled
+    // PTX-LABEL: .entry scaled
+    gpu.func @scaled(%C: memref<128x64xf32>) kernel attributes {gpu.known_block_size = array<i32: 128, 1, 1>} {
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      // PTX: tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{{.*}}], 128;
+      // PTX: ld.shared.b32 [[D:%r[0-9]+]],
+      // PTX: add.s32 [[SA:%r[0-9]+]], [[D]], 64;
+      // PTX: add.s32 [[SB:%r[0-9]+]], [[D]], 80;
+      // PTX-NOT: tcgen05.alloc
+      %D = memref.alloc() : memref<1x128x64xf32, 6>
+      %SA = memref.alloc() : memref<2x128x8xf8E8M0FNU, 6>
+      %SB = memref.alloc() : memref<2x128x8xf8E8M0FNU, 6>
+      %As = memref.alloc() : memref<2x128x256xf4E2M1FN, #warp.swizzle<128>, 3>
+      %Bs = memref.alloc() : memref<2x64x256xf4E2M1FN, #warp.swizzle<128>, 3>
+      %SAs = memref.alloc() : memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3>
+      // CHECK: warp.copy %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}] to %{{.*}}[%{{.*}}] : memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3 : i64> to memref<2x128x8xf8E8M0FNU, 6 : i64>
+      // PTX: add.s32 [[STAGE:%r[0-9]+]], [[SA]], 8;
+      // PTX: tcgen05.cp.cta_group::1.32x128b.warpx4 [[[STAGE]]], %rd
+      // PTX: add.s32 [[NEXT:%r[0-9]+]], [[STAGE]], 4;
+      // PTX: tcgen05.cp.cta_group::1.32x128b.warpx4 [[[NEXT]]], %rd
+      warp.copy %SAs[%one, %zero, %zero] to %SA[%one] : memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3> to memref<2x128x8xf8E8M0FNU, 6>
+      warp.copy %SAs[%one, %zero, %zero] to %SB[%one] : memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3> to memref<2x128x8xf8E8M0FNU, 6>
+      // CHECK: warp.tensor_mma %{{.*}} with %{{.*}}, %{{.*}}[%{{.*}}] {kind = "mxf4", step = 3 : i64} : {{.*}}, memref<1x128x64xf32, 6 : i64>, memref<2x128x8xf8E8M0FNU, 6 : i64>, memref
+      // PTX: mov.b32 {{%r[0-9]+}}, 0x489004a0;
+      // PTX: tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [[[D]]], %rd{{[0-9]+}}, %rd{{[0-9]+}}, {{%r[0-9]+}}, [[[NEXT]]], [{{%r[0-9]+}}], 1;
+      warp.tensor_mma %As[%one, %zero, %zero], %Bs[%one, %zero, %zero], %D[%zero] with %SA, %SB[%one] {kind = "mxf4", step = 3 : i64} : memref<2x128x256xf4E2M1FN, #warp.swizzle<128>, 3>, memref<2x64x256xf4E2M1FN, #warp.swizzle<128>, 3>, memref<1x128x64xf32, 6>, memref<2x128x8xf8E8M0FNU, 6>, memref<2x128x8xf8E8M0FNU, 6>
+      memref.dealloc %D : memref<1x128x64xf32, 6>
+      gpu.return
+    }
+
+    // CHECK-LABEL: gpu.func @pack
+    // PTX-LABEL: .entry pack
+    gpu.func @pack(%S: memref<200x8xf8E8M0FNU>, %W: memref<256x16xf8E8M0FNU>) kernel attributes {gpu.known_block_size = array<i32: 256, 1, 1>} {
+      %zero = arith.constant 0 : index
+      // CHECK: warp.pack %S to %W share %{{.*}} {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
+      // PTX-COUNT-4: ld.global.b32
+      // PTX: st.global.v4.b32
+      warp.pack %S to %W share %zero {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64} : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
       gpu.return
     }
   }

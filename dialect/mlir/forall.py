@@ -1,0 +1,211 @@
+"""`scf.forall` with what it puts together, which xDSL 0.74 lacks, and `tensor.pad` whose result is of known size.
+
+Source: MLIR, the dialects `scf` and `tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects import scf, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    TensorType,
+    i64,
+)
+from xdsl.dialects.utils.dynamic_index_list import (
+    DynamicIndexList,
+    parse_dynamic_index_list_without_types,
+    print_dynamic_index_list,
+)
+from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsTerminator, NoTerminator
+from xdsl.utils.exceptions import VerifyException
+
+
+class PadOp(tensor.PadOp):
+    """xDSL's `tensor.pad`, of which it has all but a check: amounts may be unknown where the result's size is not."""
+
+    def verify_(self) -> None:
+        rank = self.result.type.get_num_dims()
+        counts = [len(self.static_low), len(self.static_high), len(self.region.block.args)]
+        if counts != [rank] * 3:
+            raise VerifyException(f"expected as many amounts, and indices in the region, as dimensions, got {counts}")
+
+
+@irdl_op_definition
+class ParallelInsertSliceOp(IRDLOperation):
+    """What a turn of `scf.forall` puts into a part of a tensor that all turns share."""
+
+    name = "tensor.parallel_insert_slice"
+
+    source = operand_def(TensorType)
+    dest = operand_def(TensorType)
+    offsets = var_operand_def(IndexType)
+    sizes = var_operand_def(IndexType)
+    strides = var_operand_def(IndexType)
+    static_offsets = prop_def(DenseArrayBase.constr(i64))
+    static_sizes = prop_def(DenseArrayBase.constr(i64))
+    static_strides = prop_def(DenseArrayBase.constr(i64))
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$source `into` $dest ``"
+        "custom<DynamicIndexList>($offsets, $static_offsets)"
+        "custom<DynamicIndexList>($sizes, $static_sizes)"
+        "custom<DynamicIndexList>($strides, $static_strides)"
+        "attr-dict `:` type($source) `into` type($dest)"
+    )
+    custom_directives = (DynamicIndexList,)
+
+
+@irdl_op_definition
+class InParallelOp(IRDLOperation):
+    """The end of a turn of `scf.forall`, with what it puts into the tensors that turns share."""
+
+    name = "scf.forall.in_parallel"
+
+    region = region_def("single_block")
+    traits = traits_def(IsTerminator(), NoTerminator())
+    assembly_format = "$region attr-dict"
+
+
+BOUNDS = ("lower", "upper", "step")
+
+
+@irdl_op_definition
+class ForallOp(IRDLOperation):
+    """Loops whose turns run in any order, and share tensors::
+
+    %r = scf.forall (%i, %j) in (%n, 3) shared_outs(%o = %init) -> (tensor<64x48xf32>) {...}
+    scf.forall (%i) = (0) to (%n) step (16) {...} {mapping = [#gpu.block<x>]}
+    """
+
+    name = "scf.forall"
+
+    lower = var_operand_def(IndexType())
+    upper = var_operand_def(IndexType())
+    step = var_operand_def(IndexType())
+    outputs = var_operand_def(TensorType)
+    static_lower = prop_def(DenseArrayBase.constr(i64), prop_name="staticLowerBound")
+    static_upper = prop_def(DenseArrayBase.constr(i64), prop_name="staticUpperBound")
+    static_step = prop_def(DenseArrayBase.constr(i64), prop_name="staticStep")
+    mapping = opt_prop_def(ArrayAttr)
+    res = var_result_def(TensorType)
+    region = region_def("single_block")
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    LISTS: ClassVar = {name: f"static{name.capitalize()}{'' if name == 'step' else 'Bound'}" for name in BOUNDS}
+
+    def bound(self, name: str) -> list[int | SSAValue]:
+        """The bounds of all loops, of which some are numbers."""
+        dynamic, static = iter(getattr(self, name)), getattr(self, f"static_{name}").get_values()
+        return [next(dynamic) if number == DYNAMIC_INDEX else number for number in static]
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        paren = parser.Delimiter.PAREN
+        indices = parser.parse_comma_separated_list(paren, lambda: parser.parse_argument(expect_type=False))
+        arguments = [index.resolve(IndexType()) for index in indices]
+        lists: dict[str, tuple[Sequence[SSAValue], Sequence[int]]] = {}
+
+        def bounds(name: str) -> None:
+            values, numbers = parse_dynamic_index_list_without_types(parser, DYNAMIC_INDEX, delimiter=paren)
+            lists[name] = parser.resolve_operands(values, [IndexType()] * len(values), parser.pos), numbers
+
+        if parser.parse_optional_keyword("in"):
+            lists["lower"], lists["step"] = ([], [0] * len(indices)), ([], [1] * len(indices))
+            bounds("upper")
+        else:
+            for name, word in zip(BOUNDS, ("=", "to", "step"), strict=True):
+                parser.parse_characters(word)
+                bounds(name)
+        outputs: Sequence[SSAValue] = ()
+        kinds: Sequence[Attribute] = ()
+        if parser.parse_optional_keyword("shared_outs"):
+            start = parser.pos
+
+            def shared() -> tuple[Parser.UnresolvedArgument, object]:
+                argument = parser.parse_argument(expect_type=False)
+                parser.parse_punctuation("=")
+                return argument, parser.parse_unresolved_operand()
+
+            pairs = parser.parse_comma_separated_list(paren, shared)
+            parser.parse_punctuation("->")
+            kinds = parser.parse_comma_separated_list(paren, parser.parse_type)
+            outputs = parser.resolve_operands([value for _, value in pairs], kinds, start)  # pyright: ignore[reportArgumentType]
+            arguments += [argument.resolve(kind) for (argument, _), kind in zip(pairs, kinds, strict=True)]
+        region = parser.parse_region(arguments)
+        if not isinstance(region.block.last_op, InParallelOp):
+            region.block.add_op(InParallelOp(regions=[Region(Block())]))
+        known, parser.ctx.allow_unregistered = parser.ctx.allow_unregistered, True  # what others map loops to
+        given = dict(parser.parse_optional_attr_dict())
+        parser.ctx.allow_unregistered = known
+        return cls(
+            operands=[*(lists[name][0] for name in BOUNDS), outputs],
+            properties={
+                "mapping": given.pop("mapping", None),
+                **{cls.LISTS[name]: DenseArrayBase.from_list(i64, lists[name][1]) for name in BOUNDS},
+            },
+            attributes=given,
+            result_types=[kinds],
+            regions=[region],
+        )
+
+    def print(self, printer: Printer) -> None:
+        rank = len(self.static_upper)
+        indices, shared = self.region.block.args[:rank], self.region.block.args[rank:]
+        plain = self.bound("lower") == [0] * rank and self.bound("step") == [1] * rank
+        printer.print_string(" ")
+        with printer.in_parens():
+            printer.print_list(indices, printer.print_ssa_value)
+        for name, word in (("upper", "in"),) if plain else zip(BOUNDS, ("=", "to", "step"), strict=True):
+            printer.print_string(f" {word} ")
+            static = getattr(self, f"static_{name}").get_values()
+            print_dynamic_index_list(
+                printer, DYNAMIC_INDEX, getattr(self, name), static, delimiter=Parser.Delimiter.PAREN
+            )
+        if shared:
+            printer.print_string(" shared_outs(")
+            for number, (argument, output) in enumerate(zip(shared, self.outputs, strict=True)):
+                printer.print_string(", " if number else "")
+                printer.print_ssa_value(argument)
+                printer.print_string(" = ")
+                printer.print_ssa_value(output)
+            printer.print_string(") -> (")
+            printer.print_list(self.res.types, printer.print_attribute)
+            printer.print_string(")")
+        printer.print_string(" ")
+        ends = isinstance(last := self.region.block.last_op, InParallelOp) and bool(last.region.block.first_op)
+        printer.print_region(self.region, print_entry_block_args=False, print_block_terminators=ends)
+        mapping = {} if self.mapping is None else {"mapping": self.mapping}
+        printer.print_op_attributes({**mapping, **self.attributes})
+
+
+TENSOR = Dialect(
+    "tensor",
+    [*(op for op in tensor.Tensor.operations if op is not tensor.PadOp), PadOp, ParallelInsertSliceOp],
+    list(tensor.Tensor.attributes),
+)
+"""xDSL's `tensor` with these in place of its own."""
+
+SCF = Dialect("scf", [*scf.Scf.operations, ForallOp, InParallelOp], list(scf.Scf.attributes))
+"""xDSL's `scf` with `scf.forall`."""

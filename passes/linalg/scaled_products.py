@@ -1,0 +1,214 @@
+"""Attention as front ends decompose it: factors that are scaled, batches that are one dimension, rows that are masked.
+
+PyTorch's `scaled_dot_product_attention` becomes two products of matrices in one batch, reshaped from several; Q and K
+times the root of a scale each; and a softmax that is 0 where all scores of a row are minus infinity. Here a scale is
+behind its product, a product goes along the loops that its result is expanded to, and a row is asked for its largest
+score: what `warp-fuse-attention` and epilogues read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f32, i1
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
+from ...dialect.mlir.generic import EXTENSIONS, weighted
+from ...dialect.nest import Nest, generic, is_constant
+from ...dialect.warp.elements import shape_of
+from .moved_operands import ReadMoved, element_of, expand
+from .operand import groups_of
+
+
+def _filled(value: SSAValue) -> FillOp | None:
+    """What fills a tensor with a constant."""
+    fill = value.owner
+    return fill if isinstance(fill, FillOp) and is_constant(fill.inputs[0]) else None
+
+
+def _number(value: SSAValue) -> float | None:
+    """A constant, None for another value."""
+    op = value.owner
+    held = op.value if isinstance(op, arith.ConstantOp) else None
+    return float(held.value.data) if isinstance(held, FloatAttr) else None
+
+
+def _fill(rewriter: PatternRewriter, like: FillOp, number: SSAValue, kind: TensorType[Attribute]) -> SSAValue:
+    """A tensor filled with a number, for another one."""
+    empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+    made = rewriter.insert(FillOp([number], [empty], [kind]))
+    made.location = like.location
+    return made.results[0]
+
+
+def _product(op: Operation) -> FillOp | None:
+    """What fills the result of a product of tensors, from zero; None of another operation."""
+    if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or not op.regions:
+        return None
+    nest, body = Nest.of(op), weighted(op.regions[0].block)
+    fill = _filled(op.outputs[0])
+    plain = body is not None and body.is_plain and nest.summed and all(map(is_plain, nest.maps))
+    return fill if plain and fill is not None and _number(fill.inputs[0]) == 0 else None
+
+
+# Factors times a constant: `C = (x A) (y B)` is `x y (A B)`, with fewer roundings.
+
+
+def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp, AffineMap] | None:
+    """What multiplies each element of a tensor of f32, which may be extended to that and transposed, with a constant;
+    and how its loops read the other tensor."""
+    op = value.owner
+    if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
+        return None
+    nest = Nest.of(op)
+    *conversions, scaled, _ = nest.body.ops
+    if not isinstance(scaled, arith.MulfOp) or not is_constant(scaled.rhs) or nest.yielded[0] is not scaled.result:
+        return None
+    read = nest.reads[0].element
+    for each in conversions:
+        if not isinstance(each, EXTENSIONS) or each.operands[0] is not read:
+            return None
+        read = each.results[0]
+    whole = nest.is_elementwise and is_projection(nest.reads[0].map) and isinstance(op.inputs[0].type, TensorType)
+    return (op, scaled, nest.reads[0].map) if whole and scaled.lhs is read else None
+
+
+class ScaleBehind(RewritePattern):
+    """Replaces a product of scaled factors by one of the factors, whose result is scaled."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
+            return
+        found = [_scaling(value) for value in op.inputs]
+        scale = math.prod(_number(each[1].rhs) or 0.0 for each in found if each is not None)
+        kind = op.results[0].type
+        if not any(found) or not scale or element_of(op.results[0]) != f32 or not isinstance(kind, TensorType):
+            return
+        product = op.clone()
+        for number, each in enumerate(found):
+            if each is not None:
+                product.operands[number] = rewriter.insert(_unscaled(each[0], each[1])).results[0]
+        rewriter.insert(product)
+        factor = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32)))
+        block = Block(arg_types=[f32, f32])
+        block.add_op(made := arith.MulfOp(block.args[0], factor.result))
+        block.add_op(YieldOp(made.result))
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        maps = [AffineMap.identity(len(shape_of(empty)))] * 2
+        rewriter.replace(op, generic(op, [product.results[0]], [empty], Region(block), maps, results=[kind]))
+
+
+def _unscaled(op: GenericOp, scaled: arith.MulfOp) -> GenericOp:
+    """An operation without the multiplication of its elements."""
+    copy = op.clone()
+    block = copy.body.block
+    multiplied = next(each for each in block.ops if isinstance(each, arith.MulfOp))
+    multiplied.result.replace_all_uses_with(multiplied.lhs)
+    block.erase_op(multiplied)
+    return copy
+
+
+# Batches: a product of `[b c] m n` that is expanded to `b c m n` goes along b and c.
+
+
+class ExpandBatch(RewritePattern):
+    """Replaces a product, of which a loop of the batch is then expanded to several, by one along these."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
+        product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
+        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(shape) < 0:
+            return
+        if (fill := _product(product)) is None:
+            return
+        nest = Nest.of(product)
+        sizes = {loop: [shape[d] for d in group] for loop, group in zip(nest.writes[0].loops, groups, strict=True)}
+        split = {loop for loop, parts in sizes.items() if len(parts) > 1}
+        if any(loop not in access.loops for loop in split for access in nest.reads):
+            return
+        places: list[list[int]] = []
+        for loop in range(nest.loops):
+            places.append([sum(map(len, places)) + n for n in range(len(sizes.get(loop, [0])))])
+        count = sum(map(len, places))
+        maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
+        inputs = [rewriter.insert(_split(access.value, access.loops, sizes)).result for access in nest.reads]
+        zeros = _fill(rewriter, fill, fill.inputs[0], TensorType(element_of(op.result), shape))
+        summed = [place for loop in nest.summed for place in places[loop]]
+        body = product.regions[0].clone()
+        rewriter.replace(op, generic(product, inputs, [zeros], body, maps, summed, [op.result.type]))
+
+
+# Rows that are masked: whether all scores of a row are minus infinity is whether the largest is.
+
+
+class LargestOfAll(RewritePattern):
+    """Replaces the question whether all elements of a row are minus infinity by whether the largest is."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = Nest.of(op)
+        how = nest.combination
+        if how is None or not isinstance(how.by, arith.AndIOp) or len(op.inputs) != 1 or not nest.summed:
+            return
+        asked, kind, fill = how.value.owner, op.results[0].type if op.results else None, _filled(op.outputs[0])
+        if not isinstance(asked, arith.CmpfOp) or asked.predicate.value.data != OEQ or fill is None:
+            return
+        start = fill.inputs[0].owner
+        true = isinstance(start, arith.ConstantOp) and str(start.value) in ("true", "1 : i1", "-1 : i1")
+        if not true or not isinstance(kind, TensorType) or _number(asked.rhs) != -math.inf:
+            return
+        element = asked.lhs
+        while isinstance(element.owner, arith.ExtFOp):
+            element = element.owner.input
+        if element is not nest.reads[0].element or not isinstance(wide := element.type, AnyFloat):
+            return
+        lowest = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result
+        largest = TensorType(wide, kind.get_shape())
+        block = Block(arg_types=[wide, wide])
+        block.add_op(most := arith.MaximumfOp(block.args[0], block.args[1]))
+        block.add_op(YieldOp(most.result))
+        started = _fill(rewriter, fill, lowest, largest)
+        rows = generic(op, list(op.inputs), [started], Region(block), nest.maps, nest.summed, [largest])
+        rewriter.insert(rows)
+        block = Block(arg_types=[wide, i1])
+        block.add_op(equal := arith.CmpfOp(block.args[0], lowest, "oeq"))
+        block.add_op(YieldOp(equal.result))
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        maps = [AffineMap.identity(len(kind.get_shape()))] * 2
+        rewriter.replace(op, generic(op, [rows.results[0]], [empty], Region(block), maps, results=[kind]))
+
+
+OEQ = 1
+"""The predicate of `arith.cmpf` for numbers that are equal."""
+
+
+class FoldReshapes(RewritePattern):
+    """Replaces an expansion of what was collapsed alike by that."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
+        before = op.src.owner
+        if not isinstance(before, tensor.CollapseShapeOp) or before.src.type != op.result.type:
+            return
+        if groups_of(before) == groups_of(op):
+            rewriter.replace(op, [], [before.src])
+
+
+PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3, ScaleBehind())
+"""In this order: a chain of conversions, transpositions and scales is read at once before a scale is put behind."""
+
+
+def _split(value: SSAValue, loops: Sequence[int], sizes: dict[int, list[int]]) -> tensor.ExpandShapeOp:
+    """A tensor with several dimensions where a loop becomes several."""
+    shape = shape_of(value)
+    parts = [sizes.get(loop, [size]) for loop, size in zip(loops, shape, strict=True)]
+    first = [sum(map(len, parts[:d])) for d in range(len(parts))]
+    groups = [[at + n for n in range(len(part))] for at, part in zip(first, parts, strict=True)]
+    return expand(value, groups, [size for part in parts for size in part])

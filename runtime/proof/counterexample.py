@@ -1,0 +1,156 @@
+"""Runs on numbers: where a kernel fails, or leaves what no rounding makes of what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects import func
+
+from ..arguments.arrays import borrow
+from ..arguments.dtypes import element_of
+from ..base.errors import HostError
+from ..interp.machine.events import Look, Selection
+from ..interp.machine.kernel import DecodedKernel, Observer
+from ..interp.machine.memory import FaultError, Finding, InterpreterError, MachineLimitError
+from ..interp.machine.state import State
+from ..numerics.floats import Array
+from ..reference import functions as reference
+from ..reference.product import Accumulator
+
+KernelCall: TypeAlias = Callable[[Sequence[Array], "Observer | None", Sequence[str]], object]
+"""Runs launches on arrays, watched by an observer and by the checks of these names."""
+KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
+         "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
+"""The element types whose elements are followed as numbers, and what instructions call them."""
+CHECKS = ("races", "uninitialised")
+"""What a run is checked for besides what ends it."""
+ENDED = (FaultError.check, MachineLimitError.check)
+"""Of findings that are the last of a run."""
+LARGE = (64.0, 1024.0)
+"""Factors of the numbers of further runs: exponentials of them leave the range of f32, unless their maximum is taken
+off."""
+TINY = 2.0**-126
+"""The least normal number of f32: what is smaller may be flushed to zero, or have lost bits."""
+FAR = 2.0**-4
+"""How far results may be apart that may be equal, relative to the value and to the largest one, where no bound is
+known."""
+
+
+def fault_of(error: InterpreterError) -> Finding | None:
+    """What the program did wrong; None if the run only ended where it is not followed, or cannot be run."""
+    wrong = [f for f in error.findings if f.severity == "error" and f.check not in (MachineLimitError.check, "load")]
+    return wrong[0] if wrong else None
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Looks for numbers that refute a kernel: `kernel` runs it, `against` is the function or another kernel. With the
+    accumulator of the kernel, results have the bound of float64; else they are refuted if they are far off."""
+
+    kernel: KernelCall
+    against: func.FuncOp | KernelCall
+    accumulator: Accumulator | None = None
+
+    def search(
+        self, names: Sequence[str], arrays: Sequence[Array], outputs: Sequence[int], filled: Collection[int],
+        *, zeros: bool = True,
+    ) -> str:  # fmt: skip
+        """What the kernel does wrong on the numbers of the arrays, on larger ones, or on zeros; "" if nothing is wrong.
+        Zeros are for loops without end, in which sums would not let the state come back."""
+        large = () if self.accumulator is None else LARGE
+        for factor in (1.0, *large, *((0.0,) if zeros else ())):
+            given = [_scaled(array, factor) for array in arrays]
+            for i in filled:
+                given[i][...] = reference.poison(given[i].dtype)
+            if wrong := self._wrong(names, given, outputs, None if factor else Rounds()):
+                of = {0.0: "zeros", 1.0: "the numbers drawn"}.get(factor, f"{factor:g} times the numbers drawn")
+                return f"{wrong} on {of}"
+        return ""
+
+    def _wrong(
+        self, names: Sequence[str], given: Sequence[Array], outputs: Sequence[int], observer: Observer | None
+    ) -> str:
+        """What is wrong with one run."""
+        left = [copied(array) for array in given]
+        try:
+            self.kernel(left, observer, CHECKS)
+        except InterpreterError as error:
+            fault = fault_of(error)
+            return "" if fault is None else f"the run fails: {fault}"
+        try:
+            expected = self._expected(given)
+        except (HostError, InterpreterError):
+            return ""
+        for i in outputs:
+            found = reference.compare(expected[i], left[i])
+            if found.outside:
+                place = f"{names[i]}[{', '.join(map(str, found.worst))}]"
+                return f"{place} is {found.got:.9g}, and {found.expected:.9g} +- {found.allowed:.3g} in float64,"
+        return ""
+
+    def _expected(self, given: Sequence[Array]) -> list[reference.Reference]:
+        arrays = [copied(array) for array in given]
+        if isinstance(self.against, func.FuncOp):
+            found = reference.evaluate(self.against, arrays, self.accumulator, tf32=True)
+        else:
+            self.against(arrays, None, ())
+            found = [reference.Reference(a.astype(np.float64), np.zeros(a.shape), a.dtype) for a in arrays]
+        if self.accumulator is None:
+            return [_within_far(of) for of in found]
+        return [replace(of, error=of.error + TINY) for of in found]
+
+
+def _within_far(of: reference.Reference) -> reference.Reference:
+    """A result of which nothing is known but that it is near a value; nothing at all where that is no number."""
+    size = np.abs(np.where(np.isfinite(of.value), of.value, 0))
+    error = np.where(np.isfinite(of.value), FAR * (size + size.max(initial=0)), np.inf)
+    return reference.Reference(of.value, error, of.dtype)
+
+
+def _scaled(array: Array, factor: float) -> Array:
+    """Numbers times a factor, if it is 0 or their type is wide; as they are otherwise."""
+    made, name = copied(array), element_of(array.dtype)
+    if array.ndim and name in KINDS and (not factor or name in ("f32", "f64")):
+        made[...] = array * array.dtype.type(factor)
+    return made
+
+
+class Rounds(Observer):
+    """Finds loops without end: all threads that are left come to a branch where they were before, and nothing has
+    changed since."""
+
+    def begin(self, state: State, kernel: DecodedKernel) -> None:
+        self.state, self.kernel = state, kernel
+        self.seen: set[tuple[int, bytes]] = set()
+
+    def issue(self, pc: int) -> Look | None:
+        source = self.kernel.code[pc].source
+        return partial(self._look, pc) if source.root == "bra" else None
+
+    def _look(self, pc: int, sel: Selection) -> None:
+        state, memory = self.state, self.state.memory
+        flying = state.copies.pending, state.mbarriers.deferred, state.mbarriers.bulk, state.warpgroups.pending
+        if sel.count < np.count_nonzero(state.flow.live) or any(flying):
+            return
+        buffers = (memory.shared.buffer, memory.local.buffer, *memory.memory.buffers())
+        contents = (*state.banks.values(), *(buffer.data for buffer in buffers if buffer.writable))
+        digest = blake2b(b"".join(array.tobytes() for array in contents)).digest()
+        if (pc, digest) in self.seen:
+            raise FaultError("a loop without end: registers and memory are as they were when threads came here before")
+        self.seen.add((pc, digest))
+
+
+def copied(array: Array) -> Array:
+    """An array of its own with the same strides."""
+    if not array.ndim:
+        return array
+    made = borrow(array)
+    if made.contiguous:
+        return array.copy()
+    flat = made.array().copy()
+    return np.ndarray(array.shape, array.dtype, flat.data, 0, array.strides)

@@ -1,0 +1,171 @@
+"""Products that no matrix instruction multiplies, and functions on the host as tiling and bufferisation leave them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from warploom.passes.diagnostics import remarks
+from warploom.passes.universe import make_context, parse_mlir
+from warploom.runtime import CompileError, compile
+
+Array = NDArray[Any]
+RNG = np.random.default_rng()
+
+
+def draw(element: str, *shape: int) -> Array:
+    if element[0] == "i":
+        return RNG.integers(-100, 100, shape).astype(f"int{element[1:]}")
+    return RNG.standard_normal(shape).astype(f"float{element[1:]}")
+
+
+def converted(values: Array, to: Array) -> Array:
+    """Elements as they are multiplied, exact."""
+    return values.astype(to.dtype).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "why"),
+    [
+        ("i32", "i32", "i32", "no mma multiplies s32 x s32"),
+        ("i16", "i16", "f32", "expected A of a type that matrix instructions know, got i16"),
+        ("i8", "i8", "i8", "expected C of s32 for a product of s8 x s8, got s8"),
+        ("f16", "f64", "f32", "its body does more than to extend, multiply and add"),
+        ("f16", "f16", "i32", "its body does more than to extend, multiply and add"),
+        ("f32", "f32", "f64", "expected C of f16 or bf16 or f32 for a product of tf32 x tf32, got f64"),
+    ],
+)
+def test_types_that_no_instruction_multiplies(a: str, b: str, c: str, why: str) -> None:
+    kinds = f"memref<5x17x{a}>", f"memref<17x3x{b}>", f"memref<5x3x{c}>"
+    text = f"""func.func @f(%A: {kinds[0]}, %B: {kinds[1]}, %C: {kinds[2]}) {{
+      linalg.matmul ins(%A, %B : {kinds[0]}, {kinds[1]}) outs(%C : {kinds[2]})
+      return }}"""
+    x, y, z = draw(a, 5, 17), draw(b, 17, 3), draw(c, 5, 3)
+    wanted = z.astype(np.float64) + converted(x, z) @ converted(y, z)
+    with remarks() as said:
+        kernel = compile(text, cache=False)
+    assert why in said[0]
+    kernel(x, y, z, device="interp")
+    if c[0] == "i":
+        np.testing.assert_array_equal(z, wanted.astype(np.int64).astype(z.dtype))
+    else:
+        np.testing.assert_allclose(z, wanted, rtol=0, atol=17 * np.finfo(z.dtype).eps * np.abs(wanted).max())
+
+
+QUANTIZED = """func.func @f(%I: memref<2x6x5x3xi8>, %K: memref<2x3x3x4xi8>, %p: i32, %O: memref<2x5x3x4xi32>) {
+  %q = arith.constant -3 : i32
+  linalg.conv_2d_nhwc_hwcf_q ins(%I, %K, %p, %q : memref<2x6x5x3xi8>, memref<2x3x3x4xi8>, i32, i32)
+      outs(%O : memref<2x5x3x4xi32>)
+  return }"""
+
+
+def test_zero_points() -> None:
+    image, kernel, result = draw("i8", 2, 6, 5, 3), draw("i8", 2, 3, 3, 4), draw("i32", 2, 5, 3, 4)
+    wanted = result.copy()
+    for i, j in np.ndindex(2, 3):
+        wanted += (image[:, i : i + 5, j : j + 3].astype(np.int32) - 7) @ (kernel[i, j].astype(np.int32) + 3)
+    compile(QUANTIZED, cache=False)(image, kernel, 7, result, device="interp")
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_large_window_of_channels_of_their_own_and_rows_that_are_apart() -> None:
+    text = """func.func @f(%I: memref<1x12x12x5xf16>, %K: memref<9x9x5xf16>, %O: memref<1x4x4x5xf32>,
+                           %A: memref<3x8xf16, strided<[32, 2]>>, %B: memref<8x2xf16>, %C: memref<3x2xf32>) {
+      linalg.depthwise_conv_2d_nhwc_hwc ins(%I, %K : memref<1x12x12x5xf16>, memref<9x9x5xf16>)
+          outs(%O : memref<1x4x4x5xf32>)
+      linalg.matmul ins(%A, %B : memref<3x8xf16, strided<[32, 2]>>, memref<8x2xf16>) outs(%C : memref<3x2xf32>)
+      return }"""
+    image, window, apart, b = draw("f16", 1, 12, 12, 5), draw("f16", 9, 9, 5), draw("f16", 3, 32), draw("f16", 8, 2)
+    o, c = np.zeros((1, 4, 4, 5), np.float32), np.zeros((3, 2), np.float32)
+    compile(text, cache=False)(image, window, o, apart[:, :16:2], b, c, device="interp")
+    patches = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (9, 9), axis=(1, 2))
+    np.testing.assert_allclose(o, np.einsum("nhwcij,ijc->nhwc", patches, window.astype(np.float64)), atol=1e-4)
+    np.testing.assert_allclose(c, apart[:, :16:2].astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+
+
+TILED = """#left = affine_map<(d0)[s0] -> (-d0 + 37, s0)>
+func.func @f(%bytes: memref<?xi8>, %k: index, %b: memref<21x19xf16>, %tile: index)
+    -> memref<37x19xf32, strided<[?, ?], offset: ?>> {
+  %c0 = arith.constant 0 : index
+  %c37 = arith.constant 37 : index
+  %zero = arith.constant 0.0 : f32
+  %a = memref.view %bytes[%c0][%c37, %k] : memref<?xi8> to memref<?x?xf16>
+  %c = memref.alloc() {alignment = 64 : i64} : memref<37x19xf32>
+  linalg.fill ins(%zero : f32) outs(%c : memref<37x19xf32>)
+  scf.for %i = %c0 to %c37 step %tile {
+    %n = affine.min #left(%i)[%tile]
+    %sa = memref.subview %a[%i, 0] [%n, 21] [1, 1] : memref<?x?xf16> to memref<?x21xf16, strided<[?, 1], offset: ?>>
+    %sc = memref.subview %c[%i, 0] [%n, 19] [1, 1] : memref<37x19xf32> to memref<?x19xf32, strided<[19, 1], offset: ?>>
+    linalg.matmul ins(%sa, %b : memref<?x21xf16, strided<[?, 1], offset: ?>>, memref<21x19xf16>)
+        outs(%sc : memref<?x19xf32, strided<[19, 1], offset: ?>>)
+  }
+  %d = memref.cast %c : memref<37x19xf32> to memref<37x19xf32, strided<[?, ?], offset: ?>>
+  return %d : memref<37x19xf32, strided<[?, ?], offset: ?>>
+}"""
+
+
+def test_tiles_of_a_size_that_the_call_gives_and_memory_that_is_returned() -> None:
+    a, b = draw("f16", 37, 21), draw("f16", 21, 19)
+    kernel = compile(TILED, target="sm_80", cache=False)
+    for tile in (16, 10, 50):
+        got = kernel(a.view(np.int8).ravel(), 21, b, tile, device="interp")
+        np.testing.assert_allclose(got, a.astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+
+
+def test_what_is_not_used_is_left_out_and_what_nobody_wrote_is_zero() -> None:
+    head = "func.func @f(%A: tensor<5x8xf16>, %B: tensor<8x3xf16>)"
+    product = """%e = tensor.empty() : tensor<5x3xf32>
+      %r = linalg.matmul ins(%A, %B : tensor<5x8xf16>, tensor<8x3xf16>) outs(%e : tensor<5x3xf32>) -> tensor<5x3xf32>"""
+    a, b = draw("f16", 5, 8), draw("f16", 8, 3)
+    with remarks() as said:
+        unused = compile(f"{head} {{ {product} return }}", cache=False)
+        used = compile(f"{head} -> tensor<5x3xf32> {{ {product} return %r : tensor<5x3xf32> }}", cache=False)
+    assert unused.plan.launches == ()
+    unused(a, b, device="interp")
+    np.testing.assert_allclose(used(a, b, device="interp"), a.astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+    assert ["nobody uses" in said[0], "that nothing has been written to" in said[1]] == [True, True]
+
+
+FORALL = """#left = affine_map<(d0) -> (d0 * -10 + 37, 10)>
+func.func @f(%A: tensor<37x21xf16>, %B: tensor<21x30xf16>, %C: tensor<37x30xf32>) -> tensor<37x30xf32> {
+  %0 = scf.forall (%i, %j) in (4, 2) shared_outs(%o = %C) -> (tensor<37x30xf32>) {
+    %n = affine.min #left(%i)
+    %x = affine.apply affine_map<(d0) -> (d0 * 10)>(%i)
+    %y = affine.apply affine_map<(d0) -> (d0 * 15)>(%j)
+    %a = tensor.extract_slice %A[%x, 0] [%n, 21] [1, 1] : tensor<37x21xf16> to tensor<?x21xf16>
+    %b = tensor.extract_slice %B[0, %y] [21, 15] [1, 1] : tensor<21x30xf16> to tensor<21x15xf16>
+    %c = tensor.extract_slice %o[%x, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to tensor<?x15xf32>
+    %p = linalg.matmul ins(%a, %b : tensor<?x21xf16>, tensor<21x15xf16>) outs(%c : tensor<?x15xf32>) -> tensor<?x15xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %p into %o[%x, %y] [%n, 15] [1, 1] : tensor<?x15xf32> into tensor<37x30xf32>
+    }
+  } {mapping = [#gpu.block<y>, #gpu.block<x>]}
+  %r = arith.addf %0, %C : tensor<37x30xf32>
+  return %r : tensor<37x30xf32>
+}"""
+
+
+def test_tiles_in_any_order() -> None:
+    printed = str(parse_mlir(make_context(), FORALL))
+    assert str(parse_mlir(make_context(), printed)) == printed
+    a, b, c = draw("f16", 37, 21), draw("f16", 21, 30), draw("f32", 37, 30)
+    got = compile(printed, target="sm_80", cache=False)(a, b, c, device="interp")
+    np.testing.assert_allclose(got, 2.0 * c + a.astype(np.float64) @ b.astype(np.float64), atol=1e-5)
+    with pytest.raises(
+        CompileError, match=r"reads what turns of scf\.forall share elsewhere than where its turn writes"
+    ):
+        compile(
+            FORALL.replace(
+                "%o[%x, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to", "%o[0, %y] [%n, 15] [1, 1] : tensor<37x30xf32> to"
+            )
+        )
+
+
+def test_a_large_constant_of_one_value_is_read_at_once() -> None:
+    start = time.process_time()
+    parse_mlir(make_context(), "func.func @f() { %c = arith.constant dense<0.5> : tensor<2048x2048xf32> return }")
+    assert time.process_time() - start < 5
