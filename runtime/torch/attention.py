@@ -86,7 +86,7 @@ HEADS = 1
 BATCH, SHARED, SHARING, ROW, KEY, DEPTH, COLUMN = range(7)
 """Loops: the batch, heads of K, heads of Q that share one, rows of Q, rows of K, columns of Q and K, columns of V."""
 
-IndexedValue: TypeAlias = tuple[Value, tuple[int, ...]]
+Looped: TypeAlias = tuple[Value, tuple[int, ...]]
 """A value, and the loops that its dimensions run along."""
 
 
@@ -169,22 +169,17 @@ class _Attention:
         last = [len(value.shape) - 1]
         return self.builder.reduce(value, last, start, lambda body, x: RULES[rule](body, list(x)))
 
-    def _of_heads(self, value: Value, *columns: int) -> IndexedValue:
+    def _of_heads(self, value: Value, *columns: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
         rows = reordered(_split(self.builder, value, self.sizes[SHARED:ROW]), [*self.loops, *([4] if columns else [])])
         return rows, (*self.loops, *columns)
 
-    def _of_keys(self, value: Value, column: int) -> IndexedValue:
+    def _of_keys(self, value: Value, column: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of K."""
         return reordered(value, [*self.of_keys, 2, 3]), (*self.of_keys, KEY, column)
 
     def _product(
-        self,
-        a: IndexedValue,
-        b: IndexedValue,
-        along: Sequence[int],
-        dtype: torch.dtype,
-        order: Sequence[int] | None = None,
+        self, a: Looped, b: Looped, along: Sequence[int], dtype: torch.dtype, order: Sequence[int] | None = None
     ) -> Value:
         """The product along some loops, summed over the others of A."""
         loops = [*along, *(loop for loop in a[1] if loop not in along)]
@@ -192,7 +187,7 @@ class _Attention:
         operands = [self.builder.operand(value, [loops.index(x) for x in own], extents) for value, own in (a, b)]
         return self.builder.product(ContractOp, operands, extents[: len(along)], dtype, {}, order)
 
-    def _sum(self, a: IndexedValue, b: IndexedValue, along: Sequence[int], like: torch.Tensor) -> Value:
+    def _sum(self, a: Looped, b: Looped, along: Sequence[int], like: torch.Tensor) -> Value:
         """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is.
 
         Raises:
