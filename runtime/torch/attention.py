@@ -34,9 +34,6 @@ GRADIENTS = frozenset(getattr(aten, f"_scaled_dot_product_{kind}_backward").defa
 Results: TypeAlias = Sequence[Callable[[], Value]]
 """What writes each result of an operation."""
 
-COMPUTED = 2
-"""Results of attention before the state of dropout."""
-
 
 def is_attention(node: Node) -> bool:
     """Whether a node is attention, or computes its gradients."""
@@ -44,10 +41,10 @@ def is_attention(node: Node) -> bool:
 
 
 def results_of(node: Node) -> tuple[Node, ...]:
-    """The results of attention that are used, in order, without the state of dropout."""
+    """The results of attention that are used, in order, without the state of dropout: the first two are none."""
     if isinstance(node.meta["val"], torch.Tensor):
         return (node,)
-    count = len(node.meta["val"]) if node.target in GRADIENTS else COMPUTED
+    count = len(node.meta["val"]) if node.target in GRADIENTS else 2
     users: list[Any] = [user for user in node.users if user.target is operator.getitem and user.users]
     return tuple(sorted((user for user in users if user.args[1] < count), key=lambda user: user.args[1]))
 
@@ -89,7 +86,7 @@ HEADS = 1
 BATCH, SHARED, SHARING, ROW, KEY, DEPTH, COLUMN = range(7)
 """Loops: the batch, heads of K, heads of Q that share one, rows of Q, rows of K, columns of Q and K, columns of V."""
 
-IndexedValue: TypeAlias = tuple[Value, tuple[int, ...]]
+Looped: TypeAlias = tuple[Value, tuple[int, ...]]
 """A value, and the loops that its dimensions run along."""
 
 
@@ -146,23 +143,16 @@ class _Attention:
         self._check_rows(logarithm.shape)
         logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
 
-        def product(body: Body, x: Sequence[ElementValue]) -> ElementValue:
-            return RULES["mul"](body, [body.convert(each, self.wide) for each in x])
-
-        weighed = self.builder.generic([slope, out], slope.shape, self.wide, product)
+        weighed = self._computed("mul", *(self.builder.converted(x, self.wide) for x in (slope, out)))
         delta = _column(self._of_heads(self._reduced("add", weighed, 0.0))[0])
         weights = self._computed("exp", self._computed("sub", self._scores(), _column(logs)))
         slopes = self._computed("sub", self._product(rows, self.v, self.around, self.wide), delta)
-        scaled = self.builder.converted(
-            self._computed("mul", self._computed("mul", weights, slopes), self.scale), self.half
-        )
-        of_k = *self.of_keys, KEY
+        scaled = self._computed("mul", self._computed("mul", weights, slopes), self.scale)
+        p, ds = ((self.builder.converted(x, self.half), self.around) for x in (weights, scaled))
         return [
-            lambda: self._sum((scaled, self.around), self.k, (*self.loops, DEPTH), likes[0]),
-            lambda: self._sum((scaled, self.around), self.q, (*of_k, DEPTH), likes[1]),
-            lambda: self._sum(
-                (self.builder.converted(weights, self.half), self.around), rows, (*of_k, COLUMN), likes[2]
-            ),
+            lambda: self._sum(ds, self.k, (*self.loops, DEPTH), likes[0]),
+            lambda: self._sum(ds, self.q, (*self.of_keys, KEY, DEPTH), likes[1]),
+            lambda: self._sum(p, rows, (*self.of_keys, KEY, COLUMN), likes[2]),
         ]
 
     def _check_rows(self, shape: tuple[Size, ...]) -> None:
@@ -179,22 +169,17 @@ class _Attention:
         last = [len(value.shape) - 1]
         return self.builder.reduce(value, last, start, lambda body, x: RULES[rule](body, list(x)))
 
-    def _of_heads(self, value: Value, *columns: int) -> IndexedValue:
+    def _of_heads(self, value: Value, *columns: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
         rows = reordered(_split(self.builder, value, self.sizes[SHARED:ROW]), [*self.loops, *([4] if columns else [])])
         return rows, (*self.loops, *columns)
 
-    def _of_keys(self, value: Value, column: int) -> IndexedValue:
+    def _of_keys(self, value: Value, column: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of K."""
         return reordered(value, [*self.of_keys, 2, 3]), (*self.of_keys, KEY, column)
 
     def _product(
-        self,
-        a: IndexedValue,
-        b: IndexedValue,
-        along: Sequence[int],
-        dtype: torch.dtype,
-        order: Sequence[int] | None = None,
+        self, a: Looped, b: Looped, along: Sequence[int], dtype: torch.dtype, order: Sequence[int] | None = None
     ) -> Value:
         """The product along some loops, summed over the others of A."""
         loops = [*along, *(loop for loop in a[1] if loop not in along)]
@@ -202,7 +187,7 @@ class _Attention:
         operands = [self.builder.operand(value, [loops.index(x) for x in own], extents) for value, own in (a, b)]
         return self.builder.product(ContractOp, operands, extents[: len(along)], dtype, {}, order)
 
-    def _sum(self, a: IndexedValue, b: IndexedValue, along: Sequence[int], like: torch.Tensor) -> Value:
+    def _sum(self, a: Looped, b: Looped, along: Sequence[int], like: torch.Tensor) -> Value:
         """The product along some loops as (batch, heads, rows, columns), in memory as a tensor is.
 
         Raises:

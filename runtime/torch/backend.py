@@ -22,8 +22,9 @@ from .choice import OURS, judged
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, simpler
-from .inductor import CALLS, call_of, compile_whole
+from .inductor import call_of, compile_whole
 from .options import BackendOptions, aten, read
+from .products import warploom as warploom_operators
 from .region import ImportedRegion, Region, check_precision, kernel_for, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, sink_views
@@ -91,16 +92,8 @@ def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, op
     # Takes a list and empties it, so that a tensor is freed behind its last use.
     module.graph.set_codegen(fx._BoxedCodeGen())
     module.recompile()
-    return _boxed(module.forward)
-
-
-def _boxed(function: Callee) -> Callee:
-    """A function of a list as torch calls the functions that backends return."""
-
-    def call(args: list[Any]) -> Any:
-        return function(args)
-
-    call._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
+    call: Any = partial(module.forward)
+    call._boxed_call = True
     return call
 
 
@@ -199,10 +192,10 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
         call = call_of(graph, region, cluster.inputs)
         call.meta = {**cluster.last.meta, "val": tuple(node.meta["val"] for node in results)}
-        parts = [graph.call_function(operator.getitem, (call, n)) for n in range(len(results))]
-    for node, part in zip(results, parts if len(results) > 1 else [call], strict=True):
-        part.meta = dict(node.meta)
-        node.replace_all_uses_with(part)
+        for number, node in enumerate(results):
+            part = graph.call_function(operator.getitem, (call, number))
+            part.meta = dict(node.meta)
+            node.replace_all_uses_with(part)
     for state in set(cluster.core.users).difference(results) if is_attention(cluster.core) else ():
         with graph.inserting_before(state):  # of dropout, of which there is none
             like = state.meta["val"]
@@ -225,7 +218,7 @@ def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: s
 def _computes(node: Node) -> bool:
     several = isinstance(node.meta.get("val"), tuple | list) and node.target not in SPLITS
     one = is_tensor(node) and node.target not in (*VIEWS, *CONSTANTS, operator.getitem)
-    return node.op == "call_function" and node.target not in CALLS and (one or several)
+    return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
 
 
 def _left(node: Node, reasons: Mapping[Node, str], rest: str) -> LeftPart:

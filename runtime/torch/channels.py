@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from .builder import is_pointwise
 from .options import aten
 from .scalars import shape_of
-from .views import RESHAPES, called, is_row_major, is_tensor, sink_view
+from .views import RESHAPES, called, is_row_major, is_tensor, sink_view, take_place
 
 LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 """Orders of (batch, channels, rows, columns) with the channels last, and back."""
@@ -66,15 +66,7 @@ def _replace(graph: Graph, node: Node, mode: Any) -> None:
         product = call(aten.mm.default, rows, turned) if bias is None else call(aten.addmm.default, bias, rows, turned)
         image = call(aten.view.default, product, [batch, height, width, channels])
         back = call(aten.permute.default, image, FIRST)
-    _take_place(graph, node, (product, image, back))
-
-
-def _take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
-    """The last of new nodes in the place of one, with what torch knows of where it comes from."""
-    for one in fresh:
-        one.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": one.meta["val"]}
-    node.replace_all_uses_with(fresh[-1])
-    graph.erase_node(node)
+    take_place(graph, node, (product, image, back))
 
 
 def _sink(graph: Graph, node: Node, mode: Any) -> bool:
@@ -83,13 +75,14 @@ def _sink(graph: Graph, node: Node, mode: Any) -> bool:
     if not all(map(is_tensor, (node, *operands))) or any(isinstance(x, Node) for x in node.kwargs.values()):
         return False
     shape = shape_of(_example(node))
-    if not any(_is_ordered(x, shape) for x in operands) or not all(_moves(x, shape) for x in operands):
+    same = [source for x in operands if shape_of(_example(x)) == shape and (source := _channels_last(x)) is not None]
+    if not any(x.target in RESHAPES for x in same) or not all(_moves(x, shape) for x in operands):
         return False
     with graph.inserting_before(node):
         args = tuple(_moved(graph, x, shape, mode) if isinstance(x, Node) else x for x in node.args)
         computed = called(graph, node.target, args, dict(node.kwargs), mode)
         back = called(graph, aten.permute.default, (computed, FIRST), {}, mode)
-    _take_place(graph, node, (computed, back))
+    take_place(graph, node, (computed, back))
     sink_view(graph, computed, mode)
     return True
 
@@ -98,11 +91,6 @@ def _channels_last(node: Node) -> Node | None:
     """What an image with its channels first is an order of, if it is one."""
     places: Any = node.args[1] if node.target is aten.permute.default else ()
     return node.all_input_nodes[0] if list(places) == FIRST else None
-
-
-def _is_ordered(node: Node, shape: tuple[Any, ...]) -> bool:
-    source = _channels_last(node)
-    return source is not None and source.target in RESHAPES and shape_of(_example(node)) == shape
 
 
 def _moves(node: Node, shape: tuple[Any, ...]) -> bool:

@@ -21,8 +21,8 @@ from torch.fx.node import map_arg
 from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
-from .inductor import CALLS
 from .options import aten
+from .products import warploom
 from .region import Region
 from .views import VIEWS, hint, is_tensor
 
@@ -107,8 +107,8 @@ def _users(node: Node) -> list[Node]:
 
 def _is_fused(node: Node) -> bool:
     """Whether inductor computes a node in one kernel with what is before it: it calls other kernels for these."""
-    called = is_product(node) or is_attention(node) or node.target in (aten.convolution.default, *CALLS)
-    return node.op == "call_function" and not called
+    others = (aten.convolution.default, warploom.region.default)
+    return node.op == "call_function" and not (is_product(node) or is_attention(node) or node.target in others)
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:

@@ -204,19 +204,15 @@ def follows(node: Node, product: Node) -> bool:
     return own and is_row_major(node.meta["val"])
 
 
-LEFT = {
-    aten.convolution.default: "a convolution of more than single pixels with the channels last has no form here",
-}
-"""Why operations are left that are compiled elsewhere."""
-
-
 def why_left(node: Node, rest: str) -> str:
     """Why a node is in no cluster."""
     if is_product(node):
         return "its result has no elements"
     if not is_pointwise(node.target):
-        other = "neither a product of matrices nor pointwise: inductor's kernels"
-        return LEFT.get(node.target, other if rest == "inductor" else "there is no form of it in linalg here")
+        if node.target is aten.convolution.default:
+            return "a convolution of more than single pixels with the channels last has no form here"
+        inductors = "neither a product of matrices nor pointwise: inductor's kernels"
+        return inductors if rest == "inductor" else "there is no form of it in linalg here"
     if (dtype := node.meta["val"].dtype) in NARROW:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":

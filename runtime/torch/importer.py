@@ -30,16 +30,14 @@ from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Valu
 from .views import SPLITS, VIEWS, part_of_split
 
 
-def _filled(builder: FunctionBuilder, like: torch.Tensor, first: object, number: object = None, **_: object) -> Value:
-    value = number if number is not None else first
-    if not isinstance(value, int | float):
-        raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
-    return builder.filled(shape_of(like), like.dtype, value)
+def _constant(number: float | None = None) -> Lowering:
+    """A tensor of one number: by default that of the last argument."""
 
-
-def _constant(number: float) -> Lowering:
-    def handler(builder: FunctionBuilder, like: torch.Tensor, *_: object, **__: object) -> Value:
-        return builder.filled(shape_of(like), like.dtype, number)
+    def handler(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
+        value = args[-1] if number is None else number
+        if not isinstance(value, int | float):
+            raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
+        return builder.filled(shape_of(like), like.dtype, value)
 
     return handler
 
@@ -124,9 +122,9 @@ def _variance(
 
 
 CONSTANTS: Mapping[object, Lowering] = {
-    aten.full.default: _filled,
-    aten.full_like.default: _filled,
-    aten.scalar_tensor.default: _filled,
+    aten.full.default: _constant(),
+    aten.full_like.default: _constant(),
+    aten.scalar_tensor.default: _constant(),
     aten.zeros.default: _constant(0),
     aten.zeros_like.default: _constant(0),
     aten.new_zeros.default: _constant(0),
@@ -186,7 +184,7 @@ class Importer:
         if node.target is operator.getitem:
             self.values[node] = self._part(*node.args)
             return
-        args, kwargs = map_arg((node.args, node.kwargs), self._resolved)
+        args, kwargs = map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
         try:
             self._lower(node, args, kwargs)
         except UnsupportedError as error:
@@ -200,9 +198,6 @@ class Importer:
             raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
         value, _, *dim = source.args
         return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
-
-    def _resolved(self, node: Node) -> Any:
-        return self.values[node] if node in self.values else node.meta.get("val")
 
     def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
         like = node.meta["val"]

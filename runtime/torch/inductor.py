@@ -20,11 +20,7 @@ from .products import LIBRARY, warploom
 from .region import Region
 from .views import MemoryOrder
 
-for signature in ("region(Tensor[] inputs, str name) -> Tensor", "regions(Tensor[] inputs, str name) -> Tensor[]"):
-    LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
-
-CALLS = (warploom.region.default, warploom.regions.default)
-"""Calls of compiled parts: of one result, and of several."""
+LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
 
 REGIONS: dict[str, Region | ComparedPart] = {}
 """The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
@@ -34,7 +30,7 @@ that code which inductor keeps on disk calls the same part in another process.""
 def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
     """A call of a compiled part among the nodes of a graph."""
     REGIONS[region.name] = region
-    return graph.call_function(CALLS[len(region.written.results) > 1], (list(inputs), region.name))
+    return graph.call_function(warploom.region.default, (list(inputs), region.name))
 
 
 def compile_whole(
@@ -69,21 +65,23 @@ def _lowered() -> None:
     """Tells inductor how a call of a compiled part is written; once."""
     lowering: Any = import_module("torch._inductor.lowering")
     lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
-    lowering.make_fallback(warploom.regions.default)
 
 
-def _call(inputs: Sequence[Any], name: str) -> Any:
+def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     """The call in inductor's IR: operands lie in memory as the kernel takes them, and the result is a buffer that
-    inductor allocates."""
+    inductor allocates; several are torch's."""
     ir: Any = import_module("torch._inductor.ir")
+    lowering: Any = import_module("torch._inductor.lowering")
     virtualized: Any = import_module("torch._inductor.virtualized")
     region = REGIONS[name]
+    if len(region.written.results) > 1:
+        return lowering.fallback_handler(warploom.region.default)(inputs, name)
     operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.written.orders, strict=True)]
-    like = virtualized.V.graph.current_node.meta["val"]
+    (like,) = virtualized.V.graph.current_node.meta["val"]
     sizes, strides = (ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride()))
     layout = ir.FixedLayout(like.device, like.dtype, sizes, strides)
     kernel = ir.ExternKernelOut(layout=layout, inputs=operands, python_kernel_name=f"extern_kernels.{name}")
-    return ir.TensorBox.create(kernel)
+    return [ir.TensorBox.create(kernel)]
 
 
 def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
@@ -101,14 +99,5 @@ def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     return [result.empty(inputs) for result in REGIONS[name].written.results]
 
 
-def _first_of(function: Callable[[Sequence[torch.Tensor], str], list[torch.Tensor]]) -> Callable[..., torch.Tensor]:
-    def first(inputs: Sequence[torch.Tensor], name: str) -> torch.Tensor:
-        return function(inputs, name)[0]
-
-    return first
-
-
-library.register_kernel("warploom::region", ("cpu", "cuda"), _first_of(_compute))
-library.register_fake("warploom::region", _first_of(_like))
-library.register_kernel("warploom::regions", ("cpu", "cuda"), _compute)
-library.register_fake("warploom::regions", _like)
+library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
+library.register_fake("warploom::region", _like)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -32,22 +32,24 @@ class TensorLayout(NamedTuple):
     dynamic: bool = False
 
 
-def call(target: Any, *args: Any, rows: int | None = None) -> torch.Tensor:
-    """What an operator computes of tensors on the CPU or a GPU, in one kernel.
-
-    `rows` is the number of an argument whose first size is the number of the result's rows.
+def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
+    """What an operator computes of tensors on the CPU or a GPU, in one kernel; `rows` is the number of an argument
+    whose first size is the number of the result's rows.
 
     Raises:
         CompileError: if it is not lowered for these tensors.
     """
-    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    key = tuple(_layout(x, i == rows) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args))
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    key = tuple(_layout(x, i == rows) if isinstance(x, Tensor) else x for i, x in enumerate(args))
     options = BackendOptions()
-    check_precision(tensors, drops_bits=options.drops_bits)
-    return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)[0]
+    try:
+        check_precision(tensors, drops_bits=options.drops_bits)
+        return _region(target, key, tensors[0].device, options.drops_bits)(*tensors)[0]
+    except (UnsupportedError, CompileError) as error:
+        raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
 
 
-def _layout(tensor: torch.Tensor, rows: bool) -> TensorLayout:
+def _layout(tensor: Tensor, rows: bool) -> TensorLayout:
     shape = tuple(tensor.shape)
     if not rows or shape[0] <= SMALL or not tensor.is_contiguous():
         return TensorLayout(tensor.dtype, shape, tensor.stride())
@@ -95,18 +97,6 @@ FROM_INPUT: Mapping[str, Derivative] = {
     "silu": lambda grad, x: aten.silu_backward(grad, x),
 }
 """Derivatives that follow from what the activation is of."""
-
-
-def _computed(target: Any, *args: Any, rows: int | None = None) -> Tensor:
-    """What an operator computes.
-
-    Raises:
-        CompileError: if there is no kernel for its operands.
-    """
-    try:
-        return call(target, *args, rows=rows)
-    except (UnsupportedError, CompileError) as error:
-        raise CompileError(f"{target}: {str(error).removeprefix(f'{target}: ')}") from error
 
 
 def _check_matrices(a: Tensor, b: Tensor) -> None:
@@ -191,12 +181,6 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return gradients[: len(needed)]
 
 
-def _scaled_matmul(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *others: Any) -> Tensor:
-    """A B * scale_a * scale_b + bias of 8-bit floats, (m, k) and (k, n); scales of f32, one for a matrix, or (m, 1) and
-    (1, n). It has no derivative."""
-    return _computed(warploom.scaled_matmul.default, a, b, scale_a, scale_b, *others, rows=None)
-
-
 def _like_scaled(
     a: Tensor,
     b: Tensor,
@@ -206,12 +190,6 @@ def _like_scaled(
     out_dtype: torch.dtype = torch.bfloat16,
 ) -> Tensor:
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
-
-
-def _sparse_matmul(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
-    """A B of a sparse A (m, k), of which `compress` made values (m, k / 2) and metadata, and B (k, n). It has no
-    derivative."""
-    return _computed(warploom.sparse_matmul.default, values, metadata, b)
 
 
 def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
@@ -227,8 +205,8 @@ def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
 OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
-    "scaled_matmul": (_scaled_matmul, _like_scaled),
-    "sparse_matmul": (_sparse_matmul, _like_sparse),
+    "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
+    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""
@@ -259,19 +237,14 @@ def _autocast(operator: Any, device: str) -> Callable[..., Any]:
     return call_converted
 
 
-def register() -> None:
-    """Gives the operators their meaning."""
-    for name in AUTOCAST:
-        for device, key in AUTOCAST_KEYS.items():
-            LIBRARY.impl(name, _autocast(getattr(warploom, name), device), key)
-    for name, (function, like) in OPERATORS.items():
-        library.register_kernel(f"warploom::{name}", DEVICES, function)
-        library.register_fake(f"warploom::{name}", like)
-    library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
-    library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
-
-
-register()
+for name in AUTOCAST:
+    for device, key in AUTOCAST_KEYS.items():
+        LIBRARY.impl(name, _autocast(getattr(warploom, name), device), key)
+for name, (function, like) in OPERATORS.items():
+    library.register_kernel(f"warploom::{name}", DEVICES, function)
+    library.register_fake(f"warploom::{name}", like)
+library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
+library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
 
 torch_operators = warploom
 """`torch.ops.warploom`, with its meaning."""

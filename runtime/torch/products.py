@@ -158,11 +158,9 @@ def _broadcast(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
 
 
 def _matmul(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
+    if not like.shape:
+        raise UnsupportedError("the product of two vectors is one number, which no kernel here returns")
     return builder.converted(multiply(builder, a, b), like.dtype)
-
-
-def _dot(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value) -> Value:
-    raise UnsupportedError("the product of two vectors is one number, which no kernel here returns")
 
 
 def _add_matmul(
@@ -226,16 +224,17 @@ def _scaled_matmul(
     scale_a: Value,
     scale_b: Value,
     bias: Value | None = None,
-    scale_result: Value | None = None,
+    scale_result: Value | torch.dtype | None = None,
     out_dtype: object = None,
     use_fast_accum: bool = False,
 ) -> Value:
     """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B. With
     `use_fast_accum` the instruction may add up short sums."""
-    if scale_result is not None:
+    if isinstance(scale_result, Value):  # in whose place our own operator has the type of the result
         raise UnsupportedError("a scale of the result is not lowered")
     for scale in (scale_a, scale_b):
-        if scale.dtype != torch.float32 or not _fits(scale, a, b):
+        fits = _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
+        if scale.dtype != torch.float32 or not fits:
             raise UnsupportedError("expected scales of f32, one for a matrix or one for each row of A and column of B")
     total = multiply(builder, a, b, approximate=use_fast_accum)
     inputs = [total, scale_a, scale_b, *([] if bias is None else [bias])]
@@ -256,23 +255,6 @@ def _number(value: Value) -> Value:
     if len(value.shape) <= 2 and all(n == 1 for n in value.shape):
         return replace(value, dims=(), shape=())
     return value
-
-
-def _fits(scale: Value, a: Value, b: Value) -> bool:
-    return _number(scale).shape == () or scale.shape in ((a.shape[0], 1), (1, b.shape[1]))
-
-
-def _scaled(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    a: Value,
-    b: Value,
-    scale_a: Value,
-    scale_b: Value,
-    bias: Value | None = None,
-    out_dtype: object = None,
-) -> Value:
-    return _scaled_matmul(builder, like, a, b, scale_a, scale_b, bias)
 
 
 def _sparse_matmul(
@@ -325,7 +307,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten.mm.dtype: _matmul,
     aten.bmm.dtype: _matmul,
     aten.mv.default: _matmul,
-    aten.dot.default: _dot,
+    aten.dot.default: _matmul,
     aten.matmul.default: _matmul,
     aten.addmm.default: _add_matmul,
     aten.addmm.dtype: _add_matmul,
@@ -337,7 +319,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._grouped_mm.default: grouped_mm,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,
-    warploom.scaled_matmul.default: _scaled,
+    warploom.scaled_matmul.default: _scaled_matmul,
     warploom.sparse_matmul.default: _sparse_matmul,
     aten._sparse_semi_structured_mm.default: _sparse_matmul,
     aten._sparse_semi_structured_addmm.default: _sparse_add_matmul,

@@ -59,12 +59,6 @@ def metadata_of(node: Node) -> tuple[Node, Node] | None:
     return metadata, values
 
 
-def words_shape(values: torch.Tensor) -> tuple[int, int]:
-    """The sizes of the metadata that a kernel takes, for the stored elements of a matrix."""
-    rows, stored = values.shape
-    return metadata_shape(rows, 2 * stored, values.dtype)
-
-
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The metadata that a kernel takes, made on the host of that of CUTLASS: of a matrix of its ones."""
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")
@@ -72,22 +66,6 @@ def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     ones = torch.ones(rows, columns * metadata.element_size() * STORED_BY_BYTE, dtype=dtype)
     dense = conversions.sparse_semi_structured_to_dense_cutlass(ones, metadata.cpu())
     return compressed(dense)[1].to(metadata.device)
-
-
-class CutlassMetadata:
-    """Metadata of torch's tensors as kernels take it: of each tensor it is made once, and again where that changed."""
-
-    def __init__(self) -> None:
-        weak: Any = import_module("torch.utils.weak")
-        self._made: Any = weak.WeakTensorKeyDictionary()
-
-    def words(self, metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """What a kernel takes for the metadata of a matrix of a type."""
-        entry = self._made.get(metadata)
-        if entry is None or entry[0] != metadata._version:
-            entry = (metadata._version, _words(metadata, dtype))
-            self._made[metadata] = entry
-        return entry[1]
 
 
 DEFAULT_TARGET = "sm_90a"
@@ -142,7 +120,8 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
         if node in sparse:
             values = sparse[node].meta["val"]
             metadata[number] = values.dtype
-            importer.values[node] = importer.builder.argument(f"arg{number}", words_shape(values), torch.int32)
+            words = metadata_shape(values.shape[0], 2 * values.shape[1], values.dtype)
+            importer.values[node] = importer.builder.argument(f"arg{number}", words, torch.int32)
             continue
         sizes = shape_of(example)
         value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
@@ -253,7 +232,8 @@ class Region(torch.nn.Module):
         self.written, self.kernel, self.label = written, kernel, label
         text = f"{written.module}{written.orders}{written.results}{written.metadata}{kernel.target}{kernel.schedules}"
         self.name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
-        self._metadata = CutlassMetadata()
+        weak: Any = import_module("torch.utils.weak")
+        self._words: Any = weak.WeakTensorKeyDictionary()
         self._dynamic = kernel.plan.dynamic
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
@@ -301,7 +281,10 @@ class Region(torch.nn.Module):
             return None
         tensors = list(inputs)
         for number, dtype in self.written.metadata.items():
-            tensors[number] = self._metadata.words(inputs[number], dtype)
+            version, _ = self._words.get(inputs[number], (None, None))
+            if version != inputs[number]._version:
+                self._words[inputs[number]] = inputs[number]._version, _words(inputs[number], dtype)
+            tensors[number] = self._words[inputs[number]][1]
         placed = [_placed(t, order) for t, order in zip(tensors, self.written.orders, strict=True)]
         lying = [result.order.shape(tuple(out.shape)) for result, out in zip(self.written.results, outs, strict=True)]
         values = [_argument(tensor, shape) for tensor, shape in (*placed, *zip(outs, lying, strict=True))]

@@ -114,8 +114,7 @@ def hint(size: Any) -> int:
 
 
 def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
-    positions = [d % len(value.shape) for d in order]
-    return reordered(value, positions)
+    return reordered(value, [d % len(value.shape) for d in order])
 
 
 def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
@@ -377,9 +376,14 @@ def sink_view(graph: Graph, node: Node, mode: Any) -> None:
         args = tuple(moved.get(x, x) if isinstance(x, Node) else x for x in node.args)
         computed = called(graph, node.target, args, dict(node.kwargs), mode)
         back = called(graph, aten.view.default, (computed, view.args[1]), {}, mode)
-    for fresh in (computed, back):
-        fresh.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": fresh.meta["val"]}
-    node.replace_all_uses_with(back)
+    take_place(graph, node, (computed, back))
+
+
+def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
+    """The last of new nodes in the place of one, with what torch knows of where it comes from."""
+    for one in fresh:
+        one.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": one.meta["val"]}
+    node.replace_all_uses_with(fresh[-1])
     graph.erase_node(node)
 
 
