@@ -156,7 +156,7 @@ def standard_pipeline(
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
             "warp-transform",
             "gpu-kernel-outlining",
-            "warp-bufferize",
+            "warp-bufferize{tf32=true}" if tf32 else "warp-bufferize",
             "warp-fuse-attention{tf32=true}" if tf32 else "warp-fuse-attention",
             "warp-fuse-rows",
             "warp-raise-matmul{tf32=true}" if tf32 else "warp-raise-matmul",

@@ -45,7 +45,7 @@ from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dime
 from .pages import gather_of
 
 
-def bufferize(module: ModuleOp) -> None:
+def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
     """Bufferises every function of a module that has tensors; the others stay as they are, but for what they return.
 
     Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
@@ -55,7 +55,7 @@ def bufferize(module: ModuleOp) -> None:
     for function in [op for op in module.ops if isinstance(op, func.FuncOp) and not op.is_declaration]:
         if any(isinstance(kind, TensorType) for kind in _types(function)):
             if len(function.body.blocks) == 1:
-                front_ends.simplify(function)
+                front_ends.simplify(function, tf32=tf32)
             TensorFunction(function).rewrite()
         elif function.function_type.outputs and len(function.body.blocks) == 1:
             front_ends.return_in_arguments(function)
@@ -66,20 +66,21 @@ def _types(function: func.FuncOp) -> Iterator[Attribute]:
     yield from (r.type for op in function.body.walk() for r in op.results)
 
 
+@dataclass(frozen=True)
 class BufferizePass(ModulePass):
-    """Converts functions on tensors to functions on memory; each result becomes an additional argument after the
-    others.
+    """Converts functions on tensors to functions on memory; each result becomes an argument after the others.
 
     The pass first inlines calls of functions of the module, and replaces composite operations by the operations that
-    they stand for.
+    they stand for. With `tf32`, factors of f32 may be rounded.
     """
 
     name = "warp-bufferize"
     needs: ClassVar = (*GENERALIZED, "tensor", "returned")
+    tf32: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         generalize(op)
-        bufferize(op)
+        bufferize(op, tf32=self.tf32)
 
 
 # One function on tensors made one on memory, operation by operation.

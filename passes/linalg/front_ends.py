@@ -370,8 +370,9 @@ class AddStart(RewritePattern):
         rewriter.replace(op, made)
 
 
-def simplify(function: func.FuncOp) -> None:
-    """Makes operations of several results one for each, and lets products read what was moved for them."""
+def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
+    """Makes operations of several results one for each, and lets products read what was moved for them; with `tf32`,
+    factors of f32 may be rounded."""
     from . import moved_operands, several_results
 
     several_results.drop_unused(function.body.block, function)
@@ -380,9 +381,9 @@ def simplify(function: func.FuncOp) -> None:
     several_results.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp) for op in function.walk()):
-        from .scaled_products import PATTERNS, LargestOfAll
+        from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
 
-        decomposed = (*PATTERNS, FuseWide(), FuseWide(), LargestOfAll())
+        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), FuseWide(), FuseWide(), LargestOfAll())
     moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
     for pattern in (*moved, FuseWide()):
         apply_patterns((pattern,), function)

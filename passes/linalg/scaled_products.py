@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f32, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f16, f32, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -58,12 +58,12 @@ def _product(op: Operation) -> FillOp | None:
     return fill if plain and fill is not None and _number(fill.inputs[0]) == 0 else None
 
 
-# Factors times a constant: `C = (x A) (y B)` is `x y (A B)`, with fewer roundings.
+# Factors times a constant: `C = (x A) (y B)` is `x y (A B)`, but for roundings of the factors.
 
 
 def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp, AffineMap] | None:
-    """What multiplies each element of a tensor of f32, which may be extended to that and transposed, with a constant;
-    and how its loops read the other tensor."""
+    """What multiplies each element of a tensor, extended from f16 to f32, with a constant, and may transpose it, and
+    how its loops read that tensor. No sum of products of f16 leaves the range of f32, whatever is scaled first."""
     op = value.owner
     if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
         return None
@@ -77,11 +77,13 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp, AffineMap] | Non
             return None
         read = each.results[0]
     whole = nest.is_elementwise and is_projection(nest.reads[0].map) and isinstance(op.inputs[0].type, TensorType)
+    whole = whole and element_of(op.inputs[0]) == f16
     return (op, scaled, nest.reads[0].map) if whole and scaled.lhs is read else None
 
 
 class ScaleBehind(RewritePattern):
-    """Replaces a product of scaled factors by one of the factors, whose result is scaled."""
+    """Replaces a product of scaled factors by one of the factors, whose result is scaled; for products whose factors
+    may be rounded to tf32, which drops more than the roundings that are left out."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
@@ -201,8 +203,8 @@ class FoldReshapes(RewritePattern):
             rewriter.replace(op, [], [before.src])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3, ScaleBehind())
-"""In this order: a chain of conversions, transpositions and scales is read at once before a scale is put behind."""
+PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3)
+"""In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 
 def _split(value: SSAValue, loops: Sequence[int], sizes: dict[int, list[int]]) -> tensor.ExpandShapeOp:

@@ -182,7 +182,7 @@ def _between(args: argparse.Namespace, text: str, level: str, schedule: Mapping[
 
     module = parse(text, args.file)
     if level == "linalg":
-        without_tensors(module)
+        without_tensors(module, tf32=args.tf32)
     else:
         to_fragments(module, args.target, args.tf32, args.tuned, schedule)
     return (str(module) + "\n").encode()

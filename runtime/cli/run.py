@@ -91,7 +91,7 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     place = choose_place(report_device(args), args.target or "")
     module = parse(text, args.file, report.phase)
     target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
-    without_tensors(module)
+    without_tensors(module, tf32=args.tf32)
     kernel = compile(
         module,
         target,

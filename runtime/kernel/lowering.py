@@ -58,7 +58,7 @@ def lowered(
     with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
         _apply_strategies(module, target, strategy)
-        without_tensors(module)
+        without_tensors(module, tf32=tf32)
         function = host.signature(host.choose(module, name))
         lower(module, make_context(), pipeline, on_phase)
         kernel = _kernel_of(module, function, target, file, on_phase)
@@ -109,7 +109,7 @@ def to_fragments(
     with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
         _apply_strategies(module, target or target_name(module), None)
-        without_tensors(module)
+        without_tensors(module, tf32=tf32)
         lower(module, make_context(), pipeline.removesuffix(f",{LAST}"))
 
 
@@ -157,7 +157,7 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
     return otherwise if own is None else own.name
 
 
-def without_tensors(module: ModuleOp) -> None:
+def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
     """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others. Calls
     are replaced by what they call.
 
@@ -178,7 +178,7 @@ def without_tensors(module: ModuleOp) -> None:
 
         with as_compile_errors():
             verify(module)
-            bufferize(module)
+            bufferize(module, tf32=tf32)
 
 
 def parse(mlir: str, file: str = "<mlir>", on_phase: OnPhase | None = None) -> ModuleOp:
