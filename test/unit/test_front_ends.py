@@ -134,6 +134,36 @@ SUMMED = """func.func @f(%x: tensor<3x5x7xf32>) -> tensor<3xf32> {
 }"""
 
 
+SCALED_BEFORE = """#map = affine_map<(i, j) -> (i, j)>
+func.func @f(%x: tensor<5x11xf32>, %y: tensor<11x7xf32>) -> (tensor<5x7xf32>, tensor<11x7xf32>) {
+  %c = arith.constant 0x02081CEA : f32
+  %z = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x11xf32>
+  %s = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<5x11xf32>) outs(%e : tensor<5x11xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %m = arith.mulf %a, %c : f32
+      linalg.yield %m : f32
+  } -> tensor<5x11xf32>
+  %p = tensor.empty() : tensor<5x7xf32>
+  %f = linalg.fill ins(%z : f32) outs(%p : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %r = linalg.matmul ins(%s, %y : tensor<5x11xf32>, tensor<11x7xf32>) outs(%f : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %q = tensor.empty() : tensor<11x7xf32>
+  %t = linalg.exp ins(%y : tensor<11x7xf32>) outs(%q : tensor<11x7xf32>) -> tensor<11x7xf32>
+  return %r, %t : tensor<5x7xf32>, tensor<11x7xf32>
+}
+"""
+
+
+def test_factors_are_scaled_before_the_product_whose_sums_would_be_infinite() -> None:
+    x, y = 1e37 * draw(5, 11), 1e3 * draw(11, 7)
+    result, other = np.full((5, 7), np.nan, np.float32), np.full((11, 7), np.nan, np.float32)
+    compile(SCALED_BEFORE, "sm_80", tf32=True)(x, y, result, other, device="interp")
+    scaled = (x * np.float32(1e-37)).astype(np.float64)
+    bound = 2.0**-9 * (np.abs(scaled) @ np.abs(y.astype(np.float64)))
+    assert (np.abs(result - scaled @ y) <= bound).all()
+
+
 def test_a_sum_along_several_loops() -> None:
     kernel = compile(SUMMED, target="sm_80", cache=False)
     assert len(kernel.plan.launches) == 1
