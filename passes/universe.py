@@ -161,7 +161,8 @@ class LocatingParser(Parser):
             self.parse_punctuation(":")
             type = self._parse_dense_literal_type()
         kind: TensorType[Any] = TensorType(type.element_type, [1])
-        one = DenseIntOrFPElementsAttr.from_list(kind, [element.to_type(self, type.element_type)])
+        numbers: list[Any] = [element.to_type(self, type.element_type)]
+        one: DenseIntOrFPElementsAttr = DenseIntOrFPElementsAttr.from_list(kind, numbers)
         return DenseIntOrFPElementsAttr(type, BytesAttr(one.data.data * prod(type.get_shape())))
 
     def parse_dimension_list(self) -> list[int]:

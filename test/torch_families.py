@@ -375,8 +375,10 @@ def run(family: Family, mode: str) -> Outcome:
         eager, autocast = deepcopy(model), mode == "autocast"
         called = model
         if mode == "export":
-            if hasattr(model, "config"):
-                model.config.use_cache = exact.config.use_cache = False  # caches are no type that export returns
+            for each in (model, exact):
+                if hasattr(each, "config"):
+                    setting: Any = each.config
+                    setting.use_cache = False  # caches are no type that export returns
             exported = torch.export.export(model, (), cast(batches[0], torch.bfloat16), strict=False)
             called = exported.module()
         full = mode in ("inference", "export")

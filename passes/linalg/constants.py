@@ -41,7 +41,9 @@ def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
 
 def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
     """A whole number of a type of floats or integers."""
-    return arith.ConstantOp(FloatAttr(number, kind) if isinstance(kind, AnyFloat) else IntegerAttr(number, kind))  # pyright: ignore[reportArgumentType]
+    if isinstance(kind, AnyFloat):
+        return arith.ConstantOp(FloatAttr(number, kind))
+    return arith.ConstantOp(IntegerAttr(number, kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:

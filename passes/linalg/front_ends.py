@@ -165,7 +165,8 @@ class RunInTurn(RewritePattern):
             else:
                 held = self._turn(op, puts, dict(zip(shared, held, strict=True)), inside)
             inside.add_op(scf.YieldOp(*held))
-            loop = at.insert(scf.ForOp(*loops[level], given, inside))
+            begin, end, step = loops[level]
+            loop = at.insert(scf.ForOp(begin, end, step, given, inside))
             loop.location = op.location
             return loop.results
 

@@ -18,6 +18,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
@@ -91,7 +92,7 @@ class ScaleBehind(RewritePattern):
         found = [_scaling(value) for value in op.inputs]
         scale = math.prod(_number(each[1].rhs) or 0.0 for each in found if each is not None)
         kind = op.results[0].type
-        if not any(found) or not scale or element_of(op.results[0]) != f32 or not isinstance(kind, TensorType):
+        if not any(found) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()
         for number, each in enumerate(found):
@@ -164,7 +165,7 @@ class LargestOfAll(RewritePattern):
             return
         start = fill.inputs[0].owner
         true = isinstance(start, arith.ConstantOp) and str(start.value) in ("true", "1 : i1", "-1 : i1")
-        if not true or not isinstance(kind, TensorType) or _number(asked.rhs) != -math.inf:
+        if not true or not isa(kind, TensorType[Attribute]) or _number(asked.rhs) != -math.inf:
             return
         element = asked.lhs
         while isinstance(element.owner, arith.ExtFOp):
