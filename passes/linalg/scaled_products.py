@@ -134,6 +134,8 @@ class ExpandBatch(RewritePattern):
         nest = Nest.of(product)
         sizes = {loop: [shape[d] for d in group] for loop, group in zip(nest.writes[0].loops, groups, strict=True)}
         split = {loop for loop, parts in sizes.items() if len(parts) > 1}
+        if all(sum(part > 1 for part in sizes[loop]) <= 1 for loop in split):  # a view of the result says as much
+            return
         if any(loop not in access.loops for loop in split for access in nest.reads):
             return
         places: list[list[int]] = []

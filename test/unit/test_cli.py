@@ -245,8 +245,8 @@ MLIR_ERRORS = {
         "bad.mlir:3:3: error: ",
     ),
     "no such product": (
-        MATMUL.format(ab="f16", c="f64", fill=""),
-        "expected C of f16 or bf16 or f32 for a product of f16 x f16, got f64",
+        MATMUL.format(ab="f8E4M3FN", c="f64", fill=""),
+        "expected C of f16 or bf16 or f32 for a product of e4m3 x e4m3, got f64",
     ),
     "shapes": (
         MATMUL.format(ab="f16", c="f32", fill="").replace("24x12", "23x12"),

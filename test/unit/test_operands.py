@@ -64,6 +64,11 @@ def test_kinds_are_those_of_types_and_not_of_values() -> None:
     assert len(set(kinds)) == len(different)
 
 
-def test_registers_among_numbers_are_no_vector() -> None:
+def test_registers_among_numbers_are_arguments_of_a_call() -> None:
+    written = write([(A, 0)])
+    assert (written.form, written.registers) == ("(?, 0)", (A,))
+
+
+def test_text_is_no_operand() -> None:
     with pytest.raises(TypeError, match="expected an operand of an instruction"):
-        write([(A, 0)])  # pyright: ignore[reportArgumentType]
+        write(["%r1"])  # pyright: ignore[reportArgumentType]

@@ -151,10 +151,10 @@ SOFTMAX = EXP.replace("linalg.exp", "linalg.softmax dimension(1)").replace("@exp
         (SOFTMAX, {"stages": 3}, CompileError, "^<mlir>: @softmax cannot have stages=3: its kernels have no schedule"),
         (MATMUL, {"name": "f"}, HostError, "no function @f in the module; it has @product"),
         (
-            MATMUL.replace("12xf32", "12xf64"),
+            MATMUL.replace("12xf32", "12xf64").replace("f16", "f8E4M3FN"),
             {},
             CompileError,
-            "expected C of f16 or bf16 or f32 for a product of f16 x f16, got f64",
+            "expected C of f16 or bf16 or f32 for a product of e4m3 x e4m3, got f64",
         ),
     ],
 )
