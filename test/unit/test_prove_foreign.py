@@ -58,10 +58,8 @@ def test_products(
 def test_too_few_blocks_leave_outputs_unwritten() -> None:
     proof = prove(launch("mma_pipeline", (1, 1), 128, ["A", "B", "C", 128, 64, 96]), product(128, 64, 96))
     assert proof.outcome == "refuted"
-    assert (
-        str(proof.differences[0])
-        == "C[64, 0] does not depend on A, B, and should; depends on C, and should not (and 4095 more elements differ)"
-    )
+    expected = "C[64, 0] does not depend on A, B, and should; depends on C, and should not"
+    assert str(proof.differences[0]) == f"{expected} (and 4095 more elements differ)"
 
 
 @pytest.mark.parametrize(
