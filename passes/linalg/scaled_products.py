@@ -24,6 +24,7 @@ from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, generic, is_constant
 from ...dialect.warp.elements import shape_of
+from ..patterns import float_value
 from .moved_operands import ReadMoved, element_of, expand
 from .operand import groups_of
 
@@ -34,19 +35,21 @@ def _filled(value: SSAValue) -> FillOp | None:
     return fill if isinstance(fill, FillOp) and is_constant(fill.inputs[0]) else None
 
 
-def _number(value: SSAValue) -> float | None:
-    """A constant, None for another value."""
-    op = value.owner
-    held = op.value if isinstance(op, arith.ConstantOp) else None
-    return float(held.value.data) if isinstance(held, FloatAttr) else None
-
-
 def _fill(rewriter: PatternRewriter, like: FillOp, number: SSAValue, kind: TensorType[Attribute]) -> SSAValue:
     """A tensor filled with a number, for another one."""
     empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
     made = rewriter.insert(FillOp([number], [empty], [kind]))
     made.location = like.location
     return made.results[0]
+
+
+def _replace_by_elements(
+    rewriter: PatternRewriter, op: Operation, value: SSAValue, kind: TensorType[Attribute], block: Block
+) -> None:
+    """Replaces an operation by what a block makes of each element of a tensor."""
+    empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+    maps = [AffineMap.identity(len(kind.get_shape()))] * 2
+    rewriter.replace(op, generic(op, [value], [empty], Region(block), maps, results=[kind]))
 
 
 def _product(op: Operation) -> FillOp | None:
@@ -56,15 +59,17 @@ def _product(op: Operation) -> FillOp | None:
     nest, body = Nest.of(op), weighted(op.regions[0].block)
     fill = _filled(op.outputs[0])
     plain = body is not None and body.is_plain and nest.summed and all(map(is_plain, nest.maps))
-    return fill if plain and fill is not None and _number(fill.inputs[0]) == 0 else None
+    return fill if plain and fill is not None and float_value(fill.inputs[0]) == 0 else None
 
 
 # Factors times a constant: `C = (x A) (y B)` is `x y (A B)`, but for roundings of the factors.
 
 
-def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp, AffineMap] | None:
-    """What multiplies each element of a tensor, extended from f16 to f32, with a constant, and may transpose it, and
-    how its loops read that tensor. No sum of products of f16 leaves the range of f32, whatever is scaled first."""
+def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
+    """What multiplies each element of a tensor, extended from f16 to f32, with a constant, and may transpose it.
+
+    No sum of products of f16 leaves the range of f32, whatever is scaled first.
+    """
     op = value.owner
     if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
         return None
@@ -77,9 +82,10 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp, AffineMap] | Non
         if not isinstance(each, EXTENSIONS) or each.operands[0] is not read:
             return None
         read = each.results[0]
-    whole = nest.is_elementwise and is_projection(nest.reads[0].map) and isinstance(op.inputs[0].type, TensorType)
-    whole = whole and element_of(op.inputs[0]) == f16
-    return (op, scaled, nest.reads[0].map) if whole and scaled.lhs is read else None
+    source = op.inputs[0]
+    if not nest.is_elementwise or not is_projection(nest.reads[0].map) or not isinstance(source.type, TensorType):
+        return None
+    return (op, scaled) if element_of(source) == f16 and scaled.lhs is read else None
 
 
 class ScaleBehind(RewritePattern):
@@ -90,25 +96,23 @@ class ScaleBehind(RewritePattern):
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
             return
         found = [_scaling(value) for value in op.inputs]
-        scale = math.prod(_number(each[1].rhs) or 0.0 for each in found if each is not None)
+        scale = math.prod(float_value(each[1].rhs) or 0.0 for each in found if each is not None)
         kind = op.results[0].type
         if not any(found) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()
         for number, each in enumerate(found):
             if each is not None:
-                product.operands[number] = rewriter.insert(_unscaled(each[0], each[1])).results[0]
+                product.operands[number] = rewriter.insert(_unscaled(each[0])).results[0]
         rewriter.insert(product)
         factor = rewriter.insert(arith.ConstantOp(FloatAttr(scale, f32)))
         block = Block(arg_types=[f32, f32])
         block.add_op(made := arith.MulfOp(block.args[0], factor.result))
         block.add_op(YieldOp(made.result))
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        maps = [AffineMap.identity(len(shape_of(empty)))] * 2
-        rewriter.replace(op, generic(op, [product.results[0]], [empty], Region(block), maps, results=[kind]))
+        _replace_by_elements(rewriter, op, product.results[0], kind, block)
 
 
-def _unscaled(op: GenericOp, scaled: arith.MulfOp) -> GenericOp:
+def _unscaled(op: GenericOp) -> GenericOp:
     """An operation without the multiplication of its elements."""
     copy = op.clone()
     block = copy.body.block
@@ -167,7 +171,7 @@ class LargestOfAll(RewritePattern):
             return
         start = fill.inputs[0].owner
         true = isinstance(start, arith.ConstantOp) and str(start.value) in ("true", "1 : i1", "-1 : i1")
-        if not true or not isa(kind, TensorType[Attribute]) or _number(asked.rhs) != -math.inf:
+        if not true or not isa(kind, TensorType[Attribute]) or float_value(asked.rhs) != -math.inf:
             return
         element = asked.lhs
         while isinstance(element.owner, arith.ExtFOp):
@@ -185,9 +189,7 @@ class LargestOfAll(RewritePattern):
         block = Block(arg_types=[wide, i1])
         block.add_op(equal := arith.CmpfOp(block.args[0], lowest, "oeq"))
         block.add_op(YieldOp(equal.result))
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        maps = [AffineMap.identity(len(kind.get_shape()))] * 2
-        rewriter.replace(op, generic(op, [rows.results[0]], [empty], Region(block), maps, results=[kind]))
+        _replace_by_elements(rewriter, op, rows.results[0], kind, block)
 
 
 OEQ = 1

@@ -24,7 +24,7 @@ from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
 from ..linalg.product import Product
-from ..patterns import Index, IndexBuilder, PatternPass
+from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions
 
 # Arithmetic on fragments: `warp.map` of what is said of one element.
@@ -144,14 +144,9 @@ def _terms(value: SSAValue) -> list[list[SSAValue]]:
     return []
 
 
-def _number(value: SSAValue) -> float | None:
-    op = value.owner
-    return op.value.value.data if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) else None
-
-
 def _split(factors: Sequence[SSAValue]) -> tuple[float, list[SSAValue]]:
     """The product of the constants among factors, and the others."""
-    numbers = [_number(value) for value in factors]
+    numbers = [float_value(value) for value in factors]
     others = [value for value, number in zip(factors, numbers, strict=True) if number is None]
     return math.prod(number for number in numbers if number is not None), others
 
@@ -167,7 +162,7 @@ def _plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
         return None
     for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         function = other.owner
-        if _number(one) == 1.0 and isinstance(function, kinds):
+        if float_value(one) == 1.0 and isinstance(function, kinds):
             return function
     return None
 
@@ -205,7 +200,7 @@ def silu_of(value: SSAValue) -> GeluOp | None:
         pairs.append((op.lhs, op.rhs))
     elif isinstance(op, arith.MulfOp):
         for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            if isinstance(inverse := other.owner, arith.DivfOp) and _number(inverse.lhs) == 1.0:
+            if isinstance(inverse := other.owner, arith.DivfOp) and float_value(inverse.lhs) == 1.0:
                 pairs.append((x, inverse.rhs))
     for x, below in pairs:
         function = _plus_one(below, math_dialect.ExpOp)
@@ -219,7 +214,7 @@ def _negated(value: SSAValue) -> SSAValue | None:
     op = value.owner
     if isinstance(op, arith.NegfOp):
         return op.operand
-    if isinstance(op, arith.SubfOp) and _number(op.lhs) == 0.0:
+    if isinstance(op, arith.SubfOp) and float_value(op.lhs) == 0.0:
         return op.rhs
     scale, others = _split(_factors(value))
     return others[0] if scale == -1.0 and len(others) == 1 else None
