@@ -411,6 +411,10 @@ class _Arithmetic:
             found = FUNCTIONS[_WHOLE[whole]](numbers[0])
         else:
             found = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
+        # What is 0 or 1 whatever the data is no function of them; what an operation leaves as it is has its root.
+        root = np.where(np.isin(found.key, field.NEUTRAL), 0, root)
+        for (i, _), n in zip(operands, numbers, strict=True):
+            root = np.where((i > 0) & (n.key == found.key), table.root(i), root)
         if self.means not in CONVERSIONS:
             found = self.shadow.recognise(found, root, shown)
         unknown = np.logical_or.reduce([table.unknown(i) for i, _ in operands])
@@ -458,8 +462,6 @@ class _Arithmetic:
         """The one value that a result is computed from; 0 where there are several."""
         root = np.zeros(operands[0][0].shape, np.int64)
         several = np.zeros(root.shape, np.bool_)
-        if self.means == "sub.float":  # What is taken from itself is no function of it, as it is none of two values.
-            several |= (operands[0][0] > 0) & (operands[0][0] == operands[1][0])
         for index, _ in operands:
             mine = np.where(index > 0, self.shadow.table.root(index), 0)
             several |= (root > 0) & (mine > 0) & (mine != root)

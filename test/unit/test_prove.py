@@ -116,6 +116,15 @@ def test_two_kernels_are_compared():
     assert other.differences[0].count == 32
 
 
+def test_exponentials_of_sums_with_tanh_are_products():
+    """As where the running maximum of an attention cancels whose scores are capped."""
+    scaled = "tanh.approx.f32 %f3, %f1; mul.f32 %f3, %f3, 0f3FB8AA3B; mul.f32 %f2, {}, 0f3FB8AA3B; "
+    one = launch(scaled.format("%f2") + "add.f32 %f3, %f3, %f2; ex2.approx.f32 %f3, %f3;")
+    parts = "ex2.approx.f32 %f3, %f3; ex2.approx.f32 %f2, %f2; mul.f32 %f3, %f3, %f2;"
+    assert prove(one, launch(scaled.format("%f2") + parts), ARRAYS)
+    assert prove(one, launch(scaled.format("%f1") + parts), ARRAYS, explain=False).outcome == "refuted"
+
+
 def test_branches_on_data_are_proven_in_part():
     """A maximum by a branch, and one way that no data goes; on the other way it is no sum."""
     body = "setp.lt.f32 %p, %f1, %f2; mov.f32 %f3, {}; @%p bra L; mov.f32 %f3, {}; L:"
