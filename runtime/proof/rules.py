@@ -240,10 +240,6 @@ CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-TENSOR_MEMORY = ("tcgen05.mma", "tcgen05.ld", "tcgen05.ld.red", "tcgen05.st", "tcgen05.cp", "tcgen05.shift")
-"""What moves data in tensor memory, which has no planes."""
-
-
 def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     """What to do before an instruction; None if there is nothing."""
     means = decoded.row.means
@@ -270,8 +266,6 @@ class _Effect:
         self.shadow, self.decoded = shadow, decoded
 
     def look(self, sel: Selection) -> None:
-        if self.decoded.row.means in TENSOR_MEMORY:
-            raise MachineLimitError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)

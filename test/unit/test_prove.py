@@ -368,3 +368,36 @@ def test_functions_are_known_through_several_operations():
     assert proof, proof
     assert "functions computed otherwise" in proof.text
     assert prove(launch(body + "st.global.f32 [%rd2], %f3;"), text, ARRAYS, explain=False).outcome == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("0x8110490", "0x8116490", "proven"),  # the signs of A and of B change
+        ("0x8110490", "0x8112490", "refuted"),
+        ("[%r38], %rd15, %rd17, %r8, 1;", "[%r38], %rd15, %rd17, %r8, 0;", "refuted"),
+        ("[%r118+1048576];", "[%r118];", "refuted"),
+    ],
+)
+def test_products_in_tensor_memory_are_followed(before: str, after: str, outcome: str):
+    text = product(40, 24, 72, "bf16")
+    kernel = compile(text, "sm_100a", cta="128,64,64", mma="m128n64k16", ctas=1)
+    assert before in kernel.ptx
+    assert prove(replace(kernel, ptx=kernel.ptx.replace(before, after)), text, explain=False).outcome == outcome
+
+
+def test_tensor_memory_moves_what_it_holds():
+    """Two columns are stored, and the first or the second is read."""
+    body = """.shared .b32 place;
+      tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [place], 32; bar.sync 0;
+      ld.shared.u32 %r3, [place]; mov.b32 %r4, %f1; mov.b32 %r5, %f2;
+      tcgen05.st.sync.aligned.32x32b.x2.b32 [%r3], {{%r4, %r5}}; tcgen05.wait::st.sync.aligned;
+      tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r6}}, [%r3+{column}]; tcgen05.wait::ld.sync.aligned;
+      mov.b32 %f3, %r6; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;"""
+    text = ADD.replace("sm_80", "sm_100a").replace("8.0", "8.6")
+    first, second = (
+        replace(launch(""), module=load_ptx(text.format(body=body.format(column=column)))) for column in (0, 1)
+    )
+    assert prove(first, launch("mov.f32 %f3, %f1;"), ARRAYS)
+    assert prove(second, launch("mov.f32 %f3, %f2;"), ARRAYS)
+    assert prove(second, launch("mov.f32 %f3, %f1;"), ARRAYS, explain=False).outcome == "refuted"
