@@ -426,7 +426,7 @@ class FieldProduct:
     def _values(self, planes: Array, words: Array, kind: ElementType) -> TermOperand:
         """The values of the elements of a matrix, and what they are."""
         codes = codes_of(planes)
-        index = codes.value
+        index = self.shadow.table.read_as(codes.value, kind.name)
         if planes.dtype == np.uint32 and codes.mixed.any():
             index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
@@ -442,7 +442,8 @@ class FieldProduct:
             return numbers
         codes = codes_of(np.stack([getattr(p[3], name) for p in planes]).astype(np.uint8))
         significand, exponent = decoded_scale(words, scale.type)
-        found = self.shadow.table.numbers_or(codes.value, np.ldexp(significand.astype(np.float64), exponent))
+        index = self.shadow.table.read_as(codes.value, scale.type.name)
+        found = self.shadow.table.numbers_or(index, np.ldexp(significand.astype(np.float64), exponent))
         depth = numbers.residues.shape[1]
         each = depth // len(words)
         block = Residues(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))

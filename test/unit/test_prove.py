@@ -375,6 +375,7 @@ def test_functions_are_known_through_several_operations():
     [
         ("0x8110490", "0x8116490", "proven"),  # the signs of A and of B change
         ("0x8110490", "0x8112490", "refuted"),
+        ("0x8110490", "0x8110010", "refuted"),  # numbers of bf16 taken for ones of f16
         ("[%r38], %rd15, %rd17, %r8, 1;", "[%r38], %rd15, %rd17, %r8, 0;", "refuted"),
         ("[%r118+1048576];", "[%r118];", "refuted"),
     ],
@@ -401,3 +402,13 @@ def test_tensor_memory_moves_what_it_holds():
     assert prove(first, launch("mov.f32 %f3, %f1;"), ARRAYS)
     assert prove(second, launch("mov.f32 %f3, %f2;"), ARRAYS)
     assert prove(second, launch("mov.f32 %f3, %f1;"), ARRAYS, explain=False).outcome == "refuted"
+
+
+def test_numbers_of_another_type_are_refuted():
+    text = product(16, 24, 40, "bf16")
+    kernel = compile(text, "sm_80")
+    mutant = replace(kernel, ptx=kernel.ptx.replace(".f32.bf16.bf16.f32", ".f32.f16.f16.f32"))
+    assert mutant.ptx != kernel.ptx
+    assert prove(mutant, text, explain=False).outcome == "refuted"
+    integers = "mov.b32 %r2, %f1; cvt.rn.f32.s32 %f3, %r2;"
+    assert prove(launch(integers), launch("mov.f32 %f3, %f1;"), ARRAYS).outcome != "proven"
