@@ -262,7 +262,9 @@ def product_of_opaque(of: PtxInstruction, row: WmmaMma) -> bool:
     properties |= {"layoutA": MMA_LAYOUT.of(row.a_layout), "layoutB": MMA_LAYOUT.of(row.b_layout)}
     properties |= {"eltypeA": MMA_TYPE.of(row.a.name), "eltypeB": MMA_TYPE.of(row.d.name)}
     operands = [
-        of.read(item, _fragment_type(row.element(role).name)) for i, role in enumerate("abc") for item in of.items(i + 1)
+        of.read(item, _fragment_type(row.element(role).name))
+        for i, role in enumerate("abc")
+        for item in of.items(i + 1)
     ]
     items = of.items(0)
     made = struct([_fragment_type(row.d.name)] * len(items))
