@@ -226,3 +226,19 @@ def test_operations_of_nvvm_in_a_kernel_of_gpu() -> None:
     expected = np.where(np.arange(32) == 0, np.packbits(a < y, bitorder="little").view(np.int32), y)
     run(load_ptx(to_ptx(kernel(body, "%A: memref<32xi32>"), "sm_90a")), "k", [a])
     assert (a == expected).all()
+
+
+def test_elements_that_threads_change_at_once() -> None:
+    """Lanes count in bins, by an affine map of their numbers; the largest is taken of what each bin had."""
+    body = """%t = gpu.thread_id x
+    %one = llvm.mlir.constant(1 : i32) : i32
+    %bin = affine.apply affine_map<(d0)[s0] -> ((d0 floordiv 4) mod 3 + s0 * 2 - 2)>(%t)[%one_index]
+    %before = memref.atomic_rmw addi %one, %A[%bin] : (i32, memref<3xi32>) -> i32
+    %zero = arith.constant 0 : index
+    %x = memref.atomic_rmw maxs %before, %B[%zero] : (i32, memref<1xi32>) -> i32"""
+    arguments = "%A: memref<3xi32>, %B: memref<1xi32>"
+    a, b = np.zeros(3, np.int32), np.full(1, -1, np.int32)
+    body = f"%one_index = arith.constant 1 : index\n    {body}"
+    run(load_ptx(to_ptx(kernel(body, arguments), "sm_80")), "k", [a, b])
+    assert (a == [12, 12, 8]).all()
+    assert (b == 11).all()
