@@ -22,8 +22,8 @@ from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .options import aten
+from .part import Region
 from .products import warploom
-from .region import Region
 from .views import VIEWS, hint, is_tensor
 
 MARGIN = 0.97
