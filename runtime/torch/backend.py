@@ -205,7 +205,7 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
         with graph.inserting_before(state):  # of dropout, of which there is none
             like = state.meta["val"]
             options = {"dtype": like.dtype, "device": like.device}
-            state.replace_all_uses_with(graph.call_function(aten.zeros.default, (list(like.shape),), options))
+            state.replace_all_uses_with(graph.call_function(aten.full.default, (list(like.shape), 0), options))
         graph.erase_node(state)
     for node in reversed(cluster.nodes):
         if not node.users:

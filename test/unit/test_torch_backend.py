@@ -637,15 +637,19 @@ def test_attention_as_it_is_on_a_gpu() -> None:
         aten._scaled_dot_product_flash_attention_backward.default,
         *(slope, q, k, v, out, sums, None, None, 9, 9, 0.0, True, *state),
     )
-    graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3))))
+    graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3)), *state))
     call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=backend.BackendOptions())
     inputs = [drawn(2, 3, 9, 16) for _ in range(4)]
     found = call([*inputs])
     own = [x.double().requires_grad_() for x in inputs[:3]]
     exact = functional.scaled_dot_product_attention(*own, is_causal=True)
     exact.backward(inputs[3].double())
-    assert all(close(x, y, 2.0) for x, y in zip(found, (exact.detach(), *(x.grad for x in own)), strict=True))
+    assert all(close(x, y, 2.0) for x, y in zip(found[:4], (exact.detach(), *(x.grad for x in own)), strict=True))
     assert not any("scaled_dot" in str(node.target) for node in graph.nodes)
+    decomposed: Any = import_module("torch._inductor.decomposition").decompositions
+    lowered: Any = import_module("torch._inductor.lowering").lowerings
+    left = [node.target for node in graph.nodes if node.op == "call_function"]
+    assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
 
 
 class Pixels(torch.nn.Module):
