@@ -42,7 +42,7 @@ more than it has."""
 ROUNDS, EACH, MOST_SETS = 5, 6, 8
 """Times that calls are measured, calls each time, and sets of operands."""
 
-SLEEP = 500_000
+SLEEP = 2_000_000
 """Cycles that the GPU waits while the host enqueues calls."""
 
 

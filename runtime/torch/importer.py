@@ -215,6 +215,7 @@ class Importer:
 COMPOSITE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
+    *("_native_batch_norm_legit_functional", "native_batch_norm"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward"),
     *("unbind", "var_mean", "var", "stack", "triu", "tril", "nll_loss_forward", "nll_loss_backward", "logsumexp"),
 )

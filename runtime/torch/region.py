@@ -119,7 +119,10 @@ def name_of(nodes: Sequence[Node]) -> str:
     if attention := next(filter(is_attention, nodes), None):
         dtype = str(results_of(attention)[0].meta["val"].dtype).removeprefix("torch.")
         return f"attention_{'gradients_' if attention.target in GRADIENTS else ''}{dtype}"
-    names = (str(node.target).removeprefix("aten.").removeprefix("warploom.").partition(".")[0] for node in nodes)
+    names = (
+        str(node.target).removeprefix("aten.").removeprefix("prims.").removeprefix("warploom.").partition(".")[0]
+        for node in nodes
+    )
     operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
     dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
     return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
