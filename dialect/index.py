@@ -293,7 +293,9 @@ PUBLIC: Mapping[str, str] = {
     "prune": "runtime.arguments.packed",
     "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
+    "torch_load": "runtime.torch.part",
     "torch_operators": "runtime.torch.operators",
+    "torch_save": "runtime.torch.backend",
     "torch_to_linalg": "runtime.torch.importer",
     "unpack_weights": "runtime.arguments.packed",
 }
