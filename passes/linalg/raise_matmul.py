@@ -50,7 +50,7 @@ from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.matmul import FASTMATH, MatmulOp
+from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ...dialect.warp.views import strides_of
@@ -211,9 +211,6 @@ class CopyStrided(RewritePattern):
             rewriter.has_done_action = True
 
 
-BY_ELEMENT = "warp.by_element"
-"""On a product: no matrix instruction multiplies it, so that a thread adds up each element."""
-
 BY_THREADS = (f16, BFloat16Type(), f32, f64, i8, i16, i32, i64)
 """The types of elements that a thread adds up."""
 
@@ -251,8 +248,12 @@ class RaiseProduct(RewritePattern):
             fail(op, reason)
         while (made := op.prev_op) is not None and made is not before:
             Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
-        if not (apart and unroll(op)):
-            remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up an element: {reason}")
+        from .window_sums import WindowSum  # with what a product does not need
+
+        windows = WindowSum.of(op) if apart else None
+        if windows is not None or not (apart and unroll(op)):
+            each = "an element" if windows is None else f"{windows.pixels} pixels of {windows.width} channels"
+            remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up {each}: {reason}")
             op.attributes[BY_ELEMENT] = UnitAttr()
 
 
