@@ -479,4 +479,8 @@ class OutlinePass(PatternPass):
 
             apply_patterns([FoldStart()], op)
             apply_patterns([FoldPadding()], op)
+        if any(isinstance(each, RowsOp) for each in op.walk()):
+            from ..linalg.split_rows import SplitRows
+
+            apply_patterns([SplitRows()], op)
         super().apply(ctx, op)
