@@ -25,7 +25,7 @@ PADDING = "warp.padding"
 """On a sum over windows: how many zeros stand before each dimension of its images, and as many as are read behind."""
 
 FLOATS = (f16, BFloat16Type(), f32)
-WIDTHS = (4, 2)
+WIDTHS = (4, 2, 1)
 """Channels that a thread computes, the most first: of 16 bits, the lanes of a warp read two lines together."""
 
 REGISTERS = 104

@@ -126,18 +126,31 @@ class WindowThread:
     at: dict[int, Index] = field(default_factory=dict[int, Index])
     tile: Index = 0
 
+    def kind(self, element: Attribute) -> Attribute:
+        """The type of so many neighbouring channels: a vector, or a number of a single one."""
+        return element if self.windows.width == 1 else VectorType(element, [self.windows.width])
+
     def load(self, value: SSAValue, indices: Sequence[Index]) -> SSAValue:
         """So many neighbouring channels of memory."""
-        kind = VectorType(element_type(value), [self.windows.width])
-        return self.index.insert(vector.LoadOp(self.arguments[value], self.index.values(indices), kind)).result
+        memory, at, kind = self.arguments[value], self.index.values(indices), self.kind(element_type(value))
+        if isa(kind, VectorType[Attribute]):
+            return self.index.insert(vector.LoadOp(memory, at, kind)).result
+        return self.index.insert(memref.LoadOp.get(memory, at)).res
+
+    def store(self, value: SSAValue, memory: SSAValue, indices: Sequence[Index]) -> None:
+        """Stores them."""
+        kind, at = memref.StoreOp.get if self.windows.width == 1 else vector.StoreOp, self.index.values(indices)
+        self.index.insert(kind(value, self.arguments[memory], at))
 
     def wide(self, value: SSAValue) -> SSAValue:
-        """A vector of f32."""
-        kind = VectorType(f32, [self.windows.width])
+        """The channels as f32."""
+        kind = self.kind(f32)
         return value if value.type == kind else self.index.insert(arith.ExtFOp(value, kind)).result
 
     def splat(self, number: float, element: AnyFloat = f32) -> SSAValue:
-        """A vector that is one number everywhere."""
+        """Channels that are one number everywhere."""
+        if self.windows.width == 1:
+            return self.index.constants.insert(arith.ConstantOp(FloatAttr(number, element))).result
         kind = VectorType(element, [self.windows.width])
         splat: DenseIntOrFPElementsAttr = DenseIntOrFPElementsAttr.from_list(kind, [number])
         return self.index.constants.insert(arith.ConstantOp(splat)).result
@@ -242,7 +255,7 @@ class WindowThread:
             if isinstance(op, YieldOp | ElementYieldOp):
                 return known[op.operands[0]]
             if not isinstance(op, arith.ConstantOp):
-                kinds = [VectorType(value.type, [self.windows.width]) for value in op.results]
+                kinds = [self.kind(value.type) for value in op.results]
                 inner = type(op).create(operands=[known[value] for value in op.operands], result_types=kinds,
                                         properties=op.properties)  # fmt: skip
                 known[op.results[0]] = self.index.insert(inner).results[0]
@@ -252,7 +265,7 @@ class WindowThread:
         """Sums as memory has them."""
         if element == f32:
             return sums
-        return self.index.insert(arith.TruncFOp(sums, VectorType(element, [self.windows.width]))).result
+        return self.index.insert(arith.TruncFOp(sums, self.kind(element))).result
 
     def _constant(self, op: arith.ConstantOp) -> SSAValue:
         if not isa(op.value, FloatAttr[AnyFloat]):
@@ -267,8 +280,10 @@ class WindowThread:
         number = self.arguments[value]
         if isinstance(value.type, MemRefType):
             number = self.index.insert(memref.LoadOp.get(number, self.index.values(own))).res
-        kind = VectorType(number.type, [self.windows.width])
-        return self.index.insert(vector.BroadcastOp(number, kind)).vector
+        kind = self.kind(number.type)
+        return (
+            self.index.insert(vector.BroadcastOp(number, kind)).vector if isa(kind, VectorType[Attribute]) else number
+        )
 
 
 class WindowGrid(NamedTuple):
@@ -339,7 +354,7 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
                 thread.index = inside.enter_context(outer.where(condition))
                 inside.callback(setattr, thread, "index", outer)
             value = thread.finished(finish, total, at := place(pixel))
-            thread.index.insert(vector.StoreOp(value, thread.arguments[output], thread.index.values(at)))
+            thread.store(value, output, at)
 
 
 def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:

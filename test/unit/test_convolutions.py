@@ -182,9 +182,10 @@ func.func @f(%X: {x}, %K: tensor<{r}x{s}x{c}xbf16>, %bias: tensor<{c}xf32>, %sca
     [
         ((2, 5, 9, 12), (7, 7), 1, 1, (3, 3)),
         ((1, 9, 11, 6), (3, 2), 2, 1, (1, 0)),
+        ((1, 4, 5, 5), (3, 3), 1, 1, (1, 1)),
         ((2, 4, 7, 136), (3, 3), 1, 2, (2, 2)),
     ],
-    ids=["7x7", "strides and two channels", "dilations and two groups of lanes"],
+    ids=["7x7", "strides and two channels", "an odd number of channels", "dilations and two groups of lanes"],
 )
 def test_channels_with_kernels_of_their_own_in_one_launch(
     image: tuple[int, int, int, int], taps: tuple[int, int], stride: int, dilation: int, around: tuple[int, int]
