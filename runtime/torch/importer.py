@@ -233,6 +233,20 @@ def _rms_norm(
     return result.to(value.dtype), scale
 
 
+def _group_norm(
+    value: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *sizes: float
+) -> tuple[torch.Tensor, ...]:
+    """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
+    n, c, _, groups, epsilon = sizes
+    parts, across = (int(n), int(groups), int(c // groups), -1), (1, int(groups), int(c // groups), 1)
+    variance, mean = torch.var_mean(value.float().reshape(int(n), int(groups), -1), -1, correction=0)
+    scale = torch.rsqrt(variance + epsilon)
+    normal = (value.float().reshape(parts) - mean[..., None, None]) * scale[..., None, None]
+    normal = normal if weight is None else normal * weight.view(across)
+    normal = normal if bias is None else normal + bias.view(across)
+    return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice, with zeros before and behind it; torch's own for steps of more than one."""
     if step != 1:
@@ -281,7 +295,7 @@ def simpler() -> dict[Any, Any]:
         "slice_backward": _slice_backward,
         "select_backward": _select_backward,
     }
-    own["_transformer_encoder_layer_fwd"] = _encoder_layer
+    own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 
