@@ -16,15 +16,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp, D, E, Keys, M, N
-from ...dialect.warp.attributes import element_row, in_place_of, memory_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
+from ...dialect.warp.attributes import element_row, memory_of
+from ...dialect.warp.elements import PointwiseOp, element_type
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
@@ -44,6 +42,7 @@ from .element_expressions import (
 from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import KernelArgument, VectorOperand, each_once, root
+from .pack_heads import PackHeads
 from .product import Product, read
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
@@ -433,47 +432,6 @@ class FuseAttention(RewritePattern):
         except NotFusedError as declined:
             if reason := str(declined):
                 remark(op, FuseAttentionPass.name, f"it is not fused into an attention: {reason}")
-
-
-# One query for each head: heads that share K and V are the rows of one tile.
-
-
-class PackHeads(RewritePattern):
-    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
-
-    A diagonal would be of queries: it stays as it is, and so does its attention.
-    """
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        sizes, query = op.sizes, op.batch + M
-        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
-        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
-        if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
-            return
-        if op.lse is not None:
-            return
-        head = max(heads, key=sizes.__getitem__)
-        order = list(range(op.maps[0].num_dims))
-        order[head], order[query] = query, head
-        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-        score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
-        keys = op.keys
-        if keys.lengths is not None:
-            lengths, along = keys.lengths
-            keys = keys._replace(lengths=(lengths, map_along(len(order), (order[loop] for loop in loops_of(along)))))
-        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score)
-        rewriter.replace(op, in_place_of(op, new))
-        drop_forms([value for value in (op.scores,) if value is not None])
-
-
-def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
-    """A function on scores whose loops have other numbers."""
-    body = score.body.clone()
-    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
-        Rewriter.replace_op(index, IndexOp(order[index.number]))
-    placed = [(value, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
-    return PointwiseOp(placed, body)
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,12 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
+from ...dialect.warp.rows import AcrossOp
 from . import contraction
 from .operand import root
 

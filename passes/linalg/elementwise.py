@@ -19,12 +19,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import FIXED, is_projection, map_along
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value

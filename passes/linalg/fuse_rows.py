@@ -27,9 +27,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
-from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (

@@ -19,13 +19,14 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
 from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
+from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention import FACTORS, Attention
