@@ -108,11 +108,13 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, 
         scores = np.where(j >= named["%lengths"], -np.inf, scores)
     if asked.documents:
         scores = np.where(named["%of_m"] != named["%of_n"], -np.inf, scores)
-    largest = scores.max(-1, keepdims=True)
+    sinks = named.get("%sinks", np.full(1, -np.inf))
+    largest = np.maximum(scores.max(-1, keepdims=True), sinks)
     off = np.where(np.isfinite(scores), off + 2.0**-21 * (np.abs(scores) + np.abs(largest)), 0.0)
     off = off.max(-1, keepdims=True) + 2.0**-21
-    e = (np.exp2 if asked.softmax == "base 2" else np.exp)(scores - largest)
-    p = e / e.sum(-1, keepdims=True)
+    power = np.exp2 if asked.softmax == "base 2" else np.exp
+    e = power(scores - largest)
+    p = e / (e.sum(-1, keepdims=True) + power(sinks - largest))
     value = p @ v
     bound = (2 * off + unit + (n + 16) * 2.0**-23) * (p @ np.abs(v)) + 2.0**-25 * np.abs(v).sum(-2, keepdims=True)
     return value, bound + unit * np.abs(value) * (1 + unit) + least

@@ -57,6 +57,9 @@ class Attention:
     """Rows of the pages that K and V lie in, as a table has them for each index of the first loop of the batch."""
     documents: bool = False
     """Whether keys count only for queries of the same document, whose numbers are in memory."""
+    sinks: str = ""
+    """How the sums of rows have a sink, a number for each index of the last loop of the batch: "max", if the largest
+    score is one of it too, "start", if the reductions start from it, "sum", if it is added alone."""
 
     def __str__(self) -> str:
         given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
@@ -66,6 +69,7 @@ class Attention:
         given += [f"window {self.window}"] if self.window is not None else []
         given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
         given += [f"pages of {self.pages}"] if self.pages else []
+        given += [f"sinks by {self.sinks}"] if self.sinks else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
@@ -106,6 +110,7 @@ class Attention:
             *masks,
             *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
             *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
+            *([Value("%sinks", self.loops[-1:], self.element)] if self.sinks else []),
             *pages,
             Value("%O", (*self.loops, "m", "e"), self.element),
         ]
@@ -212,18 +217,29 @@ class _Text:
             k, v = self._gathered(k), self._gathered(v)
         whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
         scores = self._product(q, k, self.temporary(whole, "f32"), "d")
-        scores = self.generic([scores, *given[3:]], self.temporary(whole, "f32"), self._score())
+        sinks = [value for value in given if value.name == "%sinks"]
+        beside = [value for value in given[3:] if value not in sinks]
+        scores = self.generic([scores, *beside], self.temporary(whole, "f32"), self._score())
         result = output if self.asked.on_memory else self.temporary(output.loops, output.element)
         if self.asked.softmax == "named":
             into = self.temporary(whole, "f32")
             types = f"ins({scores.name} : {self.type_of(scores)}) outs({into.name} : {self.type_of(into)})"
             p = self._operation(f"linalg.softmax dimension({len(whole) - 1}) {types}", into)
             return self._product(self._narrowed(p), v, result, "n")
-        largest = self._reduced(scores, row, "%low", "maximumf")
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
+        sink = self._widened(sinks[0], row) if sinks else None
+        start = sink if self.asked.sinks == "start" else None
+        largest = self._reduced(scores, row, "%low", "maximumf", start)
+        if sink is not None and self.asked.sinks == "max":
+            body = ["%r = arith.maximumf %x0, %x1 : f32"]
+            largest = self.generic([sink, largest], self.temporary(row, "f32"), body)
         body = ["%0 = arith.subf %x0, %x1 : f32", f"%r = {power} %0 : f32"]
         e = self.generic([scores, largest], self.temporary(whole, "f32"), body)
-        total = self._reduced(e, row, "%zero", "addf")
+        if sink is not None:
+            sink = self.generic([sink, largest], self.temporary(row, "f32"), body)
+        total = self._reduced(e, row, "%zero", "addf", None if start is None else sink)
+        if sink is not None and start is None:
+            total = self.generic([sink, total], self.temporary(row, "f32"), ["%r = arith.addf %x0, %x1 : f32"])
         if self.asked.softmax == "behind":
             sums = self._product(self._narrowed(e), v, self.temporary(output.loops, "f32"), "n")
             body = ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {output.element}"]
@@ -262,8 +278,13 @@ class _Text:
             ]
         return self.generic([a, b], self.filled(output, "%nothing" if kind == half else "%zero"), body, over)
 
-    def _reduced(self, value: Value, loops: tuple[str, ...], start: str, by: str) -> Value:
-        output = self.filled(self.temporary(loops, "f32"), start)
+    def _widened(self, value: Value, loops: tuple[str, ...]) -> Value:
+        """A number in f32 for each of more loops."""
+        return self.generic([value], self.temporary(loops, "f32"), [f"%r = arith.extf %x0 : {value.element} to f32"])
+
+    def _reduced(self, value: Value, loops: tuple[str, ...], start: str, by: str, onto: Value | None = None) -> Value:
+        """A reduction that starts from a number, or from what is there."""
+        output = onto or self.filled(self.temporary(loops, "f32"), start)
         return self.generic([value], output, [f"%r = arith.{by} %x0, %y : f32"], value.loops[-1])
 
     def _narrowed(self, value: Value) -> Value:

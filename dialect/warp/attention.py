@@ -18,6 +18,8 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StringAttr,
     UnitAttr,
+    bf16,
+    f16,
     f32,
     i32,
     i64,
@@ -217,7 +219,9 @@ class AttentionOp(IRDLOperation):
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
 
     With `lse`, memory of f32 that the loops of the batch and m index by `lse_map`, each row also leaves the logarithm
-    of the sum of the exponentials of its scores, which its gradient is computed from. A `warp.pointwise`, given as
+    of the sum of the exponentials of its scores, which its gradient is computed from. With `sinks`, memory of floats
+    that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them too, as of the score
+    of a key without values. A `warp.pointwise`, given as
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
     by m, n and the batch.
 
@@ -242,11 +246,13 @@ class AttentionOp(IRDLOperation):
     lengths = opt_operand_def(MemRefType)
     parts = var_operand_def(MemRefType)
     lse = opt_operand_def(MemRefType)
+    sinks = opt_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
+    sinks_map = opt_prop_def(AffineMapAttr)
     zero_rows = opt_attr_def(UnitAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
@@ -256,6 +262,7 @@ class AttentionOp(IRDLOperation):
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
         " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
         " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
+        " (`sinks` $sinks^ `:` type($sinks))?"
     )
 
     def __init__(
@@ -270,17 +277,21 @@ class AttentionOp(IRDLOperation):
         until: SSAValue | None = None,
         parts: Sequence[SSAValue] = (),
         lse: tuple[SSAValue, AffineMap] | None = None,
+        sinks: tuple[SSAValue, AffineMap] | None = None,
     ):
-        """`matrices` are Q, K, V and O, `lse` memory and its map."""
+        """`matrices` are Q, K, V and O, `lse` and `sinks` memory and its map."""
         keys = keys or Keys()
-        (lengths, map_), (sums, of_sums) = keys.lengths or (None, None), lse or (None, None)
+        beside = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
+        lengths, sums, logits = (None if placed is None else placed[0] for placed in beside.values())
+        maps_beside = {
+            f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in beside.items()
+        }
         super().__init__(
-            operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums],
+            operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums, logits],
             properties={
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
-                "lengths_map": None if map_ is None else AffineMapAttr(map_),
-                "lse_map": None if of_sums is None else AffineMapAttr(of_sums),
+                **maps_beside,
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -341,7 +352,7 @@ class AttentionOp(IRDLOperation):
             )
         self._verify_types()
         self._verify_lengths()
-        self._verify_lse()
+        self._verify_rows()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -363,15 +374,23 @@ class AttentionOp(IRDLOperation):
         sizes = self.sizes
         sizes.add("lengths", self.lengths, loops_of(map_))
 
-    def _verify_lse(self) -> None:
-        if (self.lse, self.lse_map) == (None, None):
-            return
-        if self.lse is None or self.lse_map is None or memory_of(self.lse).element_type != f32:
-            raise VerifyException("expected lse in memory of f32 with a map of the loops that index it")
-        of_tile = [self.batch + E] if self.tile else []  # a matrix whose columns are all the same
-        loops = loops_of(self.lse_map.data)
-        if sorted(loops) != [*range(self.batch), self.batch + M, *of_tile]:
-            raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
+    def _verify_rows(self) -> None:
+        """Verifies `lse` and `sinks`: of a tile, matrices whose columns are all the same."""
+        every, of_tile = [*range(self.batch), self.batch + M], [self.batch + E] if self.tile else []
+        for name, memory, map_, kinds in (
+            ("lse", self.lse, self.lse_map, (f32,)),
+            ("sinks", self.sinks, self.sinks_map, (f32, f16, bf16)),
+        ):
+            if (memory, map_) == (None, None):
+                continue
+            if memory is None or map_ is None or memory_of(memory).element_type not in kinds:
+                listed = ", ".join(map(str, kinds))
+                raise VerifyException(f"expected {name} in memory of {listed} with a map of the loops that index it")
+            loops = loops_of(map_.data)
+            if name == "lse" and sorted(loops) != [*every, *of_tile]:
+                raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
+            if len(set(loops)) != len(loops) or not set(loops) <= {*every, *of_tile}:
+                raise VerifyException(f"expected {name} to be indexed by loops of the batch and m, got {list(loops)}")
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]

@@ -115,8 +115,9 @@ class Attention(NamedTuple):
         lengths = [] if self.lengths is None else [self.lengths]
         pages = [VectorOperand("pages", view.table) for view in self.paged]
         lse = [] if self.op.lse is None else [VectorOperand("lse", self.op.lse)]
+        sinks = [] if self.op.sinks is None else [VectorOperand("sinks", self.op.sinks)]
         given = [_in_memory(operand) for operand in (q, k, v)]
-        return each_once((*given, *of_scores, *pages, *lengths, o, *lse))
+        return each_once((*given, *of_scores, *pages, *lengths, *sinks, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:
@@ -152,6 +153,11 @@ def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
 
 EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
 """What computes E, and the natural logarithm of its base."""
+
+LARGER = ("arith.maximumf", "arith.maxnumf")
+
+ROUNDED_CONSTANT = 1e-6
+"""How far a constant may be from the number that it stands for, relative to it."""
 
 
 class Scores(NamedTuple):
@@ -200,9 +206,9 @@ class AttentionMatch:
         exponential, total = self._quotient(element) or (element, element)
         _check_unrounded("its exponentials are", exponential)
         _check_unrounded("the sum of each row is", total)
-        if total != ElementExpression("reduce", "add", (exponential,)):
-            decline("what P is divided by is not the sum of each row of it")
-        self.scores = self._scores(exponential)
+        sink = self._sink(exponential, total)
+        self.scores = self._scores(exponential, sink)
+        self.sinks = None if sink is None else self._of_rows(exponential, sink)
         if nothing not in (None, exponential.operands[0].operands[1]):
             decline("its rows are 0 where something other than the largest score is minus infinity")
         self._read_factors()
@@ -275,15 +281,40 @@ class AttentionMatch:
 
     # Scores
 
-    def _scores(self, exponential: ElementExpression) -> Scores:
-        """What is behind E = exp(X - M)."""
+    @staticmethod
+    def _sink(exponential: ElementExpression, total: ElementExpression) -> ElementExpression | None:
+        """The number whose exponential a row's sum has beside those of its scores, if there is one."""
+        of_scores = ElementExpression("reduce", "add", (exponential,))
+        if total == of_scores:
+            return None
+        others = [other for other in total.operands if other != of_scores] if total.is_op("arith.addf") else []
+        if len(others) == 1 and others[0].is_op(str(exponential.name)) and exponential.operands[0].is_op("arith.subf"):
+            (inner,), largest = others[0].operands, exponential.operands[0].operands[1]
+            if inner.is_op("arith.subf") and inner.operands[1] == largest:
+                return inner.operands[0]
+        decline("what P is divided by is not the sum of each row of it")
+
+    def _of_rows(self, exponential: ElementExpression, sink: ElementExpression) -> tuple[SSAValue, Subscripts]:
+        """The memory that sinks are read from, as they are."""
+        load, factor = scaled(sink)
+        natural = math.isclose(factor * EXPONENTIALS[str(exponential.name)], 1.0, rel_tol=ROUNDED_CONSTANT)
+        if load.kind != "load" or load.value is None or not natural:
+            decline("what is added to the sum of each row is not the exponential of a number in memory")
+        if not set(load.place) <= {*range(self.batch), QUERY}:
+            decline("what is added to the sum of each row is not in memory along the batch and the queries")
+        return load.value, load.place
+
+    def _scores(self, exponential: ElementExpression, sink: ElementExpression | None) -> Scores:
+        """What is behind E = exp(X - M), where M may be the largest of a row's scores and its sink."""
         logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
         _check_unrounded("the exponent is", inner)
         if not inner.is_op("arith.subf"):
             decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
-        if largest not in [ElementExpression("reduce", name, (x,)) for name in ("max", "maximum")]:
+        sides = [side for side in largest.operands if side != sink] if largest.is_op(*LARGER) else []
+        of_scores = sides[0] if len(sides) == 1 and len(sides) < len(largest.operands) else largest
+        if of_scores not in [ElementExpression("reduce", name, (x,)) for name in ("max", "maximum")]:
             decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             decline("scores depend on several products")
@@ -357,6 +388,7 @@ class AttentionMatch:
         read |= {root(value) for value in self.score_operands.values()}
         lengths = self.scores.keys.lengths
         read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
+        read |= {root(self.sinks[0])} if self.sinks is not None else set()
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -388,6 +420,7 @@ class AttentionMatch:
             keys=self._keys(order),
             scores=None if score is None else score.function,
             lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
+            sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
         )
         made.zero_rows = UnitAttr() if self.zero_rows else None
         return made

@@ -270,7 +270,10 @@ class ElementReader:
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
     ) -> ElementExpression | None:
         """What a row gives together with what was there before."""
-        return None
+        before = self.element(op.outputs[0], at, op)
+        if isinstance(combined, arith.SubfOp):
+            combined = arith.AddfOp(combined.lhs, combined.rhs)
+        return ElementExpression("op", combined.name, (before, taken), op=combined)
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether what an operation adds to is filled with a number; for infinities any number will do that is

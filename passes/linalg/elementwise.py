@@ -325,7 +325,8 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
     reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
     reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
-    reads += [] if attention.lengths is None else [MemoryUse("lengths", attention.lengths)]
+    beside = {"lengths": attention.lengths, "sinks": attention.sinks}
+    reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
     if attention.lse is not None and attention.lse_map is not None:
         _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))

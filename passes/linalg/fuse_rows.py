@@ -82,14 +82,6 @@ class RowReader(ElementReader):
             return None
         return {loop: name for loop, name in zip(loops, at, strict=True) if loop != FIXED}
 
-    def _onto(
-        self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
-    ) -> ElementExpression:
-        before = self.element(op.outputs[0], at, op)
-        if isinstance(combined, arith.SubfOp):
-            combined = arith.AddfOp(combined.lhs, combined.rhs)
-        return ElementExpression("op", combined.name, (before, taken), op=combined)
-
 
 class RowsMatch:
     """What the operation `last` makes of rows, with what operations before it make that others need too: `elements`,

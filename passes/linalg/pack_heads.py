@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import AffineMapAttr
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
@@ -34,11 +37,15 @@ class PackHeads(RewritePattern):
         order[head], order[query] = query, head
         maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
         score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
-        keys = op.keys
-        if keys.lengths is not None:
-            lengths, along = keys.lengths
-            keys = keys._replace(lengths=(lengths, map_along(len(order), (order[loop] for loop in loops_of(along)))))
-        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score)
+
+        def exchanged(memory: SSAValue | None, along: AffineMapAttr | None) -> tuple[SSAValue, AffineMap] | None:
+            if memory is None or along is None:
+                return None
+            return memory, map_along(len(order), (order[loop] for loop in loops_of(along.data)))
+
+        keys = op.keys._replace(lengths=exchanged(op.lengths, op.lengths_map))
+        sinks = exchanged(op.sinks, op.sinks_map)
+        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score, sinks=sinks)
         rewriter.replace(op, in_place_of(op, new))
         drop_forms([value for value in (op.scores,) if value is not None])
 

@@ -44,7 +44,7 @@ from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
 from .operands import OperandTiles, copies_done, warp_origin
-from .store_epilogue import EpilogueOperands, placed
+from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 
 LOWEST = -1e38
@@ -394,13 +394,28 @@ class AttentionBuilder:
             state = self._of_slices(state)
             left = index.mul(index.div(self.warp_key, self.schedule.warp[1]), self.values.schedule.warp[1])
         if self.schedule.split_k == 1:
-            self._store(index, state, left)
+            self._store(index, self._with_sinks(index, state), left)
             return
         inside = index.within(body := Block())
         last, every = self._shared(state, inside)
-        self._store(inside, every, left)
+        self._store(inside, self._with_sinks(inside, every), left)
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(last, [], Region(body)))
+
+    def _with_sinks(self, index: IndexBuilder, state: SoftmaxState) -> SoftmaxState:
+        """The state with a further score of each row, its sink, that has no values."""
+        if self.op.sinks is None:
+            return state
+        kind = fragment_of(state.largest)
+        bounds = bounds_attribute(self.scores.inside("m"), True)
+        loaded = converted(index, load(index, self.op.sinks, kind, self.row, 0, bounds), f32)
+        scale = 1.0 / self.op.scale.value.data
+        sink = mapped(index, lambda x: arith.MulfOp(x[0], number(scale)).result, loaded)
+        largest = mapped(index, _larger, state.largest, sink)
+        subtracted = mapped(index, self._subtracted, largest)
+        again, added = (mapped(index, self._raised, score, subtracted) for score in (state.largest, sink))
+        total = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sum, again, added)
+        return SoftmaxState(largest, total, [times(index, part, again) for part in state.parts])
 
     def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:
         """Leaves the state for the last CTA of the tile: whether this is the last one, and, `inside` where it is, the

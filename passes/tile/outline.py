@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -331,6 +331,7 @@ class TiledAttention(NamedTuple):
         inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
         op, count = self.op, len(FACTORS)
+        at = batch_index(index, batch, matrix) if op.lse is not None or op.sinks is not None else []
         found = AttentionOp(
             list(map(inside.seen, operands[:count])),
             [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
@@ -340,21 +341,26 @@ class TiledAttention(NamedTuple):
             tile=index.values([row] if parts == 1 else [row, number, part]),
             until=self._length(index, arguments, batch, matrix),
             parts=scratch,
-            lse=self._lse(index, arguments, batch, matrix),
+            lse=self._of_rows(index, arguments, op.lse, op.lse_map, at),
+            sinks=self._of_rows(index, arguments, op.sinks, op.sinks_map, at),
         )
         return in_place_of(op, found)
 
-    def _lse(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
+    @staticmethod
+    def _of_rows(
+        index: IndexBuilder,
+        arguments: Mapping[SSAValue, SSAValue],
+        memory: SSAValue | None,
+        map_: AffineMapAttr | None,
+        at: Sequence[Index],
     ) -> tuple[SSAValue, AffineMap] | None:
-        """Where the rows of this CTA leave the logarithms of their sums: a matrix whose columns are all the same."""
-        op, (_, _, _, e) = self.op, range(len(FACTORS))
-        if op.lse is None or op.lse_map is None:
+        """Numbers of the rows of this CTA, at an index of the batch: a matrix whose columns are all the same."""
+        if memory is None or map_ is None:
             return None
-        loops, at = loops_of(op.lse_map.data), batch_index(index, batch, matrix)
+        loops, (m, _, _, e) = loops_of(map_.data), range(len(FACTORS))
         indices = index.values([at[loop] for loop in loops if loop < len(at)])
-        rows = MatrixOp(arguments[op.lse], indices, loops.index(len(at)), None)
-        return index.insert(rows).matrix, map_along(len(FACTORS), (0, e))
+        row = loops.index(len(at)) if len(at) in loops else None
+        return index.insert(MatrixOp(arguments[memory], indices, row, None)).matrix, map_along(len(FACTORS), (m, e))
 
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index

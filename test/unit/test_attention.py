@@ -34,6 +34,8 @@ FORMS = (
     (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
     (Attention((70, 70, 64, 64), "bf16", batch=()), "sm_100a"),
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
+    (Attention((70, 150, 64, 64), "bf16", (1, 2), sinks="sum", softmax="inverse", dynamic=True), "sm_90a"),
+    (Attention((20, 45, 32, 32), sinks="start", softmax="behind", causal=-5), "sm_89"),
 )
 
 
@@ -52,6 +54,11 @@ KEYS = (
     (Attention((70, 300, 64, 64), batch=(1,), window=20, causal=40), "sm_90a", {}),
     (Attention((70, 150, 64, 64), batch=(2,), lengths=True), "sm_90a", {}),
     (Attention((20, 40, 32, 32), batch=(2,), documents=True), "sm_89", {}),
+    (
+        Attention((1, 200, 64, 64), "bf16", (2, 3), shared=("b1",), sinks="max", on_memory=True),
+        "sm_90a",
+        {"split_k": 3},
+    ),
 )
 """Keys that warps and CTAs share, that do not count, and that lie in pages."""
 
