@@ -150,7 +150,7 @@ def wrong(
     """What is wrong with an attention on a device, "" if nothing: also that it is not one kernel."""
     try:
         kernel, given = asked.compile(target, **schedule), problem(asked, seed)
-        if len(kernel.launches) != 1:
+        if len(kernel.launches) != asked.launches:
             return f"it takes {len(kernel.launches)} kernels"
         kernel(*given.arguments, device=device, checks=checks)
     except WarploomError as error:

@@ -88,6 +88,11 @@ class Attention:
         return sizes
 
     @property
+    def launches(self) -> int:
+        """One, and one that finds the keys of each tile by the numbers of documents."""
+        return 1 + (self.documents and not self.dynamic)
+
+    @property
     def scale(self) -> float:
         return float(f"{self.size[2] ** -0.5:.6e}")
 

@@ -185,12 +185,14 @@ HALVES = (Float16Type, BFloat16Type)
 
 
 class Keys(NamedTuple):
-    """The keys that count for query m: up to m + diagonal, from m - window on, and below the element of `lengths`,
-    memory and its map, where these are given."""
+    """The keys that count for query m: up to m + diagonal, from m - window on, below the element of `lengths`, memory
+    and its map, and with the same number in the second of two `documents` as the query has in the first, where these
+    are given."""
 
     diagonal: int | None = None
     window: int | None = None
     lengths: tuple[SSAValue, AffineMap] | None = None
+    documents: tuple[tuple[SSAValue, AffineMap], ...] = ()
 
     def properties(self) -> dict[str, IntegerAttr | None]:
         """`diagonal` and `window` as properties of an operation."""
@@ -213,7 +215,8 @@ class AttentionOp(IRDLOperation):
 
     Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with
     n < m - w. With `lengths`, memory of i32 that loops of the batch index by `lengths_map`, so do those of the keys
-    behind the number in it, and these keys are not read::
+    behind the number in it, and these keys are not read. With two `documents`, memory of i32 that loops of the batch
+    and m, or n, index by `documents_maps`, so do scores of queries and keys whose numbers differ::
 
         warp.attention %Q, %K, %V into %O {..., lengths_map = affine_map<(b, h, m, n, d, e) -> (b)>}
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
@@ -228,7 +231,8 @@ class AttentionOp(IRDLOperation):
     The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
-    schedule says, with `until %n` for the first key that does not count in place of `lengths`. If CTAs share the keys
+    schedule says, with `until %n` for the first key that does not count in place of `lengths`, and `from %n` for the
+    first key that counts for any row, where `documents` tell it. If CTAs share the keys
     of a tile (`split_k`), each attends to a part of them: `tile [%m, %tile, %part]` has the numbers of the tile and the
     part, and `parts` are memory for the sums of parts, for the largest score and the sum of each of their rows, and for
     counters of arrivals.
@@ -242,17 +246,20 @@ class AttentionOp(IRDLOperation):
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
+    first = opt_operand_def(IndexType())
     until = opt_operand_def(IndexType())
     lengths = opt_operand_def(MemRefType)
     parts = var_operand_def(MemRefType)
     lse = opt_operand_def(MemRefType)
     sinks = opt_operand_def(MemRefType)
+    documents = var_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
     sinks_map = opt_prop_def(AffineMapAttr)
+    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     zero_rows = opt_attr_def(UnitAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
@@ -260,9 +267,9 @@ class AttentionOp(IRDLOperation):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
-        " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
+        " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
         " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
-        " (`sinks` $sinks^ `:` type($sinks))?"
+        " (`sinks` $sinks^ `:` type($sinks))? (`documents` $documents^ `:` type($documents))?"
     )
 
     def __init__(
@@ -274,6 +281,7 @@ class AttentionOp(IRDLOperation):
         keys: Keys | None = None,
         scores: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
+        first: SSAValue | None = None,
         until: SSAValue | None = None,
         parts: Sequence[SSAValue] = (),
         lse: tuple[SSAValue, AffineMap] | None = None,
@@ -287,11 +295,17 @@ class AttentionOp(IRDLOperation):
             f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in beside.items()
         }
         super().__init__(
-            operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums, logits],
+            operands=[
+                *(*matrices, scores, list(tile), first, until, lengths, list(parts), sums, logits),
+                [memory for memory, _ in keys.documents],
+            ],
             properties={
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
                 **maps_beside,
+                "documents_maps": ArrayAttr(AffineMapAttr(map_) for _, map_ in keys.documents)
+                if keys.documents
+                else None,
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -310,9 +324,11 @@ class AttentionOp(IRDLOperation):
     def keys(self) -> Keys:
         """The keys that count."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
+        maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
+        documents = tuple(zip(self.documents, maps, strict=True))
         if self.lengths is None or self.lengths_map is None:
-            return Keys(diagonal, window)
-        return Keys(diagonal, window, (self.lengths, self.lengths_map.data))
+            return Keys(diagonal, window, documents=documents)
+        return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents)
 
     @property
     def batch(self) -> int:
@@ -353,6 +369,7 @@ class AttentionOp(IRDLOperation):
         self._verify_types()
         self._verify_lengths()
         self._verify_rows()
+        self._verify_documents()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -373,6 +390,19 @@ class AttentionOp(IRDLOperation):
             raise VerifyException(f"expected lengths to be indexed by loops of the batch, got {map_}")
         sizes = self.sizes
         sizes.add("lengths", self.lengths, loops_of(map_))
+
+    def _verify_documents(self) -> None:
+        maps = () if self.documents_maps is None else self.documents_maps.data
+        if len(self.documents) != len(maps) or len(maps) not in (0, 2):
+            raise VerifyException(
+                f"expected documents of queries and of keys, with a map each, got {len(self.documents)} and {len(maps)}"
+            )
+        for memory, map_, loop in zip(self.documents, maps, (self.batch + M, self.batch + N), strict=False):
+            loops = loops_of(map_.data)
+            if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
+                raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
+            if not self.tile and not set(loops) <= {*range(self.batch), loop}:
+                raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
     def _verify_rows(self) -> None:
         """Verifies `lse` and `sinks`: of a tile, matrices whose columns are all the same."""

@@ -117,7 +117,8 @@ class Attention(NamedTuple):
         lse = [] if self.op.lse is None else [VectorOperand("lse", self.op.lse)]
         sinks = [] if self.op.sinks is None else [VectorOperand("sinks", self.op.sinks)]
         given = [_in_memory(operand) for operand in (q, k, v)]
-        return each_once((*given, *of_scores, *pages, *lengths, *sinks, o, *lse))
+        documents = [VectorOperand(f"of_{axis}", v) for axis, v in zip("mn", self.op.documents, strict=False)]
+        return each_once((*given, *of_scores, *pages, *lengths, *sinks, *documents, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:
@@ -389,6 +390,7 @@ class AttentionMatch:
         lengths = self.scores.keys.lengths
         read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
         read |= {root(self.sinks[0])} if self.sinks is not None else set()
+        read |= {root(side.value) for side in self.scores.keys.documents if side.value is not None}
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -428,9 +430,11 @@ class AttentionMatch:
     def _keys(self, order: Mapping[Name, int]) -> Keys:
         """The keys that count, as the operation has them."""
         found = self.scores.keys
-        if found.lengths is None or found.lengths.value is None:
-            return Keys(found.diagonal, found.window)
-        return Keys(found.diagonal, found.window, (found.lengths.value, map_of(found.lengths.place, order)))
+        lengths, *documents = (
+            None if load is None or load.value is None else (load.value, map_of(load.place, order))
+            for load in (found.lengths, *found.documents)
+        )
+        return Keys(found.diagonal, found.window, lengths, tuple(filter(None, documents)))
 
 
 def _without_empty_rows(element: ElementExpression) -> tuple[ElementExpression, ElementExpression | None]:

@@ -327,6 +327,7 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
     reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
     beside = {"lengths": attention.lengths, "sinks": attention.sinks}
     reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+    reads += [MemoryUse("numbers of documents", value) for value in attention.documents]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
     if attention.lse is not None and attention.lse_map is not None:
         _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AffineMapAttr
-from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
@@ -20,7 +18,7 @@ from ...dialect.warp.operands import drop_forms
 class PackHeads(RewritePattern):
     """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
 
-    A diagonal would be of queries: it stays as it is, and so does its attention.
+    A diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention.
     """
 
     @op_type_rewrite_pattern
@@ -30,7 +28,7 @@ class PackHeads(RewritePattern):
         heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
         if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
             return
-        if op.lse is not None:
+        if op.lse is not None or op.documents:
             return
         head = max(heads, key=sizes.__getitem__)
         order = list(range(op.maps[0].num_dims))
@@ -38,13 +36,17 @@ class PackHeads(RewritePattern):
         maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
         score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
 
-        def exchanged(memory: SSAValue | None, along: AffineMapAttr | None) -> tuple[SSAValue, AffineMap] | None:
-            if memory is None or along is None:
-                return None
-            return memory, map_along(len(order), (order[loop] for loop in loops_of(along.data)))
+        def exchanged(along: AffineMap) -> AffineMap:
+            return map_along(len(order), (order[loop] for loop in loops_of(along)))
 
-        keys = op.keys._replace(lengths=exchanged(op.lengths, op.lengths_map))
-        sinks = exchanged(op.sinks, op.sinks_map)
+        keys = (
+            op.keys
+            if op.keys.lengths is None
+            else op.keys._replace(lengths=(op.keys.lengths[0], exchanged(op.keys.lengths[1])))
+        )
+        sinks = None
+        if op.sinks is not None and op.sinks_map is not None:
+            sinks = op.sinks, exchanged(op.sinks_map.data)
         new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score, sinks=sinks)
         rewriter.replace(op, in_place_of(op, new))
         drop_forms([value for value in (op.scores,) if value is not None])

@@ -201,13 +201,18 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
-    if read.op.window is not None or read.op.lengths is not None:
+    if _keys_differ(read):
         return 0
     if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
         return 0
     if read.op.diagonal is None:
         return target.sms
     return target.sms // tiles * tiles if read.scores.is_known("m") else 0
+
+
+def _keys_differ(read: Attention) -> bool:
+    """Whether keys begin or end at other places for each tile than a diagonal says."""
+    return read.op.window is not None or read.op.lengths is not None or bool(read.op.documents)
 
 
 def _by_slices(read: Attention, target: Target) -> Schedule | None:
@@ -282,7 +287,7 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
-    if schedule.ctas and (read.op.window is not None or read.op.lengths is not None):
+    if schedule.ctas and _keys_differ(read):
         raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
     if read.paged and page_rows(read) % n:
         raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")

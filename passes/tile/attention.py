@@ -240,6 +240,8 @@ class AttentionBuilder:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
         index, end, parts = self.index, self._end(rows), self.schedule.split_k
         begin = self.band.first(index, self.start, step)
+        if self.op.first is not None:
+            begin = index.add(begin, index.from_zero(index.sub(index.div(self.op.first, step), begin)))
         if parts == 1:
             first = index.mul(begin, step)
             ends = self.op.until is not None and self.schedule.together == 1
@@ -247,7 +249,7 @@ class AttentionBuilder:
         if self.op.diagonal is not None:
             end = index.from_zero(end)
         tiles, part = index.ceildiv(end, step), index.known(self.op.tile[2])
-        if self.op.window is not None:
+        if self.op.window is not None or self.op.first is not None:
             tiles = index.from_zero(index.sub(tiles, begin))
         first, last = (
             index.mul(index.add(begin, index.div(index.mul(i, tiles), parts)), step) for i in (part, index.add(part, 1))
@@ -301,7 +303,16 @@ class AttentionBuilder:
             given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
+        if self.op.documents:
+            kind, bounds = fragment_of(scores), bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
+            numbers = (load(index, memory, kind, self.row, at, bounds) for memory in self.op.documents)
+            scores = mapped(index, self._of_same_document, scores, *numbers)
         return self.band.masked(index, self.schedule, scores, self.row, at, self.keys)
+
+    @staticmethod
+    def _of_same_document(x: Sequence[SSAValue]) -> SSAValue:
+        """A score, or minus infinity where the numbers of the query and of the key differ."""
+        return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
 
     # Softmax
 
@@ -378,7 +389,8 @@ class AttentionBuilder:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        if self.op.score is None and (self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None):
+        some = self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None or self.op.documents
+        if self.op.score is None and some:
             # Of a state without keys c m - c m must be 0: the product is exact.
             lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1])))
         width = self.values.schedule.cta[1]

@@ -193,3 +193,16 @@ func.func @sinks(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], sinks_map = affine_map<(b, m, n, d, e) -> (n)>} : memref<2x32x64xf16>, memref<2x48x64xf16>, memref<2x48x16xf16>, memref<2x32x16xf16> sinks %s : memref<48xf32>
   return
 }
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected documents in memory of i32 along d1, got memref<48xf32>}}
+func.func @documents(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %m: memref<32xi32>, %n: memref<48xf32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], documents_maps = [affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> documents %m, %n : memref<32xi32>, memref<48xf32>
+  return
+}
