@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
     BFloat16Type,
+    Float8E4M3FNType,
     Float16Type,
-    Float32Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -183,6 +183,9 @@ LOOPS = ((M, D), (N, D), (N, E), (M, E))
 
 HALVES = (Float16Type, BFloat16Type)
 
+MULTIPLIED = (*HALVES, Float8E4M3FNType)
+"""The types of Q, K and V, all of one."""
+
 
 class Keys(NamedTuple):
     """The keys that count for query m: up to m + diagonal, from m - window on, below the element of `lengths`, memory
@@ -226,7 +229,7 @@ class AttentionOp(IRDLOperation):
     that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them too, as of the score
     of a key without values. A `warp.pointwise`, given as
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
-    by m, n and the batch.
+    by m, n and the batch. Another, given as `through %g`, takes an element of the result in f32, and yields that of O.
 
     The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
 
@@ -245,6 +248,7 @@ class AttentionOp(IRDLOperation):
     v = operand_def(MemRefType)
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
+    through = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
     first = opt_operand_def(IndexType())
     until = opt_operand_def(IndexType())
@@ -266,7 +270,7 @@ class AttentionOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
+        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`through` $through^)? (`tile` $tile^)?"
         " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
         " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
         " (`sinks` $sinks^ `:` type($sinks))? (`documents` $documents^ `:` type($documents))?"
@@ -280,6 +284,7 @@ class AttentionOp(IRDLOperation):
         scale: float = 1.0,
         keys: Keys | None = None,
         scores: SSAValue | None = None,
+        through: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
         first: SSAValue | None = None,
         until: SSAValue | None = None,
@@ -296,7 +301,7 @@ class AttentionOp(IRDLOperation):
         }
         super().__init__(
             operands=[
-                *(*matrices, scores, list(tile), first, until, lengths, list(parts), sums, logits),
+                *(*matrices, scores, through, list(tile), first, until, lengths, list(parts), sums, logits),
                 [memory for memory, _ in keys.documents],
             ],
             properties={
@@ -341,14 +346,14 @@ class AttentionOp(IRDLOperation):
         return pointwise_of(self.scores)
 
     @property
-    def score_operands(self) -> list[SSAValue]:
-        """The operands of that."""
-        return [] if self.score is None else list(self.score.inputs)
+    def function(self) -> PointwiseOp | None:
+        """What elements of the result become before they are stored."""
+        return pointwise_of(self.through)
 
     @property
-    def _along_scores(self) -> tuple[int, ...]:
-        """The loops that scores run along."""
-        return (*range(self.batch), self.batch + M, self.batch + N)
+    def function_operands(self) -> list[SSAValue]:
+        """The operands of both functions."""
+        return [value for made in (self.score, self.function) if made is not None for value in made.inputs]
 
     @property
     def sizes(self) -> LoopSizes:
@@ -375,10 +380,19 @@ class AttentionOp(IRDLOperation):
             if name == "O" and len(around) != self.batch:
                 raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
         sizes = self.sizes
-        if self.score is not None:
-            if self.score.taken != f32:
-                raise VerifyException(f"expected scores of f32 to be taken, got {self.score.taken}")
-            self.score.verify_use("score operand", f32, self.maps[0].num_dims, self._along_scores, sizes)
+        self._verify_function("scores", self.score, f32, N, sizes)
+        self._verify_function("results", self.function, memory_of(self.o).element_type, E, sizes)
+
+    def _verify_function(
+        self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes
+    ) -> None:
+        """Verifies a function of elements that run along the batch, m and a further loop."""
+        if function is None:
+            return
+        if function.taken != f32:
+            raise VerifyException(f"expected {what} of f32 to be taken, got {function.taken}")
+        along = (*range(self.batch), self.batch + M, self.batch + column)
+        function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
     def _verify_lengths(self) -> None:
         if self.lengths is None and self.lengths_map is None:
@@ -424,7 +438,11 @@ class AttentionOp(IRDLOperation):
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]
-        if not isinstance(kinds[0], HALVES) or kinds[1] != kinds[0] or kinds[2] != kinds[0]:
-            raise VerifyException(f"expected Q, K and V of f16, or of bf16, got {', '.join(map(str, kinds[:3]))}")
-        if kinds[3] not in (kinds[0], Float32Type()):
+        if not isinstance(kinds[0], MULTIPLIED) or kinds[1] != kinds[0] or kinds[2] != kinds[0]:
+            listed = ", ".join(map(str, kinds[:3]))
+            raise VerifyException(f"expected Q, K and V of f16, of bf16, or of f8E4M3FN, got {listed}")
+        if isinstance(kinds[0], Float8E4M3FNType):
+            if kinds[3] not in (f16, bf16, f32):
+                raise VerifyException(f"expected O of f16, bf16 or f32, got {kinds[3]}")
+        elif kinds[3] not in (kinds[0], f32):
             raise VerifyException(f"expected O of {kinds[0]} or f32, got {kinds[3]}")

@@ -324,7 +324,7 @@ def check_product(op: Operation, product: MatmulOp) -> None:
 def check_attention(op: Operation, attention: AttentionOp) -> None:
     """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
     reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
-    reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
+    reads += [MemoryUse("an operand of a function", value) for value in attention.function_operands]
     beside = {"lengths": attention.lengths, "sinks": attention.sinks}
     reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
     reads += [MemoryUse("numbers of documents", value) for value in attention.documents]

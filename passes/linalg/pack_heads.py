@@ -34,7 +34,10 @@ class PackHeads(RewritePattern):
         order = list(range(op.maps[0].num_dims))
         order[head], order[query] = query, head
         maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-        score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
+        score, through = (
+            None if function is None else rewriter.insert(_exchanged(function, order)).function
+            for function in (op.score, op.function)
+        )
 
         def exchanged(along: AffineMap) -> AffineMap:
             return map_along(len(order), (order[loop] for loop in loops_of(along)))
@@ -47,13 +50,20 @@ class PackHeads(RewritePattern):
         sinks = None
         if op.sinks is not None and op.sinks_map is not None:
             sinks = op.sinks, exchanged(op.sinks_map.data)
-        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score, sinks=sinks)
+        new = AttentionOp(
+            *(op.matrices, maps),
+            scale=op.scale.value.data,
+            keys=keys,
+            scores=score,
+            through=through,
+            sinks=sinks,
+        )
         rewriter.replace(op, in_place_of(op, new))
-        drop_forms([value for value in (op.scores,) if value is not None])
+        drop_forms([value for value in (op.scores, op.through) if value is not None])
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
-    """A function on scores whose loops have other numbers."""
+    """A function of elements whose loops have other numbers."""
     body = score.body.clone()
     for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
         Rewriter.replace_op(index, IndexOp(order[index.number]))

@@ -15,17 +15,18 @@ from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
-from ..linalg.attention import Attention
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
+from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
 HALF = 2
-"""Bytes of an element of Q, K, V and P."""
+"""Bytes of an element of 16 bits."""
 
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
@@ -52,6 +53,9 @@ LEAST_TURNS = 4
 MOST_COLUMNS = 256
 """Columns of a head, padded: a lane has registers for its part of O."""
 
+MOST_OF_BYTES = 128
+"""Columns of a head of bytes, padded, by warpgroups."""
+
 MIN_SLICE = 16
 """Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
 
@@ -70,6 +74,11 @@ def values_schedule(schedule: Schedule, columns: int) -> Schedule:
         return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
     width = math.gcd(columns, PART_COLUMNS) if slices == 1 else columns // slices
     return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
+
+
+def element_bytes(read: Attention) -> int:
+    """Bytes of an element of Q, K, V and P."""
+    return read.scores.a.element.bits // BYTE
 
 
 def slices_of(schedule: Schedule) -> int:
@@ -161,9 +170,14 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
         return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
-    if reason := needs.not_copied(read.values.b):
+    columns, bytes_ = padded(read.values.n), element_bytes(read) < HALF
+    if bytes_ and not read.values.b.transposed:
+        if read.values.dynamic or not read.scores.is_known("n"):
+            return "V of bytes with a row for each key is transposed before, where its size is known"
+    elif reason := needs.not_copied(read.values.b):
         return f"V {reason}"
-    columns = padded(read.values.n)
+    if bytes_ and max(columns, padded(read.scores.k)) > MOST_OF_BYTES:
+        return f"sums of bytes are added in f32, and a thread has no registers for {columns} columns twice"
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
 
 
@@ -191,6 +205,8 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
         edges="predicated",
         ctas=_ctas(read, groups * M, target),
     )
+    if element_bytes(read) < HALF and not read.values.b.transposed:
+        schedule = schedule.with_fields(transpose="b")
     return schedule.with_fields(staging=needs.staged_part(read.values, values_schedule(schedule, columns))[0])
 
 
@@ -227,11 +243,12 @@ def _by_slices(read: Attention, target: Target) -> Schedule | None:
     row = needs.instruction(read.scores, "f32", target)
     depth, columns, page = padded(read.scores.k), padded(read.values.n), page_rows(read)
     rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
-    slices = min(slices, max(1, page // SLICED_KEYS))
+    keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
+    slices = min(slices, max(1, page // keys))
     if row is None or columns < MIN_SLICE * slices or max(depth, columns) > MOST_COLUMNS:
         return None
-    cta = (rows, slices * SLICED_KEYS, depth)
-    schedule = Schedule(cta=cta, warp=(rows, SLICED_KEYS), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+    cta = (rows, slices * keys, depth)
+    schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
     split = not _unsplit(read, schedule)
     slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
     tiles = read.tiles(rows) if split else slots + 1
@@ -334,7 +351,7 @@ def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
     values = values_schedule(schedule, columns)
     values = values if schedule.together > 1 else part_schedule(values)
-    sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
+    sizes = [needs.whole_swizzles(element_bytes(read) * size) for size in tiles]
     if slices_of(schedule) > 1:
         warps, rows = schedule.warps, schedule.warp[0]
         sizes += [4 * warps * rows * columns, 2 * 4 * warps * state_elements(rows)]

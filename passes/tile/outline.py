@@ -29,13 +29,13 @@ from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.elementwise import check_product
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
+from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of

@@ -16,8 +16,8 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import in_place_of
 from ...dialect.warp.views import MatrixOp
-from ..linalg.attention import FACTORS, Attention
 from ..linalg.operand import KernelArgument, VectorOperand
+from ..linalg.read_attention import FACTORS, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_types
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
@@ -92,7 +92,8 @@ class TiledAttention(NamedTuple):
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
             keys=op.keys._replace(lengths=None, documents=self._documents(index, arguments, at)),
-            scores=inside.function(index, op.score, operands[count:], 0, count),
+            scores=inside.function(index, op.score, self.attention.scores.epilogue_operands, 0, count),
+            through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
@@ -101,6 +102,16 @@ class TiledAttention(NamedTuple):
             sinks=self._of_rows(index, arguments, op.sinks, op.sinks_map, at),
         )
         return in_place_of(op, found)
+
+    def _through(self, index: IndexBuilder, inside: Inside, loops: int) -> SSAValue | None:
+        """The function on results, whose columns run along the last loop."""
+        if self.op.function is None:
+            return None
+        inputs = [
+            (inside.seen(operand), map_along(loops, ((0, loops - 1)[loop] for loop in loops_in_tile(operand))))
+            for operand in self.attention.values.epilogue_operands
+        ]
+        return index.insert(self.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
     def _documents(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], at: Sequence[Index]
