@@ -88,9 +88,20 @@ class Attention:
         return sizes
 
     @property
-    def launches(self) -> int:
-        """One, and one that finds the keys of each tile by the numbers of documents."""
-        return 1 + (self.documents and not self.dynamic)
+    def of_bytes(self) -> bool:
+        """Whether Q, K and V are 8-bit floats, with scales for each index of the last loop of the batch, and O bf16."""
+        return self.element.startswith("f8")
+
+    @property
+    def stored(self) -> str:
+        """The type of O."""
+        return "bf16" if self.of_bytes else self.element
+
+    def launches(self, target: str) -> int:
+        """One; one that finds the keys of each tile by the numbers of documents; one that transposes V of bytes for
+        warpgroups."""
+        by_warpgroups = target == "sm_90a" and self.size[0] > 64 and not self.dynamic
+        return 1 + (self.documents and not self.dynamic) + (self.of_bytes and by_warpgroups)
 
     @property
     def scale(self) -> float:
@@ -115,9 +126,10 @@ class Attention:
             *masks,
             *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
             *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
-            *([Value("%sinks", self.loops[-1:], self.element)] if self.sinks else []),
+            *([Value("%sinks", self.loops[-1:], self.stored)] if self.sinks else []),
+            *([Value(name, self.loops[-1:], "f32") for name in ("%of_qk", "%of_v")] if self.of_bytes else []),
             *pages,
-            Value("%O", (*self.loops, "m", "e"), self.element),
+            Value("%O", (*self.loops, "m", "e"), self.stored),
         ]
 
     def shape(self, value: Value) -> tuple[int, ...]:
@@ -136,6 +148,7 @@ class _Text:
 
     def __init__(self, asked: Attention) -> None:
         self.asked, self.lines, self.count = asked, list[str](), 0
+        self.behind: list[Value] = []
         self.kind = "memref" if asked.on_memory else "tensor"
 
     def type_of(self, value: Value) -> str:
@@ -223,14 +236,16 @@ class _Text:
         whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
         scores = self._product(q, k, self.temporary(whole, "f32"), "d")
         sinks = [value for value in given if value.name == "%sinks"]
-        beside = [value for value in given[3:] if value not in sinks]
+        behind = [value for value in given if value.name == "%of_v"]
+        beside = [value for value in given[3:] if value not in (*sinks, *behind)]
         scores = self.generic([scores, *beside], self.temporary(whole, "f32"), self._score())
         result = output if self.asked.on_memory else self.temporary(output.loops, output.element)
+        self.result, self.behind = result, behind
         if self.asked.softmax == "named":
             into = self.temporary(whole, "f32")
             types = f"ins({scores.name} : {self.type_of(scores)}) outs({into.name} : {self.type_of(into)})"
             p = self._operation(f"linalg.softmax dimension({len(whole) - 1}) {types}", into)
-            return self._product(self._narrowed(p), v, result, "n")
+            return self._values(self._narrowed(p), v)
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
         sink = self._widened(sinks[0], row) if sinks else None
         start = sink if self.asked.sinks == "start" else None
@@ -247,13 +262,23 @@ class _Text:
             total = self.generic([sink, total], self.temporary(row, "f32"), ["%r = arith.addf %x0, %x1 : f32"])
         if self.asked.softmax == "behind":
             sums = self._product(self._narrowed(e), v, self.temporary(output.loops, "f32"), "n")
-            body = ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {output.element}"]
-            return self.generic([sums, total], result, body)
+            body = ["%0 = arith.divf %x0, %x1 : f32"]
+            body += ["%1 = arith.mulf %0, %x2 : f32"] if behind else []
+            body += [f"%r = arith.truncf %{len(body) - 1} : f32 to {output.element}"]
+            return self.generic([sums, total, *behind], result, body)
         body = ["%r = arith.divf %x0, %x1 : f32"]
         if self.asked.softmax == "inverse":
             body = ["%0 = arith.divf %one, %x1 : f32", "%r = arith.mulf %x0, %0 : f32"]
         p = self.generic([e, total], self.temporary(whole, "f32"), body)
-        return self._product(self._narrowed(p), v, result, "n")
+        return self._values(self._narrowed(p), v)
+
+    def _values(self, p: Value, v: Value) -> Value:
+        """The product of P and V, scaled and rounded behind where V has bytes."""
+        if not self.behind:
+            return self._product(p, v, self.result, "n")
+        sums = self._product(p, v, self.temporary(self.result.loops, "f32"), "n")
+        body = ["%0 = arith.mulf %x1, %x0 : f32", f"%r = arith.truncf %0 : f32 to {self.result.element}"]
+        return self.generic([sums, *self.behind], self.result, body)
 
     def _gathered(self, cache: Value) -> Value:
         """The sequences whose pages a table has."""
@@ -300,6 +325,9 @@ class _Text:
         """What is done to each score %x0."""
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
         asked = self.asked
+        if asked.of_bytes:
+            beside = 1 + (asked.mask is not None) + asked.lengths + 2 * asked.documents
+            lines = [f"%q = arith.mulf %x0, %x{beside} : f32", "%s0 = arith.mulf %q, %scale : f32"]
         placed = (asked.causal, asked.window) != (None, None) or asked.lengths
         if placed or asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]

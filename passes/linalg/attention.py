@@ -165,11 +165,11 @@ class AttentionMatch:
     def _unscaled(
         self, element: ElementExpression, wanted: Callable[[ElementExpression], bool]
     ) -> ElementExpression | None:
-        """The element that is wanted, where it is multiplied by numbers that are the same for a matrix."""
+        """The element that is wanted, where it is multiplied by numbers that are the same for a row."""
         if wanted(element):
             return element
         for rest, factor in (element.operands, element.operands[::-1]) if element.is_op("arith.mulf") else ():
-            if factor.kind in ("load", "outside", "constant") and set(factor.place) <= set(range(self.batch)):
+            if factor.kind in ("load", "outside", "constant") and set(factor.place) <= {*range(self.batch), QUERY}:
                 return self._unscaled(rest, wanted)
         return None
 

@@ -36,6 +36,10 @@ FORMS = (
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
     (Attention((70, 150, 64, 64), "bf16", (1, 2), sinks="sum", softmax="inverse", dynamic=True), "sm_90a"),
     (Attention((20, 45, 32, 32), sinks="start", softmax="behind", causal=-5), "sm_89"),
+    (Attention((20, 40, 32, 32), "f8E4M3FN", softmax="behind", documents=True), "sm_89"),
+    (Attention((130, 150, 128, 128), "f8E4M3FN", batch=(1, 2)), "sm_90a"),
+    (Attention((70, 133, 64, 128), "f8E4M3FN", softmax="named", causal=60, dynamic=True), "sm_90a"),
+    (Attention((1, 133, 64, 64), "f8E4M3FN", batch=(2, 3), shared=("b1",), sinks="max"), "sm_90a"),
 )
 
 

@@ -18,7 +18,7 @@ func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// expected-error @+2 {{warp.attention: expected Q, K and V of f16, or of bf16, got f16, bf16, f16}}
+// expected-error @+2 {{warp.attention: expected Q, K and V of f16, of bf16, or of f8E4M3FN, got f16, bf16, f16}}
 func.func @types(%q: memref<32x64xf16>, %k: memref<48x64xbf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xbf16>, memref<48x16xf16>, memref<32x16xf16>
   return
