@@ -142,9 +142,10 @@ LOWERINGS = _homes(
         index.mul, index.remu, index.sub, index.xor
         """,
         "passes.to_ptx.control_flow": """
-        arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
-        arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,
-        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if, scf.yield, warp.elect
+        affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
+        arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
+        gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
+        scf.yield, warp.elect
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
@@ -171,8 +172,8 @@ LOWERINGS = _homes(
         gpu.yield
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.wait
+        memref.atomic_rmw, warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit,
+        warp.fence, warp.make_barriers, warp.wait
         """,
         "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
@@ -292,7 +293,9 @@ PUBLIC: Mapping[str, str] = {
     "prune": "runtime.arguments.packed",
     "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
+    "torch_load": "runtime.torch.part",
     "torch_operators": "runtime.torch.operators",
+    "torch_save": "runtime.torch.backend",
     "torch_to_linalg": "runtime.torch.importer",
     "unpack_weights": "runtime.arguments.packed",
 }
