@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import MemRefType, f32
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
+from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
@@ -21,6 +22,7 @@ from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
 from . import needs
 from .defaults import check_epilogue, in_strips
+from .tensor_memory import attention_columns
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
@@ -114,8 +116,6 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
-    if (reason := _not_by_warpgroups(read, target)) == IN_FRAGMENTS and "in_registers" not in given:
-        remark(op, "warp-schedule", f"{schedule.mma} by fragments: {reason}")
     return schedule
 
 
@@ -148,7 +148,7 @@ def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Sch
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
-        return _by_warpgroups(read, target)
+        return (_by_lanes if needs.adds_in_tensor_memory(target) else _by_warpgroups)(read, target)
     few = _by_slices(read, target) if rows <= MOST_SLICED and read.op.lse is None else None
     return few or _by_fragments(read, target)
 
@@ -157,14 +157,37 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
-    if needs.adds_in_tensor_memory(target):
-        return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
     if reason := needs.not_copied(read.values.b):
         return f"V {reason}"
     columns = padded(read.values.n)
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
+
+
+def _by_lanes(read: Attention, target: Target) -> Schedule:
+    """As many rows for a warpgroup as tensor memory has lanes: two warpgroups where there is a place for the scores,
+    P and O of both, with as many keys as fit."""
+    depth, columns = padded(read.scores.k), padded(read.values.n)
+    groups = 1 if read.scores.is_known("m") and read.scores.m <= 2 * M else 2
+    for count, keys in ((groups, 128), (groups, 64), (1, 128), (1, 64), (1, 32)):
+        row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape[:2] == (2 * M, keys) and r.d.name == "f32")
+        for stages in (4, 3, 2):
+            schedule = Schedule(
+                cta=(count * 2 * M, keys, depth),
+                warp=(2 * M, keys),
+                mma=row.shape,
+                stages=stages,
+                consumers="cooperative",
+                edges="predicated",
+                ctas=_ctas(read, count * 2 * M, target),
+            )
+            staging = needs.staged_part(read.values, values_schedule(schedule, columns))[0]
+            schedule = schedule.with_fields(staging=staging)
+            fits = attention_columns(schedule, columns) <= COLUMNS
+            if fits and _shared_bytes(read, schedule) + needs.LEFT_FOR_BARRIERS <= target.shared:
+                return schedule
+    raise ScheduleError(f"heads of {read.scores.k} and {read.values.n} columns take more memory than {target} has")
 
 
 def _by_warpgroups(read: Attention, target: Target) -> Schedule:

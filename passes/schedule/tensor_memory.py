@@ -49,6 +49,12 @@ def stages_beside(product: Product, schedule: Schedule) -> int:
     return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
 
 
+def attention_columns(schedule: Schedule, columns: int) -> int:
+    """Columns that scores, P of two elements in a word, and as many `columns` of O take, of all warpgroups."""
+    keys = schedule.cta[1]
+    return schedule.warps // schedule.together * (keys + keys // 2 + columns)
+
+
 def check_beside(schedule: Schedule, product: Product) -> None:
     """Checks the tile of a product with scales.
 

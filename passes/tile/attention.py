@@ -26,11 +26,12 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 
+from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -56,6 +57,10 @@ LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 
 MOST_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
+
+
+LOADED = 64
+"""Columns of O in tensor memory that are loaded and stored together: a panel of 16-bit elements, or two."""
 
 
 class SoftmaxState(NamedTuple):
@@ -457,7 +462,12 @@ class AttentionBuilder:
             index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
         inverse = mapped(index, self._inverse, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
-        for i, part in enumerate(state.parts):
+        parts = state.parts
+        if self.schedule.mma.m > GROUP_ROWS:  # of tensor memory, which is loaded in parts
+            rows, columns = fragment_of(parts[0]).shape
+            starts = range(0, columns, LOADED)
+            parts = [index.insert(SubfragmentOp(parts[0], (0, at), (rows, LOADED))).fragment for at in starts]
+        for i, part in enumerate(parts):
             left = index.add(first, i * fragment_of(part).shape[1])
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
