@@ -171,6 +171,8 @@ def _by_lanes(read: Attention, target: Target) -> Schedule:
     depth, columns = padded(read.scores.k), padded(read.values.n)
     groups = 1 if read.scores.is_known("m") and read.scores.m <= 2 * M else 2
     for count, keys in ((groups, 128), (groups, 64), (1, 128), (1, 64), (1, 32)):
+        if keys == 128 and read.op.score is not None:
+            continue  # whose region has no registers beside so many
         row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape[:2] == (2 * M, keys) and r.d.name == "f32")
         for stages in (4, 3, 2):
             schedule = Schedule(

@@ -462,13 +462,13 @@ class AttentionBuilder:
             index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
         inverse = mapped(index, self._inverse, state.sum)
         schedule = ScheduleAttr(part_schedule(self.values.schedule))
-        parts = state.parts
-        if self.schedule.mma.m > GROUP_ROWS:  # of tensor memory, which is loaded in parts
-            rows, columns = fragment_of(parts[0]).shape
-            starts = range(0, columns, LOADED)
-            parts = [index.insert(SubfragmentOp(parts[0], (0, at), (rows, LOADED))).fragment for at in starts]
-        for i, part in enumerate(parts):
-            left = index.add(first, i * fragment_of(part).shape[1])
+        rows, columns = fragment_of(state.parts[0]).shape
+        # Sums in tensor memory are loaded in parts.
+        width = min(columns, LOADED) if self.schedule.mma.m > GROUP_ROWS else columns
+        for i in range(len(state.parts) * columns // width):
+            left, part = index.add(first, i * width), state.parts[i * width // columns]
+            if width < columns:
+                part = index.insert(SubfragmentOp(part, (0, i * width % columns), (rows, width))).fragment
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
                 end = EpilogueOp(times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds)
