@@ -169,7 +169,11 @@ class TensorMmaOp(IRDLOperation):
         return replace(product, along_mn=along, scale_ids=(first, first), selector=selector)
 
     def verify_(self) -> None:
-        matrices = [("D", self.d), *([("A", self.a)] if self.a_in_tensor_memory else []), *(("scales and metadata", value) for value in self.beside)]
+        matrices = [
+            ("D", self.d),
+            *([("A", self.a)] if self.a_in_tensor_memory else []),
+            *(("scales and metadata", value) for value in self.beside),
+        ]
         for name, memory in ((name, memory_of(value)) for name, value in matrices):
             if memory_space(memory) != TENSOR_SPACE or memory.get_num_dims() != 3:
                 wanted = f"matrices in tensor memory (space {TENSOR_SPACE})"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, memref, scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import BoolAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import WARPS
@@ -19,7 +18,6 @@ from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import AFTER_SYNC, BEFORE_SYNC, FenceOp
 from ...dialect.warp.tensor_memory import TensorMmaOp
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder
 from .ring import Ring
@@ -70,15 +68,15 @@ class Attention(TensorProducts):
     # The warp that multiplies
 
     def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
-        stage, parity, phase, *place = state
+        stage, parity, phase, place, there = state
         first_wait, *others = self.of_queries
         queries = Ring.of_value(first_wait.ring)
-        queries.step(index, WAIT, *place)
+        queries.step(index, WAIT, place, there)
         first, end, step = (index.known(index.again(each, known, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
         upper = index.add(first, index.add(index.from_zero(index.sub(end, first)), step))
         counter, *_, of_stage, _ = self.loop.body.block.args
-        now = known | ({} if first_wait.stage is None else {first_wait.stage: index.value(place[0])})
+        now = known | ({} if first_wait.stage is None else {first_wait.stage: index.value(place)})
         initial = index.values([stage, parity, stage, parity, index.sub(1, phase)])
         with index.loop(first, upper, step, initial) as turn:
             inside, (stage, parity, before, _, phase) = turn.index, turn.carried
@@ -99,8 +97,8 @@ class Attention(TensorProducts):
             turn.handed = inside.values([*self.staged.next(inside, stage, parity), stage, parity, inside.sub(1, phase)])
         _, _, *after = turn.results
         if others:
-            queries.step(index, RELEASE, place[0], products=True)
-        return [*after, *queries.next(index, *place)]
+            queries.step(index, RELEASE, place, products=True)
+        return [*after, *queries.next(index, place, there)]
 
     def _multiply_scores(self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue]) -> None:
         """S of a consumer."""
@@ -111,7 +109,9 @@ class Attention(TensorProducts):
             index.insert(TensorMmaOp(op, places, self.scores, index.value(group), adds))
         self.full.step(index, COMMIT, group, products=True)
 
-    def _multiply_values(self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue], adds: SSAValue) -> None:
+    def _multiply_values(
+        self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue], adds: SSAValue
+    ) -> None:
         """P V of a consumer, to O where there is some."""
         for op, part in zip(self.of_outputs, self.parts, strict=True):
             places = index.values([group, 0, part.at[1]]), self.place(index, op, "b", 0, known)
@@ -152,10 +152,8 @@ class Attention(TensorProducts):
         behind.insert(FenceOp(AFTER_SYNC))
         self.load_sums(behind, self.carried, self.outputs, (group, 0))
         body.erase_arg(body.args[1 + self.carried])
-        bounds, initial = loop.operands[:3], self._others(loop.iter_args)
-        results = self._others(loop.results)
-        new = scf.ForOp(*bounds, initial, loop.detach_region(0))
-        loop.parent.insert_op_before(new, loop)
+        initial, results = self._others(loop.iter_args), self._others(loop.results)
+        new = index.insert(scf.ForOp(loop.lb, loop.ub, loop.step, initial, loop.detach_region(0)))
         for old, made in zip(results, new.results, strict=True):
             old.replace_all_uses_with(made)
         Rewriter.erase_op(loop)
@@ -178,9 +176,7 @@ class Attention(TensorProducts):
                 at, parts = inside.values([group, 0, left]), list[SSAValue]()
                 for value in change.inputs:
                     kind = fragment_of(value)
-                    part = FragmentType.of(
-                        kind.role.data, rows, width, kind.element_type, kind.layout.data, kind.bits
-                    )
+                    part = FragmentType.of(kind.role.data, rows, width, kind.element_type, kind.layout.data, kind.bits)
                     if value is old:
                         parts.append(inside.insert(LoadOp(self.outputs, at, part)).fragment)
                     else:

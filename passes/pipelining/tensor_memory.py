@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Block, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -16,30 +15,20 @@ from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
-from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
-from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
+from ...dialect.mlir.gpu import FuncOp
+from ...dialect.warp.attributes import fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,
     BEFORE_SYNC,
-    SOME_WARPS,
-    WGMMA,
-    ClusterRankOp,
-    CommitOp,
-    ElectOp,
     FenceOp,
-    WaitOp,
 )
-from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, in_pairs
+from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.tensor_memory import BUFFERS
-from ..tile.fragment_math import constant
 from .ring import Ring
 from .tensor_attention import Attention
 from .tensor_products import TensorProducts, along_mn, is_of_wgmma
@@ -109,7 +98,11 @@ class _Sums(TensorProducts):
         kind, a, scale = memory_of(tile), memory_of(product.a), product.row.scale
         lines = kind.get_shape()[-2]
         if scale is None:
-            return [self.staged.stages, METADATA_BLOCK.threads, lines // METADATA_BLOCK.threads * METADATA_BLOCK.elements]
+            return [
+                self.staged.stages,
+                METADATA_BLOCK.threads,
+                lines // METADATA_BLOCK.threads * METADATA_BLOCK.elements,
+            ]
         words = a.get_shape()[-1] // (product.row.shape.k // scale.vector * SCALES_OF_WORD)
         return [self.staged.stages, lines // words * SCALES_OF_WORD, words * SCALES_OF_WORD]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
-from xdsl.ir import Block, Operation, Region, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
@@ -53,7 +53,7 @@ class TensorProducts(ABC):
         """Frees all tensor memory, of which this comes first, where the kernel ends."""
         self._end.insert(memref.DeallocOp.get(memory))
 
-    def allocated(self, element: TypeAttribute, *shape: int) -> SSAValue:
+    def allocated(self, element: Attribute, *shape: int) -> SSAValue:
         """Matrices in tensor memory."""
         kind = MemRefType(element, shape, memory_space=IntegerAttr(TENSOR_SPACE, i64))
         return self.start.insert(memref.AllocOp([], [], kind)).memref
@@ -91,8 +91,8 @@ class TensorProducts(ABC):
                 self.tile(inside, list(self.initial), {})
                 return
             known = dict[SSAValue, SSAValue]()
-            bounds = (inside.again(each, known, self.is_inside) for each in self.tiles.operands[:3])
-            with inside.loop(*bounds, inside.values(self.initial)) as turn:
+            first, last, step = (inside.again(each, known, self.is_inside) for each in self.tiles.operands[:3])
+            with inside.loop(first, last, step, inside.values(self.initial)) as turn:
                 tile = {self.tiles.body.block.args[0]: turn.counter}
                 turn.handed = turn.index.values(self.tile(turn.index, list(turn.carried), known | tile))
 
@@ -130,8 +130,8 @@ class TensorProducts(ABC):
     # The consumers
 
     def load_sums(self, index: IndexBuilder, which: int, memory: SSAValue, at: tuple[Index, Index]) -> IndexBuilder:
-        """Loads the sums that the loop would hand on as number `which`, of a consumer, whose matrix and column are `at`:
-        part by part where they are used so. Where the last of them are loaded."""
+        """Loads the sums that the loop would hand on as number `which`, of a consumer, from the matrix and the column
+        `at` on: part by part where they are used so. Where the last of them are loaded."""
         loop, (result, start) = self.loop, (values[which] for values in (self.loop.results, self.loop.iter_args))
         uses = dict.fromkeys(use.operation for use in result.uses)
         parts = [op for op in loop.parent.ops if op in uses] if loop.parent is not None else []

@@ -100,10 +100,6 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
-IN_FRAGMENTS = "scores and outputs are in registers, and sums of warpgroups are in tensor memory"
-"""Why `mma.sync` multiplies an attention where there is tensor memory."""
-
-
 def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
     read = Attention.of(op)
@@ -116,6 +112,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
+    if needs.adds_in_tensor_memory(target) and (reason := _not_by_warpgroups(read, target)):
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not in tensor memory: {reason}")
     return schedule
 
 
@@ -407,7 +405,7 @@ def _gradient_not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
     if reason := why_not(read.scores, target, packed=False):
         return reason
     if needs.adds_in_tensor_memory(target):
-        return IN_FRAGMENTS
+        return "what is multiplied twice is in registers, and sums of warpgroups are in tensor memory"
     for product in _products(read)[1:]:
         if reason := needs.not_copied(product.b):
             return f"{product.b.name} {reason}"

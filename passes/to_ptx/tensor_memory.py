@@ -32,8 +32,8 @@ from .products import UNIT_BITS, check_warpgroups, descriptors
 from .synchronisation import group_of, one_thread
 
 SHAPES = {32: ("16x256b", 4, 8), 16: ("16x128b", 2, 4)}
-"""By the bits of elements, what moves eight columns of 16 rows of a warp, in registers that lie as those of a product of
-fragments do; the registers of a lane that it moves at least, and the columns of words that these are of."""
+"""By the bits of elements, what moves eight columns of 16 rows of a warp, in registers that lie as those of a product
+of fragments do; the registers of a lane that it moves at least, and the columns of words that these are of."""
 
 LANE_SHIFT = 16
 """The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
