@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import MemRefType, f32
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
-from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
@@ -22,7 +21,7 @@ from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .tensor_memory import attention_columns
+from .tensor_memory import why_no_attention
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
@@ -184,7 +183,7 @@ def _by_lanes(read: Attention, target: Target) -> Schedule:
             )
             staging = needs.staged_part(read.values, values_schedule(schedule, columns))[0]
             schedule = schedule.with_fields(staging=staging)
-            fits = attention_columns(schedule, columns) <= COLUMNS
+            fits = not why_no_attention(schedule, columns)
             if fits and _shared_bytes(read, schedule) + needs.LEFT_FOR_BARRIERS <= target.shared:
                 return schedule
     raise ScheduleError(f"heads of {read.scores.k} and {read.values.n} columns take more memory than {target} has")
@@ -317,6 +316,10 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
         check_epilogue(schedule, read.values, schedule.mma.m)
+    elif needs.adds_in_tensor_memory(target) and (reason := why_no_attention(schedule, padded(read.values.n))):
+        raise ScheduleError(reason)
+    elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
     if (needed := _shared_bytes(read, schedule)) > target.shared:
