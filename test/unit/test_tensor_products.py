@@ -115,6 +115,23 @@ def test_attention_assembles_without_spills(target: str) -> None:
         assert not resources.spills
 
 
+def test_products_run_while_a_warpgroup_works_on_scores() -> None:
+    """In a trace: of each warpgroup some wait for scores while products of the other run, and all products take their
+    time."""
+    asked = Attention((256, 384, 64, 64), "bf16", ())
+    place = asked.compile(TARGET)(*problem_of(asked).arguments, device="interp", trace=True)
+    events = place.traces[0].of_cta(0)
+    products = [event for event in events if event.kind == "product"]
+    assert {event.warp for event in products} == {9}
+    assert sum(event.details["busy"] for event in products) == 3 * 2 * (256 + 256)
+    waits = {group: [e for e in events if e.kind == "wait" and e.warp == 4 * group] for group in range(2)}
+    assert all(len(waits[group]) > 3 for group in range(2))
+    ends = [event.end for event in products]
+    assert any(end == wait.end for end in ends for wait in waits[0])
+    loop = max(ends) - min(event.start for event in products)
+    assert sum(event.details["busy"] for event in products) > loop / 2
+
+
 def test_attention_says_that_fragments_multiply_it() -> None:
     with remarks() as found:
         kernel = compile(Attention((512, 512, 32, 32), "bf16").mlir, TARGET)
