@@ -23,7 +23,7 @@ from ..patterns import Index, IndexBuilder
 from .ring import Ring
 from .tensor_products import TensorProducts, is_of_wgmma
 
-CORRECTED = 32
+CORRECTED = 64
 """Columns of O that a lane has in registers at a time to multiply them."""
 
 
