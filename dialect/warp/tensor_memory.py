@@ -180,11 +180,21 @@ class TensorMmaOp(IRDLOperation):
                 raise VerifyException(f"expected {name} to be {wanted}, got {memory}")
         if bool(self.beside) != (self.stage is not None):
             raise VerifyException("expected a stage with scales or metadata, and nowhere else")
+        if self.a_in_tensor_memory:
+            self._verify_a(memory_of(self.a))
         shared = self.kind is not None
         for role, value, indices in self.tiles():
             verify_tile(memory_of(value), indices, f"operand {role.upper()}", shared_bytes=shared)
             descriptor_of(memory_of(value), mn_major=self.major(role))
         verify_target(self, self.row)
+
+    def _verify_a(self, a: Memory) -> None:
+        """A in tensor memory: halves of words, of the rows of D."""
+        rows, element = memory_of(self.d).get_shape()[-2], element_row(a.element_type)
+        if element is None or 2 * element.memory_bits != WORD_BITS or a.get_shape()[-2] != rows or self.beside:
+            raise VerifyException(f"expected A in tensor memory to be {rows} rows of 16 bits, and dense, got {a}")
+        if len(self.a_indices) != 3 or self.major("a"):
+            raise VerifyException("expected A in tensor memory along K, at a matrix, a row and a column of it")
 
 
 def columns_of(memory: Memory) -> int:
