@@ -27,7 +27,7 @@ CORRECTED = 64
 """Columns of O that a lane has in registers at a time to multiply them."""
 
 
-class Attention(TensorProducts):
+class AttentionProducts(TensorProducts):
     """A loop over keys whose consumers have rows of their own, each with its S, P and O.
 
     Scores of the next keys are multiplied while a consumer works on those of the last, and products of one consumer

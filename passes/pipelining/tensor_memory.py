@@ -30,7 +30,7 @@ from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.tensor_memory import BUFFERS
 from .ring import Ring
-from .tensor_attention import Attention
+from .tensor_attention import AttentionProducts
 from .tensor_products import TensorProducts, along_mn, is_of_wgmma
 
 
@@ -60,7 +60,7 @@ class AddUp(RewritePattern):
         if len(loops) > 1:
             fail(loops[1], "expected one loop over K: products of several are not added up in tensor memory")
         in_registers = any(product.a_in_registers for product in products)
-        (Attention if in_registers else _Sums)(op, loops[0]).move()
+        (AttentionProducts if in_registers else _Sums)(op, loops[0]).move()
 
 
 def _loop_of(product: WgmmaOp) -> scf.ForOp:
