@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge.candidates import Case, functions, kernels
+from judge.candidates import Case, files, functions, kernels
 
 from warploom.runtime import ArgumentError, Launching, judge
 from warploom.runtime.cli.command import main
@@ -27,9 +27,12 @@ from warploom.runtime.oracle.findings import CODES, NOTES
 SAMPLED = (
     "product: split", "softmax: online", "axpy: rows", "half: tiles", "product: zeros", "product: two calls",
     "product: buffer", "product: connects", "product: greedy", "product: calls the reference", "softmax: by address",
+    "product: frames", "product: in a thread", "product: judges itself", "product: answers", "product: by samples",
+    "product: destination", "product: processes", "complex: another imaginary part", "long: the last bit",
     "norm: f16 inputs", "double: f32 for f64", "scan: sum in blocks of 8", "axpy: leaves one row",
 )  # fmt: skip
-KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage")
+KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage",
+           "grid stride kernel: results kept", "file: imports", "file: other process")  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [c for c in functions() if c.name in SAMPLED], ids=lambda case: case.name)
@@ -39,7 +42,7 @@ def test_functions(case: Case) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str, tmp_path: Path) -> None:
-    (case,) = (c for c in kernels(tmp_path) if c.name == name)
+    (case,) = (c for c in (*kernels(tmp_path), *files(tmp_path)) if c.name == name)
     assert not case.problem()
 
 
@@ -86,7 +89,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (tmp_path / "bad.py").write_text(FILE.replace("reference", "candidate").replace("np.maximum(x, 0)", "abs(x)"))
     options = [str(tmp_path / "r.py"), "--in", "x=random:f32:{N}", "--size", "N=7", "--size", "N=40"]
     assert main(["judge", str(tmp_path / "good.py"), *options]) == 0
-    assert "good.py: passes: 6 calls compared with" in capsys.readouterr().out
+    assert "good.py: passes: 8 calls compared with" in capsys.readouterr().out
     assert main(["judge", str(tmp_path / "bad.py"), *options, "--json"]) == 1
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["codes"] == ["wrong-value", "wrong-bits"]
@@ -151,10 +154,11 @@ def test_functions_of_numpy_are_proven(tmp_path: Path) -> None:
     _, ptx, launch = import_module("judge.candidates").own("f16")
     (tmp_path / "k.ptx").write_text(ptx)
     product = "A.astype(np.float32) @ B.astype(np.float32)"
+    import_module("torch._numpy")  # Seconds, which are none of the candidate's.
     (tmp_path / "r.py").write_text(f"import numpy as np\ndef reference(A, B):\n    return {product}\n")
     launch = replace(launch, args=("A", "B", "out"))
     inputs = ["A=random:f16:24x40", "B=random:f16:40x24"]
-    verdict = judge(tmp_path / "k.ptx", tmp_path / "r.py", launch=launch, inputs=inputs)
-    assert verdict
+    verdict = judge(tmp_path / "k.ptx", tmp_path / "r.py", launch=launch, inputs=inputs, seconds=600)
+    assert verdict, verdict
     assert verdict.proof is not None
     assert verdict.proof["outcome"] == "proven"
