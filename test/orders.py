@@ -41,17 +41,17 @@ BASES: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 }
 """Pipelines: what they compute by, what they are compiled for, and the schedule that pairs of fields are changed in."""
 VALUES: Mapping[str, tuple[Any, ...]] = {
-    "stages": (1, 2, 4), "sync": ("barrier", "mbarrier"), "prefetch": (1, 2), "unroll": (3, 4), "ctas": (2,),
-    "split_k": (2, 3), "sliced_k": (2,), "staging": (0, 16, 64), "pack": ("a", "b", "ab"), "edges": ("predicated",),
-    "consumers": ("pingpong",), "cluster": ((2, 1), (1, 2), (2, 2)), "transpose": ("a", "b", "ab"), "padded": ("d",),
-    "in_registers": ("a", "b"),
+    "stages": (1, 2), "sync": ("barrier", "mbarrier"), "prefetch": (1,), "unroll": (3,), "ctas": (2,), "split_k": (2,),
+    "sliced_k": (2,), "staging": (0, 16), "pack": ("ab",), "edges": ("predicated",), "consumers": ("pingpong",),
+    "cluster": ((2, 1), (2, 2)), "transpose": ("ab",), "padded": ("d",), "in_registers": ("a", "b"),
 }  # fmt: skip
 """What fields are changed to."""
 ALONE: Mapping[str, tuple[Any, ...]] = {
     "add_c": ("first", "last"), "batch_invariant": ("True",), "access": (4, 8), "swizzle": (16, 32, 64),
-    "order": ("rows",), "group": (1,),
+    "order": ("rows",), "group": (1,), "stages": (4,), "prefetch": (2,), "split_k": (3,), "cluster": ((1, 2),),
+    "pack": ("a", "b"), "transpose": ("a", "b"),
 }  # fmt: skip
-"""Fields that change addresses or the order of products, and not what waits for what."""
+"""What is tried by itself only: fields that change addresses and not what waits for what, and further values."""
 TYPED = ("cta", "warp", "mma", "accumulate", "fp8_as", "promote")
 """Fields that follow from the base, or that other types of elements have."""
 

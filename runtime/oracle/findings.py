@@ -77,7 +77,8 @@ class JudgeFinding:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else ""
-        return f"{place}{self.severity}: {self.message} [{self.code}]"
+        source = f" ({self.source})" if self.source else ""
+        return f"{place}{self.severity}: {self.message}{source} [{self.code}]"
 
 
 def note(code: str, message: str) -> JudgeFinding:

@@ -247,6 +247,7 @@ class _Session:
         if poisoned[outside].all() and not np.isnan(expected.value[outside]).any():
             return "unwritten", "is not written"
         if not np.isfinite(value[outside]).all():
+            outside &= ~np.isfinite(value)
             return "not-finite", "is not finite"
         if got.size > 1 and (got == got.reshape(-1)[0]).all():
             return ("zeros", "is all zeros") if not value.any() else ("constant", "is the same number everywhere")

@@ -285,7 +285,7 @@ def _statically(candidate: Candidate) -> list[JudgeFinding]:
     from ..kernel.check import check_text
 
     wrong = check_text(candidate.ptx, None, candidate.file).diagnostics
-    found = [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column) for d in wrong]
+    found = [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column, d.source) for d in wrong]
     for number, line in enumerate(candidate.ptx.splitlines(), 1):
         for name in VARYING.intersection(_SPECIAL.findall(line.partition("//")[0])):
             text = f"{name} has another value in each run, of which this judges one"
