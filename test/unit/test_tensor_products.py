@@ -131,6 +131,10 @@ def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) ->
             {"mma": "m128n80k16", "cluster": (2, 1)},
             "each CTA of a pair has half of the columns of one B, a multiple of",
         ),
+        (
+            {"cta": (128, 64, 64), "mma": "m128n64k16", "ctas": 2, "consumers": "pingpong"},
+            "consumers = pingpong: in tensor memory one warp issues the products of all warpgroups",
+        ),
         ({"mma": "m64n128k16", "accumulate": "f16"}, "sm_100a has none accumulated in f16"),
         ({"in_registers": "a"}, "sm_100a multiplies operands in registers by mma.sync alone"),
     ],
