@@ -36,9 +36,11 @@ BASES: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "fragments": (FRAGMENTS, "sm_80", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}),
     "warpgroups": (WARPGROUPS, "sm_90a", {"cta": (128, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "stages": 3}),
     "tensor memory": (WARPGROUPS, "sm_100a", {"cta": (128, 64, 64), "mma": "m128n64k16", "stages": 3}),
+    "pairs of CTAs": (
+        WARPGROUPS, "sm_100a", {"cta": (128, 128, 64), "mma": "m128n64k16", "cluster": (2, 1), "stages": 3}),
     "attention": (ATTENTION, "sm_80", {}),
     "attention by warpgroups": (ATTENTION, "sm_90a", {}),
-}
+}  # fmt: skip
 """Pipelines: what they compute by, what they are compiled for, and the schedule that pairs of fields are changed in."""
 VALUES: Mapping[str, tuple[Any, ...]] = {
     "stages": (1, 2), "sync": ("barrier", "mbarrier"), "prefetch": (1,), "unroll": (3,), "ctas": (2,), "split_k": (2,),
@@ -105,7 +107,7 @@ def verdict(kernel: Pinned) -> tuple[str, str, str, float]:
     try:
         compiled = kernel.compile()
     except WarploomError as error:
-        return REFUSED, "", str(error).splitlines()[0], time.process_time() - start
+        return REFUSED, "", f"{kernel}: {str(error).splitlines()[0]}", time.process_time() - start
     try:
         form = form_of(kernel, compiled.ptx)
         result = kernel.result((CHECK,)) if form else None

@@ -142,3 +142,12 @@ def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) ->
 def test_what_tensor_memory_does_not_take(schedule: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(text(4096, 4096, 4096), TARGET, **schedule)  # pyright: ignore[reportArgumentType]
+
+
+def test_half_of_a_transposed_operand_has_the_columns_of_an_instruction() -> None:
+    product = Product(
+        Types("bf16", "bf16", "f32"), "added", "A B", (200, 136, 264),
+        {"cta": (128, 64, 64), "mma": "m128n64k16", "cluster": (2, 1), "transpose": "ab"},
+    )  # fmt: skip
+    with pytest.raises(CompileError, match="each CTA of a pair has 32 columns of B, no multiple of N in mma"):
+        product.compile(TARGET)
