@@ -5,11 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -306,11 +303,9 @@ def compile_cuda(path: Path) -> str:
     Raises:
         ArgumentError: if there is no nvcc, or it refuses the file.
     """
-    packaged = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin" / "nvcc"
-    home = os.environ.get("CUDA_HOME")
-    places = [packaged, *([Path(home) / "bin" / "nvcc"] if home else [])]
-    nvcc = next((str(p) for p in places if p.exists()), shutil.which("nvcc"))
-    if nvcc is None:
+    from ..cuda.ptxas import find
+
+    if (nvcc := find("nvcc")) is None:
         raise ArgumentError(f"{path}: a CUDA file needs nvcc, of which there is none on PATH or in CUDA_HOME")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"

@@ -99,9 +99,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr("warploom.runtime.cuda.ptxas.find", lambda name: None)
     (tmp_path / "k.cu").write_text("__global__ void k(float *x) {}")
     with pytest.raises(ArgumentError, match=r"k\.cu: a CUDA file needs nvcc"):
         judge(tmp_path / "k.cu", lambda x: x, inputs=["x=random:f32:8"], launch=Launching("1", "32"))
