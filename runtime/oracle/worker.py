@@ -18,7 +18,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -29,7 +29,12 @@ from typing import Any
 from ..arguments.dtypes import DTYPES
 
 SOCKETS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind")
-CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+CHANGES: Mapping[str, Sequence[tuple[int, int | None]]] = {
+    "open": ((0, None),), "os.truncate": ((0, None),), "os.remove": ((0, 1),), "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),), "os.chmod": ((0, 2),), "os.symlink": ((1, 2),), "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((0, 2), (1, 3)),
+}  # fmt: skip
+"""Audit events of changes: where a name is among their arguments, and the descriptor of the folder that it is in."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MEGABYTE = 1 << 20
 SHARED = "/dev/shm"
@@ -87,9 +92,9 @@ class Watch:
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """The hook: no connections, no files changed but those of the folder, and the file of the reference is not
         opened unnoticed."""
-        if event in CHANGES or (event == "open" and args[2] & WRITING):
-            for name in args[: 2 if event in ("os.rename", "os.link") else 1]:
-                self._changed(name)
+        if event in CHANGES and (event != "open" or args[2] & WRITING):
+            for name, folder in CHANGES[event]:
+                self._changed(args[name], -1 if folder is None else args[folder])
         if event == "warploom.reference":
             self.events["reference-called"] = "the candidate calls the reference"
             raise PermissionError("a candidate does not call the reference")
@@ -101,10 +106,11 @@ class Watch:
             if os.path.realpath(name) == self.forbidden:
                 self.events["reference-read"] = f"the candidate opens {name}"
 
-    def _changed(self, name: Any) -> None:
+    def _changed(self, name: Any, folder: int) -> None:
         if isinstance(name, int):
             return
-        path = os.path.realpath(os.fsdecode(name))
+        inside = os.readlink(f"/proc/self/fd/{folder}") if folder >= 0 else ""
+        path = os.path.realpath(os.path.join(inside, os.fsdecode(name)))
         if path != os.devnull and all(os.path.commonpath([path, place]) != place for place in self.places):
             self.events["file-written"] = f"the candidate changes {path}"
             raise PermissionError(f"a candidate changes no files but those of its folder {self.folder}")

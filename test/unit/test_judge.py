@@ -21,6 +21,7 @@ from judge.candidates import Case, files, functions, kernels
 
 from warploom.runtime import ArgumentError, Launching, judge
 from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.oracle.candidate import dimensions, evaluate
 from warploom.runtime.oracle.findings import CODES, NOTES
 
@@ -105,6 +106,25 @@ def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         judge(tmp_path / "k.cu", lambda x: x, inputs=["x=random:f32:8"], launch=Launching("1", "32"))
 
 
+CUDA = """__device__ __noinline__ float at(const float *x, int i) { return x[i]; }
+extern "C" __global__ void relu(const float *x, float *y, int n) {
+  int i = blockIdx.x * 128 + threadIdx.x;
+  if (i < n) y[i] = fmaxf(at(x, i), 0.0f);
+}
+"""
+
+
+@pytest.mark.skipif(ptxas.find("nvcc") is None, reason="nvcc is not installed")
+def test_a_file_of_cuda(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(CUDA)
+    (tmp_path / "r.py").write_text(FILE)
+    launch, file = Launching("cdiv(N, 128)", "128", ("x", "out", "i32:N")), tmp_path / "k.cu"
+    asked: Any = {"inputs": ["x=random:f32:{N}"], "sizes": [{"N": 300}], "proof": False}
+    assert judge(file, tmp_path / "r.py", launch=launch, **asked)
+    (found,) = judge(file, tmp_path / "r.py", launch=replace(launch, args=("x", "out", "i32:N+9")), **asked).findings
+    assert (found.code, found.source) == ("check-fault", f"{file}:1 in at")
+
+
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
 def test_a_missing_triton_is_named(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text("import triton\n")
@@ -142,6 +162,12 @@ def test_files_outside_the_folder_are_not_written(tmp_path: Path) -> None:
             file.write(b"kept")
         return x + 1
 
+    def cleans(x: Any) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "kept").write_text("")
+        return x + 1
+
+    assert judge(cleans, lambda x: x + 1, inputs=["x=random:f32:8"])
     assert judge(writes, lambda x: x + 1, inputs=["x=random:f32:8"]).codes == ["file-written"]
     judge(starts, lambda x: x + 1, inputs=["x=random:f32:8"])
     assert not list(tmp_path.iterdir())

@@ -56,12 +56,15 @@ def test_lines_of_a_compiled_kernel() -> None:
     """Inlined code has its function, and the outermost line that it was inlined at."""
     lines = SourceLines(parse_ptx(SAMPLE.read_text(encoding="utf-8"), "sample.ptx"))
     assert lines.beside(30) == ""
-    assert lines.beside(40) == "sample.cu:11"
+    assert lines.beside(40) == "sample.cu:11 in scaled"
     assert lines.beside(147) == "cuda_pipeline_helpers.h:203 in cp_async, inlined at sample.cu:17"
     place = lines.at(147)
     assert place is not None
     assert (place.file, place.line, place.column) == ("cuda_pipeline_helpers.h", 203, 23)
-    assert lines.annotated("line 40 and lines 40, at line 30") == "line 40 (sample.cu:11) and lines 40, at line 30"
+    assert (
+        lines.annotated("line 40 and lines 40, at line 30")
+        == "line 40 (sample.cu:11 in scaled) and lines 40, at line 30"
+    )
 
 
 def test_names_and_places_of_inlined_code() -> None:
