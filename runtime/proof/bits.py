@@ -15,7 +15,7 @@ from ..numerics.floats import Array
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of
-from .values import PLANES, codes_of, indices, planes_of, signature
+from .values import PLANES, byte_codes, codes_of, indices, planes_of, signature
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
@@ -72,11 +72,11 @@ class Bytes:
         if not any(through.any() for _, through in constant):
             return [(np.zeros((PLANES, *same.shape), np.uint8), same) for same, _ in constant]
         planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
-        drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(_codes(w), n)) for n in range(2)]
+        drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(byte_codes(w), n)) for n in range(2)]
         found: list[tuple[Array, Array]] = []
         for number, (same, through) in enumerate(constant):
             moved = np.stack([_bytes_of(p[number], sel) for p in planes])
-            codes = _codes(moved)
+            codes = byte_codes(moved)
             agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
             through = through & (codes > 0) & np.logical_and.reduce(agreed)
             # What is no data passes as itself: a byte of 0 in every plane.
@@ -173,7 +173,7 @@ class Bytes:
         table, mirror = self.shadow.table, self.shadow.mirror
         if table.ordered or any(read.bits == 1 and self.shadow.has_data(read, sel) for read in self.reads):
             return None
-        codes = [_codes(np.ascontiguousarray(mirror.words(s)).view(np.uint8).reshape(PLANES, -1)) for s in data]
+        codes = [byte_codes(np.ascontiguousarray(mirror.words(s)).view(np.uint8).reshape(PLANES, -1)) for s in data]
         mine = np.concatenate([c.reshape(self.shadow.state.threads, -1)[sel.threads[bad]] for c in codes], axis=1)
         root = table.byte_of(mine)
         if (root == 0).any():
@@ -215,14 +215,6 @@ class Bytes:
 
 def _bytes_of(words: Array, sel: Selection) -> Array:
     return np.ascontiguousarray(words).view(np.uint8).reshape(sel.count, -1)
-
-
-def _codes(planes: Array) -> Array:
-    """The codes of bytes (planes, ...)."""
-    found = np.zeros(planes.shape[1:], np.uint64)
-    for k in range(PLANES):
-        found |= planes[k].astype(np.uint64) << np.uint64(8 * k)
-    return found
 
 
 def _drawn(codes: Array, number: int) -> Array:

@@ -270,9 +270,7 @@ def codes_of(planes: Array) -> Codes:
     width = planes.dtype.itemsize
     kind = _WORDS[width]
     low = planes & kind(0xFF)
-    code = low[0].astype(np.uint64)
-    for k in range(1, PLANES):
-        code |= low[k].astype(np.uint64) << np.uint64(8 * k)
+    code = byte_codes(low)
     present: Array = np.logical_or.reduce(planes != 0, axis=0)
     low *= kind(_ones(width))
     low[0] += present * kind(_ramp(width))
@@ -337,7 +335,7 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
 def _of_parts(table: Table, planes: Array, words: Array) -> Array:
     """The values of words whose bytes are parts of values: the number of one byte, or one of which nothing is known."""
     made = table.add(field.hashed("bits", signature(table, planes, words)), "bits", unknown=True)
-    codes = _byte_codes(planes)
+    codes = byte_codes(_split(planes))
     root = np.zeros(words.size, np.int64) if table.ordered else table.byte_of(codes)
     if (single := root > 0).any():
         own = np.ascontiguousarray(words[single]).view(np.uint8).reshape(-1, words.itemsize).astype(np.uint64)
@@ -362,17 +360,24 @@ def signature(table: Table, planes: Array, words: Array) -> Array:
     """A word that says what bytes are: of which values, and which of their bytes; or what they are."""
     raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, -1)
     found = np.zeros(words.size, np.uint64)
-    for byte, codes in enumerate(_byte_codes(planes).T):
+    for byte, codes in enumerate(byte_codes(_split(planes)).T):
         key = table.word((codes >> np.uint64(3)).astype(np.int64)) + (codes & np.uint64(7))
         key = np.where(codes == 0, raw[:, byte].astype(np.uint64), key)
         found = field.word("byte", found, key)
     return found
 
 
-def _byte_codes(planes: Array) -> Array:
-    """The codes (words, bytes) of the bytes of words."""
-    split = np.ascontiguousarray(planes).view(np.uint8).reshape(PLANES, planes.shape[1], -1).astype(np.uint64)
-    return (split << np.arange(0, 8 * PLANES, 8, dtype=np.uint64)[:, None, None]).sum(axis=0)
+def byte_codes(planes: Array) -> Array:
+    """The codes of bytes, by their planes (planes, ...)."""
+    code = planes[0].astype(np.uint64)
+    for k in range(1, PLANES):
+        code |= planes[k].astype(np.uint64) << np.uint64(8 * k)
+    return code
+
+
+def _split(planes: Array) -> Array:
+    """The planes (planes, words, bytes) of the bytes of words."""
+    return np.ascontiguousarray(planes).view(np.uint8).reshape(PLANES, planes.shape[1], -1)
 
 
 def _conversion(words: Array, kind: str) -> tuple[str, float] | None:

@@ -138,6 +138,13 @@ def test_branches_on_data_are_proven_in_part():
     assert prove(launch(body.format("%f1", "%f2")), launch("max.f32 %f3, %f1, %f2;"), ARRAYS).outcome == "refuted"
 
 
+def test_branches_on_votes_about_data_are_proven_in_part():
+    body = "setp.lt.f32 %p, %f1, %f2; vote.sync.any.pred %p, %p, -1; mov.f32 %f3, %f1; @!%p bra L; mov.f32 %f3, %f2; L:"
+    proof = prove(launch(body), launch("mov.f32 %f3, %f2;"), ARRAYS)
+    assert proof.outcome == "proven in part"
+    assert "one way only at line 12" in proof.text
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
