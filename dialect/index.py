@@ -201,8 +201,9 @@ MEANINGS = _homes(
         atomic, createpolicy, cvta, cvta.to, hint, isspacep, ld, mov, mov.b128, mov.pack, mov.unpack, mov.vector, st
         """,
         "runtime.interp.meaning.bulk": """
-        alloca, bulk group, cp.async, cp.async.bulk, cp.async.commit_group, cp.async.wait_all, cp.async.wait_group,
-        cp.reduce.async.bulk, red.async, st.async, st.bulk, stackrestore, stacksave
+        alloca, bulk group, cancel.done, cancel.first, cancel.try, cp.async, cp.async.bulk, cp.async.commit_group,
+        cp.async.wait_all, cp.async.wait_group, cp.reduce.async.bulk, red.async, st.async, st.bulk, stackrestore,
+        stacksave
         """,
         "runtime.interp.meaning.convert": """
         cvt.fixed, cvt.float, cvt.four, cvt.from_integer, cvt.integer, cvt.narrow, cvt.pack, cvt.pair, cvt.scale,
@@ -221,8 +222,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem, texture
+        cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports, mul.halves, multimem,
+        texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
@@ -294,7 +295,9 @@ PUBLIC: Mapping[str, str] = {
     "prune": "runtime.arguments.packed",
     "register_torch_sharding": "runtime.torch.operators",
     "torch_backend": "runtime.torch.backend",
+    "torch_load": "runtime.torch.part",
     "torch_operators": "runtime.torch.operators",
+    "torch_save": "runtime.torch.backend",
     "torch_to_linalg": "runtime.torch.importer",
     "unpack_weights": "runtime.arguments.packed",
 }
