@@ -45,6 +45,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
+    "convert-vector-to-warp": ("passes.tile.vector_fragments", "ConvertVectorToWarpPass"),
     "convert-warp-to-nvvm": ("passes.to_nvvm.convert", "ConvertWarpToNvvmPass"),
     "warp-tile": ("passes.schedule.warp_schedule", "KernelPipeline"),
     "warploom": ("passes.schedule.warp_schedule", "StandardPipeline"),
@@ -104,6 +105,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "warp.find_group",
         "warp.group",
     ),
+    "convert-vector-to-warp": ("vector.contract",),
 }
 """Of what a module must have one for a pass to have something to do."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sysconfig
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 OLDEST = 22
@@ -31,7 +33,15 @@ def tool(name: str) -> str | None:
         str(Path(opt).with_name(name + suffix)),
         *(str(wheels / w / "bin" / name) for w in ("mlir", "llvm")),
     ]
-    return next(filter(None, map(shutil.which, places)), None)
+    return next((path for path in map(shutil.which, places) if path and _version(path) >= OLDEST), None)
+
+
+@cache
+def _version(path: str) -> int:
+    """The version of LLVM that a program says it has; 0 if it says none."""
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"LLVM version (\d+)", said)
+    return int(found[1]) if found else 0
 
 
 def piped(text: str, *commands: Sequence[str]) -> str:

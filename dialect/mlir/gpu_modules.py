@@ -104,11 +104,17 @@ ATTRIBUTES = tuple(
 )  # fmt: skip
 """Compiled kernels, and what loops are mapped to."""
 
-OPERATIONS = (
-    ModuleOp,
-    declared(
-        IRDLOperation, "gpu.binary", "$sym_name (` ` `<` $offloadingHandler^ `>`)? attr-dict $objects",
-        "What kernels have been compiled to.", sym_name=prop_def(SymbolNameConstraint()),
-        offloadingHandler=opt_prop_def(), objects=prop_def(ArrayAttr),
-    ),
+BinaryOp = declared(
+    IRDLOperation, "gpu.binary", "$sym_name (` ` `<` $offloadingHandler^ `>`)? attr-dict $objects",
+    "What kernels have been compiled to.", sym_name=prop_def(SymbolNameConstraint()),
+    offloadingHandler=opt_prop_def(), objects=prop_def(ArrayAttr),
 )  # fmt: skip
+
+
+def assembly(target: Attribute, ptx: str) -> Attribute:
+    """PTX as the object of a `gpu.binary`: `#gpu.object<#nvvm.target<chip = "sm_80">, assembly = "...">`."""
+    escaped = re.sub(r"[^ !#-\[\]-~]", lambda part: f"\\{ord(part[0]):02X}", ptx)
+    return ATTRIBUTES[0].new([StringAttr(f'<{target}, assembly = "{escaped}">')])
+
+
+OPERATIONS = (ModuleOp, BinaryOp)

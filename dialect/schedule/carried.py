@@ -25,7 +25,7 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.hints import isa
 
-_WORD = re.compile(r'("(?:[^"\\]|\\.)*")|\s*//[^\n]*|\s+')
+_WORD = re.compile(r'("(?:[^"\\]|\\.)*")|(?:\s|//[^\n]*)+')
 """What is normalised between tokens: comments and white space, which strings keep."""
 
 _NEXT = re.compile(r"\^|%[\w$.-]+(:\d+)?(\s*,\s*%[\w$.-]+(:\d+)?)*\s*=(?!=)|[a-z_]\w*\.[\w.]+|\"[\w.]+\"\s*\(")

@@ -12,14 +12,10 @@ from typing import ClassVar
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    BoolAttr,
-    DenseArrayBase,
     DictionaryAttr,
-    IntegerAttr,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
@@ -32,7 +28,6 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    opt_region_def,
     prop_def,
     region_def,
     result_def,
@@ -46,7 +41,6 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ..mlir.upstream import declared
 from .partial import PartialScheduleAttr
 
 Handle = transform.TransformOpHandleType
@@ -185,81 +179,6 @@ class FuseIntoContainingOp(IRDLOperation):
     assembly_format = "$producer `into` $containing_op attr-dict `:` functional-type(operands, results)"
 
 
-# Steps of MLIR that are read and printed, and that no strategy here applies.
-
-
-def _step(name: str, text: str = "attr-dict", **fields: object) -> type[IRDLOperation]:
-    """A step by its name behind `transform.`, its text, and its fields."""
-    return declared(IRDLOperation, f"transform.{name}", text, **fields)
-
-
-def _on_handle(name: str, text: str = "attr-dict", results: int = 1, **fields: object) -> type[IRDLOperation]:
-    """A step on a handle whose text ends with the types of that and of a result."""
-    result = {"result": result_def(Handle)} if results else {}
-    kinds = "`:` functional-type(operands, results)" if results else "`:` `(` type($target) `)` `->` `(` `)`"
-    return _step(name, f"{text} {kinds}", target=operand_def(Handle), **result, **fields)
-
-
-_INTEGER, _FLAG = IntegerAttr[i64], opt_prop_def(UnitAttr)
-_SIZES = DenseArrayBase.constr(i64)
-
-UPSTREAM = (
-    *map(_step, (
-        "apply_conversion_patterns.gpu.gpu_to_nvvm", "apply_conversion_patterns.gpu.gpu_wmma_to_nvvm",
-        "apply_conversion_patterns.gpu.gpu_subgroup_reduce_to_nvvm", "apply_conversion_patterns.nvgpu.nvgpu_to_nvvm",
-        "apply_conversion_patterns.func.func_to_llvm", "apply_conversion_patterns.vector.vector_to_llvm",
-        "apply_conversion_patterns.memref.memref_to_llvm_type_converter", "apply_patterns.gpu.gpu_rewrite_patterns",
-        "apply_patterns.gpu.eliminate_barriers", "apply_patterns.canonicalization",
-    )),
-    _step(
-        "apply_conversion_patterns.dialect_to_llvm", "$dialect_name attr-dict",
-        dialect=prop_def(StringAttr, prop_name="dialect_name"),
-    ),
-    _step(
-        "apply_patterns.gpu.gpu_shuffle_to_amdgpu", "(`chipset` `=` $chipset^)? attr-dict",
-        chipset=opt_prop_def(StringAttr),
-    ),
-    _step(
-        "apply_patterns.gpu.unroll_vectors_subgroup_mma", "`[` $m `,` $n `,` $k `]` attr-dict",
-        m=prop_def(_INTEGER), n=prop_def(_INTEGER), k=prop_def(_INTEGER),
-    ),
-    _step(
-        "apply_patterns.vector.transfer_to_scf",
-        "(`max_transfer_rank` `=` $max_transfer_rank^)? (`full_unroll` `=` $full_unroll^)? attr-dict",
-        max_transfer_rank=opt_prop_def(_INTEGER), full_unroll=opt_prop_def(BoolAttr),
-    ),
-    _step(
-        "apply_patterns", "`to` $target $patterns attr-dict `:` type($target)",
-        target=operand_def(Handle), patterns=region_def(), traits=traits_def(NoTerminator()),
-    ),
-    _step(
-        "apply_conversion_patterns",
-        "`to` $target $patterns (`with` `type_converter` $converter^)? attr-dict `:` type($target)",
-        target=operand_def(Handle), patterns=region_def(), converter=opt_region_def(),
-        traits=traits_def(NoTerminator()),
-    ),
-    _step("apply_cse", "`to` $target attr-dict `:` type($target)", target=operand_def(Handle)),
-    _on_handle("nvgpu.create_async_groups", "$target attr-dict", bypass_l1=_FLAG, irdl_options=IN_DICTIONARY),
-    _on_handle(
-        "nvgpu.pipeline_shared_memory_copies", "`failures` `(` $failure_propagation_mode `)` $target attr-dict",
-        failures=prop_def(transform.FailurePropagationModeAttr, prop_name="failure_propagation_mode"),
-        depth=prop_def(_INTEGER), peel_epilogue=_FLAG, irdl_options=IN_DICTIONARY,
-    ),
-    _on_handle("nvgpu.rewrite_matmul_as_mma_sync", "$target attr-dict", results=0),
-    _on_handle("nvgpu.rewrite_copy_as_tma", "$target attr-dict", results=0),
-    _on_handle(
-        "gpu.map_nested_forall_to_threads",
-        "$target `block_dims` `=` $block_dims (`sync_after_distribute` `=` $sync_after_distribute^)?"
-        " (`warp_size` `=` $warp_size^)? attr-dict",
-        block_dims=prop_def(_SIZES), sync_after_distribute=opt_prop_def(BoolAttr), warp_size=opt_prop_def(_INTEGER),
-    ),
-    _on_handle(
-        "gpu.map_forall_to_blocks",
-        "$target (`generate_gpu_launch` $generate_gpu_launch^)? (`grid_dims` `=` $grid_dims^)? attr-dict",
-        generate_gpu_launch=_FLAG, grid_dims=opt_prop_def(_SIZES),
-    ),
-)  # fmt: skip
-
 # Operations of this project.
 
 
@@ -335,7 +254,6 @@ OWN = (
     SetOp,
     ApplyPatternsOp,
     FuseProductsOp,
-    *UPSTREAM,
 )
 
 

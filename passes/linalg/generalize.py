@@ -101,12 +101,15 @@ def generalize(module: ModuleOp) -> None:
 
 
 def _inline(module: ModuleOp) -> None:
-    """Replaces every call by the body of its function, and drops private functions that were there to be called."""
+    """Replaces every call by the body of its function, and drops private functions that were there to be called.
+
+    Those of other modules, which have no body, stay for what no pass lowers.
+    """
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
     for name in functions:
         _inline_calls(name, functions, ())
     for function in functions.values():
-        if function.sym_visibility == StringAttr("private"):
+        if function.sym_visibility == StringAttr("private") and function.body.blocks:
             Rewriter.erase_op(function)
 
 

@@ -36,10 +36,12 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.utils.target import Target
 
+from ...dialect.mlir.gpu_modules import BinaryOp, assembly
 from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
 from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
+from ...dialect.ptx.printer import print_ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp, bits_of
 from ..diagnostics import fail, remark
@@ -200,20 +202,26 @@ def _target(module: ptx.ModuleOp) -> NvvmTargetAttr:
 class ConvertWarpToNvvmPass(ModulePass):
     """Replaces every `ptx.module` by a `gpu.module` of the same name with an `llvm.func` for each kernel.
 
-    With `bare` they alone stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. A `gpu.module`
-    that is left is converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks
+    With `bare` they alone stand in the module itself, as `mlir-translate --mlir-to-llvmir` wants them. With `binary`
+    each becomes a `gpu.binary` with this compiler's own PTX, which the driver loads. A `gpu.module` that is left is
+    converted to PTX first. `--remarks` says which instructions are inline PTX, because `nvvm` lacks
     them.
     """
 
     name = "convert-warp-to-nvvm"
 
     bare: bool = False
+    binary: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, gpu.ModuleOp) for each in op.body.block.ops):
             ConvertWarpToPtxPass().apply(ctx, op)
         modules = [each for each in op.body.block.ops if isinstance(each, ptx.ModuleOp)]
-        for module in modules:
+        for module in modules if self.binary else ():
+            target = NvvmTargetAttr(DictionaryAttr({"chip": StringAttr(module.target.data.partition(",")[0])}))
+            properties = {"sym_name": module.sym_name, "objects": ArrayAttr([assembly(target, print_ptx(module))])}
+            Rewriter.replace_op(module, [BinaryOp.build(properties=properties)], [])
+        for module in () if self.binary else modules:
             body, inlined = converted(module)
             if inlined:
                 listed = ", ".join(f"{opcode} ({count})" for opcode, count in sorted(inlined.items()))
@@ -238,9 +246,10 @@ class NvvmTarget(Target):
     name = "nvvm"
 
     bare: bool = False
+    binary: bool = False
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         made = module.clone()
-        ConvertWarpToNvvmPass(self.bare).apply(ctx, made)
+        ConvertWarpToNvvmPass(self.bare, self.binary).apply(ctx, made)
         Printer(output).print_op(made)
         output.write("\n")

@@ -41,8 +41,6 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 """The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""
 
 
-@lowers(llvm.ConstantOp)
-@lowers(arith.ConstantOp)
 def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
     if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16, i64):
         from .thread_code import constant
@@ -53,6 +51,10 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) 
     if not -INDEX_LIMIT <= number < INDEX_LIMIT:
         fail(op, f"indices are 32-bit, got {number}")
     lowering.values[op.result] = number
+
+
+lowers(arith.ConstantOp)(_constant)
+lowers(llvm.ConstantOp)(_constant)
 
 
 @lowers(affine.ApplyOp)

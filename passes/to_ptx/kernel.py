@@ -441,6 +441,10 @@ class ConvertWarpToPtxPass(ModulePass):
     name = "convert-warp-to-ptx"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if any(each.name == "vector.contract" for each in op.walk()):
+            from ..tile.vector_fragments import ConvertVectorToWarpPass
+
+            ConvertVectorToWarpPass().apply(ctx, op)
         if any(isinstance(each, MakeRingOp) for each in op.walk()):
             from ..pipelining.ring import SynchronisePass
 

@@ -242,3 +242,72 @@ def test_elements_that_threads_change_at_once() -> None:
     run(load_ptx(to_ptx(kernel(body, arguments), "sm_80")), "k", [a, b])
     assert (a == [12, 12, 8]).all()
     assert (b == 11).all()
+
+
+CONTRACT = """#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#turned = affine_map<(i, j) -> (j, i)>
+gpu.module @m {{
+  gpu.func @k(%A: memref<{a}x{t}>, %B: memref<{b}x{t}>, %C: memref<{c}xf32>) kernel
+      attributes {{known_block_size = array<i32: 32, 1, 1>}} {{
+    %c0 = arith.constant 0 : index
+    %c16 = arith.constant 16 : index
+    %c40 = arith.constant 40 : index
+    %z = arith.constant 0.0 : {t}
+    %zero = arith.constant dense<0.0> : vector<32x16xf32>
+    %r = scf.for %i = %c0 to %c40 step %c16 iter_args(%acc = %zero) -> (vector<32x16xf32>) {{
+      %a = vector.transfer_read %A[{at_a}], %z {{{read_a}}} : memref<{a}x{t}>, vector<{va}x{t}>
+      %b = vector.transfer_read %B[{at_b}], %z {{{read_b}}} : memref<{b}x{t}>, vector<{vb}x{t}>
+      %d = vector.contract {{indexing_maps = [{maps}, #mn],
+             iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<{kind}>}}
+             %a, %b, %acc : vector<{va}x{t}>, vector<{vb}x{t}> into vector<32x16xf32>
+      scf.yield %d : vector<32x16xf32>
+    }}
+    vector.transfer_write %r, %C[%c0, %c0] {{{write}}} : vector<32x16xf32>, memref<{c}xf32>
+    gpu.return
+  }}
+}}"""
+PLAIN = {
+    "a": "30x40", "b": "40x13", "c": "30x13", "t": "f16", "at_a": "%c0, %i", "at_b": "%i, %c0", "kind": "add",
+    "read_a": "", "read_b": "", "va": "32x16", "vb": "16x16", "maps": "#mk, #kn", "write": "",
+}  # fmt: skip
+TURNED = "permutation_map = #turned"
+
+
+@pytest.mark.parametrize(
+    ("more", "swapped"),
+    [
+        ({}, ""),
+        ({"a": "40x30", "at_a": "%i, %c0", "va": "16x32", "maps": "#km, #kn"}, "a"),
+        ({"b": "13x40", "at_b": "%c0, %i", "read_b": TURNED}, "b"),
+        ({"maps": "#mk, #nk", "b": "13x40", "at_b": "%c0, %i", "c": "13x30", "write": TURNED}, "bc"),
+        ({"maps": "#mk, #nk", "read_b": TURNED, "a": "32x40", "read_a": "in_bounds = [true, false]"}, ""),
+    ],
+)  # fmt: skip
+def test_products_of_vectors(more: dict[str, str], swapped: str) -> None:
+    """What lies outside of memory is read as zero, and not written."""
+    fields = PLAIN | more
+    m = int(fields["a"].split("x")[1 if "a" in swapped else 0])
+    a, b = drawn(m, 40), drawn(40, 13)
+    c = poisoned(13, 30) if "c" in swapped else poisoned(30, 13)
+    passed = [np.ascontiguousarray(each.T) if name in swapped else each for name, each in (("a", a), ("b", b))]
+    run(load_ptx(to_ptx(CONTRACT.format(**fields), "sm_80")), "k", [*passed, c])
+    exact, error = product(a, b)[:30], bound(a, b)[:30]
+    assert (abs((c.T if "c" in swapped else c) - exact) <= error).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"t": "f32"}, r":18:7.*there is no mma for 32 x 16 x 16 of vector<32x16xf32> x vector<16x16xf32>"),
+        ({"kind": "mul"}, r":18:7.*lowered for sums of products"),
+        ({"maps": "#mk, #mk"}, r":18:7.*lowered for sums of products"),
+        ({"read_a": "permutation_map = affine_map<(i, j) -> (i, 0)>"}, r":16:7.*two dimensions of memory"),
+    ],
+)
+def test_vectors_that_are_no_fragments(more: dict[str, str], message: str) -> None:
+    with pytest.raises(DiagnosticException, match=message):
+        to_ptx(CONTRACT.format(**PLAIN | more), "sm_80")

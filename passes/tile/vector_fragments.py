@@ -1,0 +1,254 @@
+"""`convert-vector-to-warp`: `vector.contract`, and the transfers of its operands, as fragments of a warp.
+
+A vector is a matrix that the 32 lanes of a warp hold together. Casts stand between vectors and fragments until what
+makes a vector, or takes it, is rewritten, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects import arith, gpu, scf, vector
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    BoolAttr,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    UnitAttr,
+    UnrealizedConversionCastOp,
+    VectorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.utils.hints import isa
+
+from ...dialect.isa import mma
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.mlir.arithmetic import VectorContractOp
+from ...dialect.warp.attributes import FragmentType, type_name, type_of_element
+from ...dialect.warp.fragments import ConstantOp
+from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.views import MatrixOp
+from ..diagnostics import fail
+from ..patterns import PatternPass, apply_patterns
+
+AnyVector = VectorType[Attribute]
+
+
+def _cast(value: SSAValue, kind: Attribute, rewriter: PatternRewriter) -> SSAValue:
+    """A value as one of another type: what a cast made it of, or a cast."""
+    if isinstance(value.owner, UnrealizedConversionCastOp) and value.owner.inputs[0].type == kind:
+        return value.owner.inputs[0]
+    cast = UnrealizedConversionCastOp.get([value], [kind])
+    rewriter.insert(cast)
+    return cast.results[0]
+
+
+def _fragment(value: SSAValue) -> SSAValue | None:
+    """The fragment that a vector is made of, None if it is not made of one."""
+    made = value.owner
+    if isinstance(made, UnrealizedConversionCastOp) and isinstance(made.inputs[0].type, FragmentType):
+        return made.inputs[0]
+    return None
+
+
+class MultiplyVectors(RewritePattern):
+    """A product of two matrices becomes `warp.mma` of the instruction with the largest K, then the largest M, that
+    divide the sizes."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: VectorContractOp, rewriter: PatternRewriter) -> None:
+        maps = [each.data for each in op.indexing_maps if isinstance(each, AffineMapAttr)]
+        kinds = [value.type for value in op.operands]
+        loops = _loops(maps)
+        if loops is None or op.kind.data != vector.CombiningKindFlag.ADD:
+            fail(op, "vector.contract is lowered for sums of products of two matrices, whose loops are m, n and k")
+        m, n, k = loops
+        sizes = [_size(maps, kinds, loop) for loop in (m, n, k)]
+        row = _row([type_name(k.element_type) for k in kinds if isa(k, AnyVector)], sizes)
+        if row is None:
+            fail(op, f"there is no mma for {' x '.join(map(str, sizes))} of {kinds[0]} x {kinds[1]} into {kinds[2]}")
+        sides = zip("abc", op.operands, maps, ((m, k), (k, n), (m, n)), strict=True)
+        a, b, c = (self._operand(row, *side, dict(zip(loops, sizes, strict=True)), rewriter) for side in sides)
+        product = MmaOp(row.shape, a, b, c)
+        rewriter.replace(op, [product, UnrealizedConversionCastOp.get([product.d], [op.result.type])])
+
+    def _operand(
+        self, row: mma.Mma, role: str, value: SSAValue, map_: AffineMap, along: tuple[int, int], sizes: dict[int, int],
+        rewriter: PatternRewriter,
+    ) -> SSAValue:  # fmt: skip
+        """A vector as the fragment "a", "b" or "c" of an instruction, whose rows and columns are two loops."""
+        rows, columns = (sizes[loop] for loop in along)
+        element, name = type_of_element(row.element(role)), "acc" if role == "c" else role
+        kind = FragmentType.of(name, rows, columns, element, row.layout(role), row.container_bits(role))
+        if map_ == map_along(map_.num_dims, along):
+            return _cast(value, kind, rewriter)
+        cast = UnrealizedConversionCastOp.get([value], [kind])
+        cast.attributes[SWAPPED] = UnitAttr()
+        rewriter.insert(cast)
+        return cast.results[0]
+
+
+SWAPPED = "swapped"
+"""On a cast: the vector is the transpose of the fragment."""
+
+
+def _loops(maps: Sequence[AffineMap]) -> tuple[int, int, int] | None:
+    """The loops m, n and k of a product whose result has its rows first."""
+    for m, n, k in permutations(range(3)):
+        choices = ((m, k), (k, m)), ((k, n), (n, k)), ((m, n),)
+        if all(map_ in [map_along(3, pair) for pair in pairs] for map_, pairs in zip(maps, choices, strict=True)):
+            return m, n, k
+    return None
+
+
+def _size(maps: Sequence[AffineMap], kinds: Sequence[Attribute], loop: int) -> int:
+    for map_, kind in zip(maps, kinds, strict=True):
+        used = sorted(map_.used_dims())
+        if loop in used and isa(kind, AnyVector):
+            order = [i for i, expr in enumerate(map_.results) if loop in expr.used_dims()]
+            return kind.get_shape()[order[0]]
+    return 0
+
+
+def _row(types: Sequence[str], sizes: Sequence[int]) -> mma.Mma | None:
+    """The instruction of a product of these types, and sizes M, N and K."""
+    fits = [
+        row
+        for row in mma.rows()
+        if [row.a.name, row.b.name, row.c.name, row.d.name] == [*types, types[-1]]
+        and all(size % each == 0 for size, each in zip(sizes, row.shape, strict=True))
+        and not (row.kind or row.scale or row.satfinite or row.rounding or row.bit_op)
+        and (str(row.shape) != "m8n8k4" or row.a.name == "f64")
+    ]
+    return max(fits, key=lambda row: (row.shape.k, row.shape.m), default=None)
+
+
+class ReadFragments(RewritePattern):
+    """A cast of what is read from memory, or of a constant, becomes that as a fragment."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: UnrealizedConversionCastOp, rewriter: PatternRewriter) -> None:
+        kind, source = op.results[0].type, op.inputs[0].owner
+        if not isinstance(kind, FragmentType):
+            return
+        if (made := _fragment(op.inputs[0])) is not None and made.type == kind and SWAPPED not in op.attributes:
+            rewriter.replace(op, [], [made])
+        elif isinstance(source, vector.TransferReadOp):
+            self._read(op, source, kind, rewriter)
+        elif isinstance(source, arith.ConstantOp) and isinstance(source.value, DenseIntOrFPElementsAttr):
+            number = source.value.get_attrs()[0] if source.value.is_splat() else None
+            if isa(number, IntegerAttr | FloatAttr):
+                rewriter.replace(op, ConstantOp(number, kind))
+
+    def _read(
+        self, op: UnrealizedConversionCastOp, read: vector.TransferReadOp, kind: FragmentType, rewriter: PatternRewriter
+    ) -> None:
+        padding = read.padding.owner
+        number = padding.value if isinstance(padding, arith.ConstantOp) else None
+        zero = isinstance(number, IntegerAttr | FloatAttr) and not number.value.data
+        if not zero and not all(each.value.data for each in read.in_bounds):
+            fail(read, "vector.transfer_read is lowered with a padding of zero, or in_bounds = [true, true]")
+        memory, indices, bounds = _matrix(read, SWAPPED in op.attributes, rewriter)
+        rewriter.replace(op, LoadOp(memory, indices, kind, bounds))
+
+
+def _matrix(
+    op: vector.TransferReadOp | vector.TransferWriteOp, swapped: bool, rewriter: PatternRewriter
+) -> tuple[SSAValue, Sequence[SSAValue], ArrayAttr[BoolAttr]]:
+    """The matrix of memory that a fragment is a part of, where, and whether its rows and columns are in bounds; the
+    vector may be the transpose of the fragment.
+
+    Fails for what is no matrix of memory.
+    """
+    map_, inside = op.permutation_map.data, list(op.in_bounds)
+    along = loops_of(map_)
+    if op.mask is not None or not isa(op.source.type, MemRefType) or len(set(along)) != 2 or FIXED in along:
+        fail(op, f"{op.name} is lowered for two dimensions of memory, without a mask, got {map_}")
+    if swapped:
+        along, inside = along[::-1], inside[::-1]
+    row, column = along
+    if (row, column) == (0, 1) and map_.num_dims == 2:
+        return op.source, op.indices, ArrayAttr(inside)
+    others = [index for i, index in enumerate(op.indices) if i not in along]
+    matrix = MatrixOp(op.source, others, row, column)
+    rewriter.insert(matrix)
+    return matrix.matrix, (op.indices[row], op.indices[column]), ArrayAttr(inside)
+
+
+class WriteFragments(RewritePattern):
+    """What is written of a vector that is made of a fragment is stored of that."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: vector.TransferWriteOp, rewriter: PatternRewriter) -> None:
+        if (fragment := _fragment(op.vector)) is None:
+            return
+        memory, indices, bounds = _matrix(op, False, rewriter)
+        rewriter.replace(op, StoreOp(fragment, memory, indices, bounds))
+
+
+class CarryFragments(RewritePattern):
+    """A loop that yields a vector which is made of a fragment carries the fragment."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
+        last = op.body.block.last_op
+        carried = {i: f for i, v in enumerate(last.operands) if (f := _fragment(v)) is not None} if last else {}
+        if not carried or last is None:
+            return
+        block, starts = op.body.block, list(op.iter_args)
+        for i, fragment in carried.items():
+            kind = starts[i].type
+            starts[i] = _cast(starts[i], fragment.type, rewriter)
+            last.operands[i] = fragment
+            argument = rewriter.replace_value_with_new_type(block.args[i + 1], fragment.type)
+            inside = UnrealizedConversionCastOp.get([argument], [kind])
+            argument.replace_uses_with_if(inside.results[0], lambda use, cast=inside: use.operation is not cast)
+            block.insert_op_before(inside, block.first_op) if block.first_op else block.add_op(inside)
+        loop = scf.ForOp(op.lb, op.ub, op.step, starts, rewriter.move_region_contents_to_new_regions(op.body))
+        outside = [UnrealizedConversionCastOp.get([loop.results[i]], [op.results[i].type]) for i in carried]
+        results: list[SSAValue] = list(loop.results)
+        for i, cast in zip(carried, outside, strict=True):
+            results[i] = cast.results[0]
+        rewriter.replace(op, [loop, *outside], results)
+
+
+class ConvertVectorToWarpPass(PatternPass):
+    """Products of vectors in kernels become products of fragments of a warp, with `ldmatrix` or loads, and stores."""
+
+    name = "convert-vector-to-warp"
+    needs: ClassVar = (VectorContractOp.name,)
+    patterns: ClassVar = (MultiplyVectors, CarryFragments, ReadFragments, WriteFragments)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for module in [each for each in op.walk() if isinstance(each, gpu.ModuleOp)]:
+            before: list[Operation] = []
+            while (now := list(module.walk())) != before:
+                before = now
+                apply_patterns([pattern() for pattern in self.patterns], module, reverse=True)
+            for each in [cast for cast in module.walk(reverse=True) if isinstance(cast, UnrealizedConversionCastOp)]:
+                _settle(each)
+            for read in [each for each in module.walk() if isinstance(each, vector.TransferReadOp)]:
+                if not read.result.uses:
+                    read.detach()
+                    read.erase()
+
+
+def _settle(cast: UnrealizedConversionCastOp) -> None:
+    """Erases a cast that nobody uses. Fails for one of which somebody has a vector where others have a fragment."""
+    if not any(result.uses for result in cast.results):
+        cast.detach()
+        cast.erase()
+        return
+    of: Operation = cast
+    use = next(iter(cast.results[0].uses)).operation
+    fail(use, f"{use.name} has {of.results[0].type}, which vector.contract has as a fragment, and is not lowered of it")
