@@ -320,9 +320,13 @@ class Product:
         return each_once(self.operands)
 
 
+PANEL = 64
+"""Columns of 16 bits that a swizzle of 128 bytes moves together."""
+
+
 def padded(columns: int) -> int:
-    """Columns of Q, K or V of an attention in a tile, of as many in memory."""
-    return max(16, 1 << (columns - 1).bit_length())
+    """Columns of Q, K or V of an attention in a tile, of as many in memory: a power of two, or whole panels."""
+    return max(16, 1 << (columns - 1).bit_length()) if columns <= 2 * PANEL else -(-columns // PANEL) * PANEL
 
 
 def images_of(operand: MatrixOperand) -> Im2colOp | None:
