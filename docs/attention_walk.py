@@ -229,8 +229,8 @@ changed. The IR may round them before or after the division, of which the kernel
 and added to O in f32, by the multiply-add that scales O for a new largest score. It takes both operands along k alone,
 which for V means keys side by side: V that lies otherwise is transposed by a launch before, if its size is known. Heads
 of up to 128 columns use it, others `mma.sync` (sm_89 and later). `test/attention_problems.py` has the bound: that
-below, with 2^-4 for the rounding of P, 2^-18 of the sum of |V| for what is too small, and 2^-12 of |Q| |K| and of P |V| for each
-instruction, whose products are cut 13 bits below the largest one.
+below, with 2^-4 for the rounding of P, 2^-18 of the sum of |V| for what is too small, and 2^-12 of |Q| |K| and of
+P |V| for each instruction, whose products are cut 13 bits below the largest one.
 """)
 
 
