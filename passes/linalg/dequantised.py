@@ -198,10 +198,18 @@ def _is_nibble(value: SSAValue) -> bool:
     return (row := element_row(value.type)) is not None and row.name == NIBBLES
 
 
+def _widened(made: Elementwise) -> Dequantised | None:
+    """What stands for an operation that makes integers of 8 bits of those of 4: an objection."""
+    last = made.body.last_op
+    cast = None if last is None else last.operands[0].owner
+    if not isinstance(cast, arith.ExtSIOp | arith.ExtUIOp) or cast.input.type != IntegerType(4):
+        return None
+    return Dequantised(objection=f"they become {cast.result.type}, and a kernel of its own widens them")
+
+
 def dequantised(made: Elementwise) -> Dequantised | None:
     """How an operation converts integers; None if it does not, or makes something else of them."""
-    reader = _Reader(made)
-    found = reader.read()
+    found = _Reader(made).read() or _widened(made)
     if found is None or found.objection:
         return found
     if found.stored == NIBBLES:
