@@ -393,7 +393,8 @@ func.func @w4a8(%A: memref<20x96xi8>, %Q: memref<40x96xi4>, %D: memref<20x40xi32
     linalg.yield %wide : i8
   }
   linalg.fill ins(%zero : i32) outs(%D : memref<20x40xi32>)
-  linalg.matmul indexing_maps = [#a, #b, #d] ins(%A, %b : memref<20x96xi8>, memref<40x96xi8>) outs(%D : memref<20x40xi32>)
+  linalg.matmul indexing_maps = [#a, #b, #d] ins(%A, %b : memref<20x96xi8>, memref<40x96xi8>)
+    outs(%D : memref<20x40xi32>)
   return
 }
 """
