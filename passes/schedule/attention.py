@@ -345,6 +345,10 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         check_epilogue(schedule, read.values, schedule.mma.m)
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
+    if schedule.consumers == "pingpong" and schedule.stages == 1:
+        raise ScheduleError(
+            "consumers = pingpong takes 2 stages or more: one warpgroup waits for keys while others keep theirs"
+        )
     if (needed := _shared_bytes(read, schedule)) > target.shared:
         raise ScheduleError(
             f"Q, O and {schedule.stages} stages of K and V take {needed} bytes of shared memory, {target} has "

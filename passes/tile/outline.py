@@ -377,7 +377,13 @@ class OutlinePass(PatternPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
+            from ..linalg.convolution import FoldPadding
             from .nest_kernel import FoldStart
 
             apply_patterns([FoldStart()], op)
+            apply_patterns([FoldPadding()], op)
+        if any(isinstance(each, RowsOp) for each in op.walk()):
+            from ..linalg.split_rows import SplitRows
+
+            apply_patterns([SplitRows()], op)
         super().apply(ctx, op)

@@ -170,6 +170,10 @@ def _layout(
     written = [place.bits for place in sizes.long if place.value in outputs]
     within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
     across = LANE_BITS if rows is None or output.size(rows) == 1 else across
+    of_both = [place for place in sizes.long if rows is not None and rows in place.loops]
+    reduced = not any(place.value in outputs for place in sizes.long)
+    if reduced and of_both and all(place.neighbours == rows for place in of_both):
+        within = across = 0  # neighbours in memory, of other rows, go to lanes side by side
     return lane_layout(least, within, across, more_rows=False)
 
 

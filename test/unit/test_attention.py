@@ -11,7 +11,7 @@ import pytest
 from attention_problems import Array, expected, problem, wrong
 from attentions import SOFTMAXES, Attention
 
-from warploom.runtime import compile
+from warploom.runtime import CompileError, compile
 
 SIZE = (20, 70, 32, 32)
 
@@ -75,6 +75,12 @@ KEYS = (
 @pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
 def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any]) -> None:
     assert wrong(asked, target, checks="all", **schedule) == ""
+
+
+def test_turns_with_one_stage_are_refused() -> None:
+    """Every order of the warps is a deadlock, which the check of all orders finds."""
+    with pytest.raises(CompileError, match="consumers = pingpong takes 2 stages or more"):
+        Attention((130, 70, 64, 64)).compile("sm_90a", stages=1, consumers="pingpong")
 
 
 def test_keys_that_do_not_count_are_not_read() -> None:
