@@ -58,7 +58,7 @@ class PackHeads(RewritePattern):
         drop_forms([value for value in (op.scores, op.through) if value is not None])
 
 
-class SplitColumns(RewritePattern):
+class SplitValues(RewritePattern):
     """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them.
 
     K and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K.

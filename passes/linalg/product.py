@@ -320,13 +320,9 @@ class Product:
         return each_once(self.operands)
 
 
-PANEL = 64
-"""Columns of 16 bits that a swizzle of 128 bytes moves together."""
-
-
 def padded(columns: int) -> int:
-    """Columns of Q, K or V of an attention in a tile, of as many in memory: a power of two, or whole panels."""
-    return max(16, 1 << (columns - 1).bit_length()) if columns <= 2 * PANEL else -(-columns // PANEL) * PANEL
+    """Columns of Q, K or V of an attention in a tile, of as many in memory: a power of two, or panels of 64."""
+    return max(16, 1 << (columns - 1).bit_length()) if columns <= 128 else -(-columns // 64) * 64
 
 
 def images_of(operand: MatrixOperand) -> Im2colOp | None:

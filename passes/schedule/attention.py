@@ -67,6 +67,9 @@ IN_TURNS = 1.057
 """How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
 TFLOP/s at 4096, 128 heads (H200), of 4224 and 4096 rows for each SM."""
 
+MOST_SMS = 0.9
+"""The part of the SMs that go from tile to tile, at least; else each tile has a CTA."""
+
 PART_COLUMNS = 64
 """Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
 
@@ -245,7 +248,8 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
         return 0
     if read.op.diagonal is None:
         return target.sms
-    return target.sms // tiles * tiles if read.scores.is_known("m") else 0
+    ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
+    return ctas if ctas >= MOST_SMS * target.sms else 0
 
 
 def _keys_differ(read: Attention) -> bool:
