@@ -369,6 +369,8 @@ def _attentions() -> Iterator[Pinned]:
         (Attention((90, 130, 64, 64), "f16", (1, 2), sinks="start", documents=True), "sm_90a", {}),
         (Attention((70, 133, 128, 128), "f8E4M3FN", (2,), softmax="behind"), "sm_90a", {}),
         (Attention((1, 133, 576, 512), "bf16", (1, 5), ("b1",), sinks="max"), "sm_90a", {}),
+        (Attention((140, 150, 64, 64), "bf16", (2,), causal=0), "sm_100a", {"ctas": 2}),
+        (Attention((90, 140, 128, 128), "f16", (1,), function="softcap"), "sm_100a", {}),
     ):
         yield Pinned(asked, target, schedule=schedule)
 
