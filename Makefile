@@ -90,6 +90,7 @@ proofs: $(TESTABLE)
 # the pipelines of pinned kernels decide the same in all orders of their warps: twenty minutes
 orders: $(TESTABLE)
 	$(BIN)/python test/orders.py --jobs $(JOBS)
+	$(BIN)/python test/orders.py --pairs --jobs $(JOBS)
 
 # good and bad candidates: no good one is refused, no bad one passes: five minutes
 judge: $(TESTABLE)
