@@ -2,6 +2,10 @@
 
     bench/with_gpu.sh python3 bench/attention.py --json out.json
     bench/with_gpu.sh python3 bench/attention.py --cases 128x4096 --causal both --try "stages=3" --try "cta=128x32x128"
+    bench/with_gpu.sh python3 bench/attention.py --cases 128x16384 --form bytes --form sinks --form documents
+
+A form is a kernel of its own beside the default: Q, K and V in e4m3, rounded from the same numbers; a sink for each
+head; eight documents of one length, one after the other.
 
 Method: batch * length = 16384 and heads * width = 2048, as in the papers, operands from a normal distribution. Before
 anything is timed, our result is compared with that in f32 of two heads: `error` is the largest difference over the
@@ -21,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gemm_types import argument
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from warploom.runtime import compile
@@ -50,13 +55,27 @@ class Row:
     error: float
 
 
-def source(heads: int, length: int, width: int, causal: bool) -> str:
+FORMS = ("bytes", "sinks", "documents")
+DOCUMENTS = 8
+
+
+def source(heads: int, length: int, width: int, causal: bool, form: str = "") -> str:
     """The operation, in MLIR."""
-    kind = f"memref<{heads}x{length}x{width}xbf16>"
+    size = f"{heads}x{length}x{width}x"
+    kind, result = f"memref<{size}{'f8E4M3FN' if form == 'bytes' else 'bf16'}>", f"memref<{size}bf16>"
     diagonal = "diagonal = 0 : i64, " if causal else ""
-    return f"""func.func @attention(%q: {kind}, %k: {kind}, %v: {kind}, %o: {kind}) {{
-      warp.attention %q, %k, %v into %o {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = {MAPS}}}
-        : {kind}, {kind}, {kind}, {kind}
+    loops = "affine_map<(h, m, n, d, e) ->"
+    argument, maps, beside = {
+        "sinks": (f", %x: memref<{heads}xf32>", f", sinks_map = {loops} (h)>", f" sinks %x : memref<{heads}xf32>"),
+        "documents": (
+            f", %x: memref<{length}xi32>",
+            f", documents_maps = [{loops} (m)>, {loops} (n)>]",
+            f" documents %x, %x : memref<{length}xi32>, memref<{length}xi32>",
+        ),
+    }.get(form, ("", "", ""))
+    return f"""func.func @attention(%q: {kind}, %k: {kind}, %v: {kind}{argument}, %o: {result}) {{
+      warp.attention %q, %k, %v into %o {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = {MAPS}{maps}}}
+        : {kind}, {kind}, {kind}, {result}{beside}
       return
     }}"""
 
@@ -67,14 +86,28 @@ def ours(
     """A call of our kernel."""
     q, k, v = (tensor.flatten(0, 1) for tensor in tensors)
     heads, length, width = q.shape
-    kernel = compile(source(heads, length, width, causal), target=target, **options)
-    result = torch.full_like(q, float("nan"))
+    result, form = torch.full_like(q, float("nan")), options.get("form", "")
+    options = {name: value for name, value in options.items() if name != "form"}
+    kernel = compile(source(heads, length, width, causal, form), target=target, **options)
+    if form == "bytes":
+        q, k, v = (argument(tensor.to(torch.float8_e4m3fn)) for tensor in (q, k, v))
+    beside = {"sinks": [sinks(heads)], "documents": [documents(length)]}.get(form, [])
 
     def call() -> torch.Tensor:
-        kernel(q, k, v, result)
+        kernel(q, k, v, *beside, result)
         return result.view(tensors[0].shape)
 
     return call
+
+
+def sinks(heads: int) -> torch.Tensor:
+    """A number for each head."""
+    return torch.linspace(-1, 1, heads, device="cuda")
+
+
+def documents(length: int) -> torch.Tensor:
+    """The document of each token."""
+    return (torch.arange(length, device="cuda") * DOCUMENTS // length).int()
 
 
 def peer(tensors: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> Callable[[], torch.Tensor]:
@@ -88,7 +121,7 @@ def peer(tensors: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> 
     return call
 
 
-def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool) -> float:
+def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool, form: str = "") -> float:
     """The largest difference of the first and the last head from what f32 gives, over the largest value."""
     worst = 0.0
     for batch, head in ((0, 0), (-1, -1)):
@@ -96,7 +129,15 @@ def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool
         scores = q @ k.T * q.shape[-1] ** -0.5
         if causal:
             scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
-        wanted = torch.softmax(scores, -1) @ v
+        if form == "documents":
+            numbers = documents(len(q))
+            scores = scores.masked_fill(numbers[:, None] != numbers[None, :], float("-inf"))
+        if form == "sinks":
+            heads = tensors[0].shape[0] * tensors[0].shape[1]
+            last = sinks(heads)[-1 if head else 0].expand(len(q), 1)
+            wanted = torch.softmax(torch.cat([scores, last], -1), -1)[:, :-1] @ v
+        else:
+            wanted = torch.softmax(scores, -1) @ v
         difference = (result[batch, head].float() - wanted).abs().max() / wanted.abs().max()
         worst = max(worst, float(difference)) if not difference.isnan() else float("nan")
     return worst
@@ -137,7 +178,8 @@ def measure(
             print(name, error)
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
         calls[name] = peer(tensors, causal, backend)
-    errors = {name: error_of(call(), tensors, causal) for name, call in calls.items()}
+    forms = {name: name.partition("form=")[2].split(" ")[0] for name in calls}
+    errors = {name: error_of(call(), tensors, causal, forms[name]) for name, call in calls.items()}
     work = 4 * length**2 * width * heads * batch / (2 if causal else 1)
     times = timed(calls, repeats)
     return [
@@ -162,6 +204,7 @@ def main() -> None:
     parser.add_argument("--causal", choices=("no", "yes", "both"), default="both")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--try", dest="tries", action="append", default=[], help="a schedule: 'stages=3 warp=16x64'")
+    parser.add_argument("--form", dest="forms", action="append", default=[], choices=FORMS)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -171,7 +214,7 @@ def main() -> None:
         width, length, *rest = map(int, case.split("x"))
         size = (width, length, *(rest or (WIDTH // width, TOKENS // length)))
         for causal in {"no": (False,), "yes": (True,), "both": (False, True)}[given.causal]:
-            variants = [{}, *map(options_of, given.tries)]
+            variants = [{}, *({"form": form} for form in given.forms), *map(options_of, given.tries)]
             found = measure(size, causal, given.target, variants, given.repeats)
             for row in found:
                 mask = "causal" if causal else "full"

@@ -21,6 +21,7 @@ def page() -> Iterator[str]:
     yield from asked()
     yield from levels()
     yield from few_queries()
+    yield from of_bytes()
     yield from gradients()
     yield from over_time()
     yield from computed()
@@ -51,11 +52,13 @@ number of temporaries may vary:
 | f: masks, biases | may scale a score, and add numbers and memory that any of the loops of the scores index |
 | f: causal masks, windows, ALiBi | may compare and compute with `linalg.index` |
 | f: documents, lengths | may compare numbers in memory of i32, such as one for each query and one for each key |
+| sinks | max and sum may take one more number of each row from memory, by an operation or as the reduction's start |
 | f: softcap | may apply `arith` and `math` operations to the score |
-| types | Q, K and V are f16 or bf16; O has the same type or f32 |
+| types | Q, K and V are f16 or bf16, and O has the same type or f32; or they are [8-bit floats](#8-bit-floats) |
+| scales of O | O may be multiplied by numbers, or memory that the batch and the queries index |
 | pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 |
 | lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
-| columns of a head | up to 256, padded in registers to 16, 32, 64, 128 or 256; Q and V may have different numbers |
+| columns of a head | of Q up to 640, of V up to 256 or an even part of them; the two may differ |
 
 If f makes a score minus infinity by one of these comparisons, or by `arith.ori` of several, the keys are not computed:
 
@@ -64,8 +67,18 @@ If f makes a score minus infinity by one of these comparisons, or by `arith.ori`
 | n > m + c | `diagonal = c` | tiles to the right are skipped |
 | n < m - w | `window = w` | tiles to the left are skipped |
 | n >= L, in memory along the batch | `lengths` | tiles behind are skipped; `mma.sync` reads no key behind L |
+| x(m) != y(n), in memory along queries and keys | `documents` | tiles before and behind are skipped |
 
 Tiles that are partly left out are masked in registers. Other masks are part of f.
+
+`documents` are several sequences in one batch, with a number for each token. A launch before the kernel
+(`passes/tile/key_spans.py`) finds the least and the largest number of each tile's queries, and the first and the last
+key whose number is between them. Numbers may have any order; where tokens of a sequence follow each other, a tile
+reads the keys of its own sequences only. Where sizes are not known, all keys are read.
+
+Columns are padded to 16, 32, 64, 128, 192 or 256, and those of Q further to multiples of 64. Where V has more than
+256, `warp-fuse-attention` makes the parts of its columns a loop of the batch, each with a CTA that multiplies Q and K
+again. V may be columns of K, as of one latent matrix with 576 columns of which V is the first 512.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
@@ -200,6 +213,25 @@ same bits; Q K^T and dO V^T are computed twice for that, seven products in place
 S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own. A row that no
 key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O. `test/attention_gradients.py` states
 the bounds on errors.
+""")
+
+
+def of_bytes() -> Iterator[str]:
+    """Operands of 8 bits."""
+    yield prose("""
+## 8-bit floats
+
+Q, K and V may be `f8E4M3FN`, and O is f16, bf16 or f32. Scales of Q and K multiply the score, that of V multiplies O:
+numbers, or memory with one for each head. The exponentials are rounded to e4m3 for the second product, times 2^8,
+because those below 2^-6 would have fewer digits; sums of rows are of the same numbers in f32, so their quotient is not
+changed. The IR may round them before or after the division, of which the kernel does the better one.
+
+`wgmma` adds products of bytes with 13 bits behind the point of the largest. So each tile of keys is summed from zero,
+and added to O in f32, by the multiply-add that scales O for a new largest score. It takes both operands along k alone,
+which for V means keys side by side: V that lies otherwise is transposed by a launch before, if its size is known. Heads
+of up to 128 columns use it, others `mma.sync` (sm_89 and later). `test/attention_problems.py` has the bound: that
+below, with 2^-4 for the rounding of P, 2^-18 of the sum of |V| for what is too small, and 2^-12 of |Q| |K| and of
+P |V| for each instruction, whose products are cut 13 bits below the largest one.
 """)
 
 

@@ -25,7 +25,8 @@ UNITS = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134), "f8E4M3FN": 
 """By how much rounding changes a number at most: relative to it, and absolute."""
 
 CUT = 2.0**-12
-"""By how much `wgmma` cuts a sum of 32 products of bytes short, relative to the largest."""
+"""By how much `wgmma` cuts 32 products of bytes short, each 13 bits below the largest: relative to the sum of their
+absolute values, where they are from a normal distribution."""
 
 
 @dataclass(frozen=True)

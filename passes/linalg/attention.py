@@ -38,7 +38,7 @@ from .element_expressions import (
 from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .pack_heads import PackHeads
+from .pack_heads import PackHeads, SplitValues
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
@@ -430,6 +430,7 @@ class FuseAttentionPass(ModulePass):
         apply_patterns([FoldDimension()], op)
         apply_patterns([FuseAttention(self.tf32)], op)
         apply_patterns([PackHeads()], op)
+        apply_patterns([SplitValues()], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 
         fuse_gradients(op, self.name)

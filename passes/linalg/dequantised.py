@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -19,17 +20,18 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     StringAttr,
+    f32,
 )
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa import wgmma
 from ...dialect.isa.form import FP8
-from ...dialect.mlir.affine import loops_of
-from ...dialect.mlir.generic import may_scale_sums
+from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
 from ...dialect.warp.attributes import element_row, memory_of, target_of
-from ...dialect.warp.elements import K
+from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import BlockScaledOp
 from ...dialect.warp.stored import NIBBLES
@@ -196,10 +198,18 @@ def _is_nibble(value: SSAValue) -> bool:
     return (row := element_row(value.type)) is not None and row.name == NIBBLES
 
 
+def _widened(made: Elementwise) -> Dequantised | None:
+    """What stands for an operation that makes integers of 8 bits of those of 4: an objection."""
+    last = made.body.last_op
+    cast = None if last is None else last.operands[0].owner
+    if not isinstance(cast, arith.ExtSIOp | arith.ExtUIOp) or cast.input.type != IntegerType(4):
+        return None
+    return Dequantised(objection=f"they become {cast.result.type}, and a kernel of its own widens them")
+
+
 def dequantised(made: Elementwise) -> Dequantised | None:
     """How an operation converts integers; None if it does not, or makes something else of them."""
-    reader = _Reader(made)
-    found = reader.read()
+    found = _Reader(made).read() or _widened(made)
     if found is None or found.objection:
         return found
     if found.stored == NIBBLES:
@@ -222,6 +232,9 @@ def dequantised(made: Elementwise) -> Dequantised | None:
 
 BY = "warp-fuse-weights"
 """The pass that remarks."""
+
+LEAST_SM = 89
+"""The first target with instructions for 8-bit floats."""
 
 
 class ScaledOperand(NamedTuple):
@@ -266,6 +279,14 @@ class ScaledOperand(NamedTuple):
         """The loops of the product that its dimensions run along."""
         return loops_of(self.product.maps[0 if self.value is self.product.a else 1])
 
+    @property
+    def of_rows(self) -> bool:
+        """Whether there is one scale for each row of A, or column of B, the same along k."""
+        rows = [
+            loops for loops, loop in zip(self.dimensions, self.loops, strict=False) if loop != self.product.outer + K
+        ]
+        return [[loop] for loop in loops_of(self.made.maps[self.scales])] == rows
+
     def objection(self) -> str:
         """Why the product cannot multiply the floats themselves; "" if it can."""
         made, dimensions = self.made, self.dimensions
@@ -275,7 +296,7 @@ class ScaledOperand(NamedTuple):
         same = made.output is self.value or len(dimensions) < made.loops
         if loops_of(made.maps[self.floats]) != tuple(range(made.loops)) or len(dimensions) != 2 or not same:
             return "the floats are read in another order, or another shape"
-        if any(len(loops) > 2 for loops in dimensions) or sorted(along) != sorted(outer):
+        if not self.of_rows and (any(len(loops) > 2 for loops in dimensions) or sorted(along) != sorted(outer)):
             return "scales are expected for blocks along both dimensions"
         return between(made, self.product, (self.floats, self.scales), "the floats or the scales")
 
@@ -333,6 +354,23 @@ def _is_narrow(value: SSAValue) -> bool:
     return row is not None and row.name in FP8
 
 
+def _scaled_behind(op: MatmulOp, sides: Sequence[ScaledOperand]) -> MatmulOp:
+    """The product of the floats, whose sums are multiplied with the scales of their row and column."""
+    a, b = (side.made.inputs[side.floats] for side in sides)
+    rows = ([loop for loop in side.loops if loop != op.outer + K] for side in sides)
+    scales = [
+        (side.made.inputs[side.scales], map_along(op.maps[0].num_dims, loops))
+        for side, loops in zip(sides, rows, strict=True)
+    ]
+    block = Block(arg_types=[f32, f32, f32])
+    with ImplicitBuilder(block):
+        element = arithmetic("mul", arithmetic("mul", block.args[0], block.args[1]), block.args[2])
+        YieldOp(converted(element, element_type(op.d)))
+    epilogue = PointwiseOp(scales, Region(block))
+    epilogue.function.name_hint = "scaled"
+    return op.like(a=a, b=b, start=FloatAttr(0.0, f32), through=epilogue.function)
+
+
 class FuseBlockScales(RewritePattern):
     """Lets a product multiply 8-bit floats whose blocks have scales, instead of matrices made of both."""
 
@@ -343,19 +381,30 @@ class FuseBlockScales(RewritePattern):
         if not operands:
             return
         target, reasons = target_of(op), [side.objection() for side in operands]
+        of_rows = [side.of_rows for side in operands]
+        if any(of_rows) and (op.c is not None or (op.init is not None and op.init.value.data)):
+            reasons.append("scales of rows are for sums that start from zero")
         if len(operands) < 2 or op.outer or op.epilogue is not None or op.a is op.b:
             reasons.append("it takes a product of two such matrices")
+        elif any(of_rows):
+            if not all(of_rows) or target is None or target.sm < LEAST_SM:
+                reasons.append(f"both operands have scales of rows, for sm_{LEAST_SM} or later")
         elif target is None or not any(row.a.name in FP8 and row.runs_on(target) for row in wgmma.rows()):
             reasons.append("warpgroups multiply them so, which the target does not have")
         if reason := next(filter(None, reasons), ""):
             remark(operands[0].made.op, BY, f"the product does not multiply 8-bit floats themselves: {reason}")
             return
-        a, b = (side.formed() for side in operands)
-        fused = op.like(a=a, b=b)
+        if all(of_rows):
+            fused = _scaled_behind(op, operands)
+        else:
+            a, b = (side.formed() for side in operands)
+            fused = op.like(a=a, b=b)
         names = [element_row(memory_of(side.made.inputs[side.floats]).element_type) for side in operands]
         fused.types = ArrayAttr([StringAttr("" if row is None else row.name) for row in names])
-        remark(op, BY, "scaled operands are not rounded: sums of blocks are scaled instead")
-        Rewriter.replace_op(op, fused, [])
+        remark(
+            op, BY, f"scaled operands are not rounded: sums{'' if all(of_rows) else ' of blocks'} are scaled instead"
+        )
+        Rewriter.replace_op(op, with_functions(fused), [])
         for side in operands:
             value, output, floats = side.value, side.made.output, side.made.inputs[side.floats]
             Rewriter.erase_op(side.made.op)

@@ -1,18 +1,21 @@
-"""Attention of one query for each head: heads that share K and V become the rows of one tile."""
+"""Loops of attentions: heads that share K and V become the rows of one tile, parts of columns a loop of the batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.warp.attention import AttentionOp, M
-from ...dialect.warp.attributes import in_place_of
+from ...dialect.warp.attention import AttentionOp, E, M
+from ...dialect.warp.attributes import in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.views import PagedOp, strides_of
+from .operand import expand
 
 
 class PackHeads(RewritePattern):
@@ -39,27 +42,77 @@ class PackHeads(RewritePattern):
             for function in (op.score, op.function)
         )
 
-        def exchanged(along: AffineMap) -> AffineMap:
-            return map_along(len(order), (order[loop] for loop in loops_of(along)))
-
-        keys = (
-            op.keys
-            if op.keys.lengths is None
-            else op.keys._replace(lengths=(op.keys.lengths[0], exchanged(op.keys.lengths[1])))
-        )
-        sinks = None
-        if op.sinks is not None and op.sinks_map is not None:
-            sinks = op.sinks, exchanged(op.sinks_map.data)
+        placed = {
+            name: tuple((v, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for v, map_ in values)
+            for name, values in _beside(op).items()
+        }
         new = AttentionOp(
             *(op.matrices, maps),
             scale=op.scale.value.data,
-            keys=keys,
+            keys=op.keys._replace(lengths=next(iter(placed["lengths"]), None)),
             scores=score,
             through=through,
-            sinks=sinks,
+            sinks=next(iter(placed["sinks"]), None),
         )
         rewriter.replace(op, in_place_of(op, new))
         drop_forms([value for value in (op.scores, op.through) if value is not None])
+
+
+class SplitValues(RewritePattern):
+    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them.
+
+    K and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        columns, last = op.sizes[op.batch + E], op.batch + E
+        parts = -(-columns // MOST_TOGETHER)
+        along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
+        if op.tile or parts < 2 or columns % parts or op.lse is not None or isinstance(op.v.owner, PagedOp):
+            return
+        if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
+            return
+        order = [*range(op.batch), *range(op.batch + 1, last + 2)]
+
+        def moved(map_: AffineMap) -> AffineMap:
+            return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
+
+        matrices, maps = list(op.matrices), list(map(moved, op.maps))
+        for number in (2, 3):
+            loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
+            sizes = [
+                [parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)
+            ]
+            matrices[number] = rewriter.insert(expand(matrices[number], sizes)).result
+            at, places = loops.index(last), list(loops_of(maps[number]))
+            maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
+        placed = {name: tuple((value, moved(map_)) for value, map_ in values) for name, values in _beside(op).items()}
+        score, through = (
+            None if function is None else rewriter.insert(_exchanged(function, order)).function
+            for function in (op.score, op.function)
+        )
+        new = AttentionOp(
+            *(matrices, maps),
+            scale=op.scale.value.data,
+            keys=op.keys._replace(lengths=next(iter(placed["lengths"]), None), documents=placed["documents"]),
+            scores=score,
+            through=through,
+            sinks=next(iter(placed["sinks"]), None),
+        )
+        rewriter.replace(op, in_place_of(op, new))
+        drop_forms([value for value in (op.scores, op.through) if value is not None])
+
+
+MOST_TOGETHER = 256
+"""Columns of V that a kernel multiplies together."""
+
+
+def _beside(op: AttentionOp) -> dict[str, tuple[tuple[SSAValue, AffineMap], ...]]:
+    """What an attention reads beside its matrices, with its maps."""
+    sinks = ((op.sinks, op.sinks_map.data),) if op.sinks is not None and op.sinks_map is not None else ()
+    lengths = () if op.keys.lengths is None else (op.keys.lengths,)
+    return {"lengths": lengths, "documents": op.keys.documents, "sinks": sinks}
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
@@ -67,5 +120,6 @@ def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
     body = score.body.clone()
     for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
         Rewriter.replace_op(index, IndexOp(order[index.number]))
-    placed = [(value, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
+    loops = max(order) + 1
+    placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
     return PointwiseOp(placed, body)

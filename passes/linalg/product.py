@@ -321,8 +321,8 @@ class Product:
 
 
 def padded(columns: int) -> int:
-    """Columns of Q, K or V of an attention in a tile, of as many in memory."""
-    return max(16, 1 << (columns - 1).bit_length())
+    """Columns of Q, K or V of an attention in a tile, of as many in memory: a power of two, or panels of 64."""
+    return max(16, 1 << (columns - 1).bit_length()) if columns <= 128 else -(-columns // 64) * 64
 
 
 def images_of(operand: MatrixOperand) -> Im2colOp | None:

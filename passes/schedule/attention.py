@@ -49,8 +49,11 @@ MOST_STAGES = 8
 LEAST_TURNS = 4
 """Tiles of keys that each of several CTAs has at least."""
 
-MOST_COLUMNS = 256
-"""Columns of a head, padded: a lane has registers for its part of O."""
+MOST_COLUMNS, MOST_DEPTH = 256, 640
+"""Columns of V, padded: a lane has registers for its part of O; and of Q and K."""
+
+DEEP = 192
+"""Columns of Q and K, padded, up to which there is shared memory for two stages of 128 keys with 128 columns of V."""
 
 MOST_OF_BYTES = 128
 """Columns of a head of bytes, padded, by warpgroups."""
@@ -64,6 +67,9 @@ FULLER = 1.3
 IN_TURNS = 1.057
 """How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
 TFLOP/s at 4096, 128 heads (H200), of 4224 and 4096 rows for each SM."""
+
+MOST_SMS = 0.9
+"""The part of the SMs that go from tile to tile, at least; else each tile has a CTA."""
 
 PART_COLUMNS = 64
 """Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
@@ -177,7 +183,8 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
         return f"V {reason}"
     if bytes_ and max(columns, padded(read.scores.k)) > MOST_OF_BYTES:
         return f"sums of bytes are added in f32, and a thread has no registers for {columns} columns twice"
-    return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
+    fits = 64 <= columns <= MOST_COLUMNS and 64 <= padded(read.scores.k) <= MOST_COLUMNS
+    return "" if fits else f"heads of {read.scores.k} and {read.values.n} columns"
 
 
 def _by_lanes(read: Attention, target: Target) -> Schedule:
@@ -218,12 +225,14 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     """
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
-    keys, m, of_bytes = 128 if width <= 128 else 64, read.scores.m, element_bytes(read) < HALF
+    keys = 128 if columns <= 128 and depth <= DEEP else 64
+    m, of_bytes = read.scores.m, element_bytes(read) < HALF
     groups = 3 if width <= 64 or of_bytes else 2
     if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
         keys, groups = (128 if of_bytes else 64), 2
     in_turns = read.op.diagonal is None and (
-        (width == 128 and groups == 2) or (groups == 3 and not of_bytes and _fewer_turns(read, target))
+        (128 <= width <= DEEP and columns <= 128 and groups == 2)
+        or (groups == 3 and not of_bytes and _fewer_turns(read, target))
     )
     if in_turns:
         groups = 2
@@ -263,7 +272,8 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
         return 0
     if read.op.diagonal is None:
         return target.sms
-    return target.sms // tiles * tiles if read.scores.is_known("m") else 0
+    ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
+    return ctas if ctas >= MOST_SMS * target.sms else 0
 
 
 def _keys_differ(read: Attention) -> bool:
@@ -285,8 +295,10 @@ def _by_slices(read: Attention, target: Target) -> Schedule | None:
     rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
     keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
     slices = min(slices, max(1, page // keys))
-    if row is None or columns < MIN_SLICE * slices or max(depth, columns) > MOST_COLUMNS:
+    if row is None or columns < MIN_SLICE * slices or columns > MOST_COLUMNS or depth > MOST_DEPTH:
         return None
+    if depth > MOST_COLUMNS or columns & columns - 1:
+        slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
     cta = (rows, slices * keys, depth)
     schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
     split = not _unsplit(read, schedule)
@@ -307,8 +319,11 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
         raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
-    if width > MOST_COLUMNS:
-        raise ScheduleError(f"heads have up to {MOST_COLUMNS} columns, got {read.scores.k} and {read.values.n}")
+    if columns > MOST_COLUMNS or depth > MOST_DEPTH:
+        raise ScheduleError(
+            f"heads have up to {MOST_DEPTH} columns of Q, and {MOST_COLUMNS} of V or several times as many, got "
+            f"{read.scores.k} and {read.values.n}"
+        )
     # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
     rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
     for warps, keys in sizes:

@@ -31,6 +31,7 @@ from .warpgroup_model import (
     panel_of_b,
     tile_count,
     tiles_of,
+    tiles_of_blocks,
 )
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
@@ -399,10 +400,8 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
         tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = list(tiles_of_lanes(product, tiles, rows, target))
-    if columns := product.blocks[1]:
-        tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
-        tall = [t for t in tiles if t.m > 2 * ROWS and tile_count(product, t) > target.sms]
-        tiles = tall or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
+    if product.blocks[1]:
+        tiles = tiles_of_blocks(product, tiles, target)
     if product.b.packed:
         # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles

@@ -158,16 +158,15 @@ class AttentionBuilder:
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
             scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
             largest, sums, again, p = self._softmax(inside, scores, largest, sums)
+            before = parts if self.bias else [times(inside, part, again) for part in parts]
             p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
-            columns = [(0, i * width, key) for i in range(len(parts))]
-            if self.bias:
-                parts = [
-                    self._added_to(inside, o, again, multiplied(inside, self.values, p, v, self._zero(inside, o), at))
-                    for o, at in zip(parts, columns, strict=True)
-                ]
-            else:
-                scaled = [times(inside, part, again) for part in parts]
-                parts = [multiplied(inside, self.values, p, v, o, at) for o, at in zip(scaled, columns, strict=True)]
+            starts = [constant(inside, fragment_of(o), 0.0) for o in before] if self.bias else before
+            made = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(starts)]
+            parts = (
+                [self._added_to(inside, o, again, added) for o, added in zip(parts, made, strict=True)]
+                if self.bias
+                else made
+            )
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
@@ -284,11 +283,6 @@ class AttentionBuilder:
         """What is added to exponents of P."""
         bias = self.bias / self.factor if self.computed else float(self.bias)
         return mapped(index, lambda x: arith.AddfOp(x[0], number(bias)).result, subtracted) if bias else subtracted
-
-    @staticmethod
-    def _zero(index: IndexBuilder, sums: SSAValue) -> SSAValue:
-        """What a tile's part of O starts from."""
-        return constant(index, fragment_of(sums), 0.0)
 
     @staticmethod
     def _added_to(index: IndexBuilder, sums: SSAValue, again: SSAValue, added: SSAValue) -> SSAValue:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -21,108 +21,28 @@ from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
-from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
+from ...dialect.warp.attributes import ScheduleAttr, in_place_of
+from ...dialect.warp.elements import OPERAND_LOOPS, K, M
 from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.views import MatrixOp, PagedOp
+from ...dialect.warp.views import PagedOp
 from ..diagnostics import fail
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.elementwise import check_product
-from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
+from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
-from .operands import batch_index, batch_sizes, cta_number, in_matrix
+from .kernel_operands import Inside, loops_in_tile
+from .operands import batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of
 
 if TYPE_CHECKING:
     from .attention_gradient import TiledGradient
     from .outline_attention import TiledAttention
-
-
-class Inside(NamedTuple):
-    """What a kernel sees of the operands of an operation: its arguments by what they are on the host, matrices of them,
-    and of the loops around the operation, `batch` of them, the indices that its region uses."""
-
-    arguments: Mapping[SSAValue, SSAValue]
-    views: Mapping[MatrixPlace, SSAValue]
-    numbers: Mapping[int, SSAValue]
-    batch: int
-
-    @staticmethod
-    def of(
-        index: IndexBuilder,
-        function: PointwiseOp | None,
-        operands: Sequence[KernelArgument],
-        arguments: Mapping[SSAValue, SSAValue],
-        batch: Sequence[Index],
-        number: Index,
-        part: Sequence[Index] = (),
-        parted: Sequence[KernelArgument] = (),
-    ) -> Inside:
-        """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
-        the batch with a number, and a `part` of the rows of some."""
-        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
-        at, views = batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
-        for operand in found:
-            if operand.place not in views:
-                rows = part if operand in parted else ()
-                views[operand.place] = _view(index, operand, arguments[operand.value], at, rows)
-        indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
-        loops = sorted({loop for loop in indices if loop < len(batch)})
-        at = batch_index(index, batch, number) if loops else []
-        numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
-        return Inside(arguments, views, numbers, len(batch))
-
-    def seen(self, operand: KernelArgument) -> SSAValue:
-        """What stands for an operand."""
-        view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
-        return view or self.arguments[operand.value]
-
-    def factor(self, index: IndexBuilder, form: OperandForm | None, operands: Sequence[KernelArgument]) -> SSAValue:
-        """What stands for A or B, of a form, with what is read beside it."""
-        memory, *beside = map(self.seen, operands)
-        return of_form(form, memory, beside, index.insert)
-
-    def function(
-        self,
-        index: IndexBuilder,
-        function: PointwiseOp | None,
-        operands: Sequence[KernelArgument],
-        outer: int,
-        loops: int,
-    ) -> SSAValue | None:
-        """What stands for a function of elements in a tile of so many loops, with `outer` ones before the rows."""
-        if function is None:
-            return None
-        inputs = [
-            (self.seen(operand), map_along(loops, (outer + loop for loop in loops_in_tile(operand))))
-            for operand in operands
-        ]
-        return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
-
-
-def loops_in_tile(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
-    """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
-    if isinstance(operand, VectorOperand):
-        return tuple(loops["mn".index(axis)] for axis in operand.axis)
-    return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
-
-
-def _view(
-    index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
-) -> SSAValue:
-    """The matrix of this CTA, a `part` of its rows, or those that it sums over; `at` are the indices of the batch."""
-    kept = [loop >= len(at) for loop in operand.batch]
-    others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
-    dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]
-    indices = index.values([at[loop] for loop in operand.batch if loop < len(at)])
-    return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions, index.values(part))).matrix
 
 
 # Which tile of the product a CTA computes: rasterisation.

@@ -20,8 +20,8 @@ from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.read_attention import FACTORS, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_types
+from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
-from .outline import Inside, loops_in_tile
 from .tiling import Outliner
 
 if TYPE_CHECKING:

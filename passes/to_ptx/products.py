@@ -145,6 +145,11 @@ def _descriptor(
         if divisor_of(value) % unit:
             got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
             fail(op, f"an operand of {op.name} begins at a {name} that is a multiple of {unit}, got {got}")
+    if isinstance(column, int) and not along_mn:
+        # What is added within a panel is added to the descriptor: one address is for all steps along k.
+        width = tile.swizzle // tile.element_bytes
+        column, rest = column // width * width, column % width
+        further += rest * tile.element_bytes
     base, offset = lowering.addressing.origin(tile, stage, row, column)
     emitter = lowering.emitter
     # In a cluster the rank of the CTA stands above the address.

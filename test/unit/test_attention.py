@@ -40,6 +40,8 @@ FORMS = (
     (Attention((130, 150, 128, 128), "f8E4M3FN", batch=(1, 2)), "sm_90a"),
     (Attention((70, 133, 64, 128), "f8E4M3FN", softmax="named", causal=60, dynamic=True), "sm_90a"),
     (Attention((1, 133, 64, 64), "f8E4M3FN", batch=(2, 3), shared=("b1",), sinks="max"), "sm_90a"),
+    (Attention((130, 150, 192, 128), "bf16", batch=(1,)), "sm_90a"),
+    (Attention((5, 70, 64, 320), batch=(2,), sinks="sum", documents=True), "sm_80"),
 )
 
 
@@ -94,6 +96,21 @@ def test_keys_that_do_not_count_are_not_read() -> None:
     given.arguments[1][0, :64] = given.arguments[2][0, :64] = np.nan
     asked.compile("sm_80")(*given.arguments, device="interp")
     assert given.wrong() == ""
+
+
+def test_values_may_be_columns_of_keys() -> None:
+    """One latent matrix: V is the first 512 of K's 576 columns, which CTAs of two parts of them share."""
+    asked = Attention((1, 133, 576, 512), "bf16", (1, 5), shared=("b1",))
+    given = problem(asked)
+    latent = (
+        "tensor.extract_slice %K[0, 0, 0] [1, 133, 512] [1, 1, 1] : tensor<1x133x576xbf16> to tensor<1x133x512xbf16>"
+    )
+    text = asked.mlir.replace(", %V: tensor<1x133x512xbf16>", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
+    q, k, _, o = given.arguments
+    kernel, given = compile(text, "sm_90a"), expected(asked, [q, k, k[..., :512], o])
+    kernel(q, k, o, device="interp")
+    assert given.wrong() == ""
+    assert [launch.grid for launch in kernel.launches] == [(2, 1, 1)]
 
 
 def test_keys_of_other_documents_are_not_read() -> None:

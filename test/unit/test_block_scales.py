@@ -101,3 +101,20 @@ def test_other_targets_scale_matrices_of_their_own() -> None:
         kernel = compile(text(64, 256, 256, 128, across=False), target="sm_89", cache=False)
     assert kernel.ptx.count(".entry") == 3
     assert any("warpgroups multiply them so, which the target does not have" in str(one) for one in made)
+
+
+@pytest.mark.parametrize(("target", "schedule"), [("sm_90a", {"mma": "m64n128k32"}), ("sm_89", {})])
+def test_scales_of_rows_multiply_sums(target: str, schedule: dict[str, Any]) -> None:
+    """One scale for each row of both matrices: the product is one kernel, whose sums are scaled, not the operands."""
+    (m, n, k), rng = (70, 144, 160), np.random.default_rng()
+    source = SCALED.format(m=m, n=n, k=k, sa="(i)", sb="(i)", shape_a=m, shape_b=n)
+    kernel = compile(source, target=target, cache=False, **schedule)
+    assert kernel.ptx.count(".entry") == 1
+    a = rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
+    sa, sb = (np.exp2(rng.uniform(-3, 3, size)).astype(np.float32) for size in (m, n))
+    d = np.full((m, n), np.nan, np.float32)
+    kernel(a, sa, b, sb, d, device="interp", checks="all")
+    x, y, scale = a.astype(np.float64), b.astype(np.float64), np.outer(sa, sb).astype(np.float64)
+    bound = np.abs(x) @ np.abs(y).T * scale * ((k // INSTRUCTION) * (INSTRUCTION + 1) * 2.0**-KEPT + 8 * 2.0**-23)
+    assert np.all(np.abs(d - x @ y.T * scale) <= bound)

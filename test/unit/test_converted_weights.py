@@ -377,3 +377,36 @@ def test_tuned_schedules_are_not_those_of_floats() -> None:
     module = parse_mlir(make_context(), text, "f.mlir")
     raise_products(module)
     assert [key_of(read(op)) for op in products(module)] == ["16x32x64 f16 x f16 from s8 -> f32, added to C"]
+
+
+BYTES = """#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#d = affine_map<(m, n, k) -> (m, n)>
+#nk = affine_map<(n, k) -> (n, k)>
+func.func @w4a8(%A: memref<20x96xi8>, %Q: memref<40x96xi4>, %D: memref<20x40xi32>) {
+  %zero = arith.constant 0 : i32
+  %b = memref.alloc() : memref<40x96xi8>
+  linalg.generic {indexing_maps = [#nk, #nk], iterator_types = ["parallel", "parallel"]}
+      ins(%Q : memref<40x96xi4>) outs(%b : memref<40x96xi8>) {
+  ^bb0(%q: i4, %old: i8):
+    %wide = arith.extsi %q : i4 to i8
+    linalg.yield %wide : i8
+  }
+  linalg.fill ins(%zero : i32) outs(%D : memref<20x40xi32>)
+  linalg.matmul indexing_maps = [#a, #b, #d] ins(%A, %b : memref<20x96xi8>, memref<40x96xi8>)
+    outs(%D : memref<20x40xi32>)
+  return
+}
+"""
+
+
+def test_weights_of_4_bits_by_integers_of_8_are_widened_before() -> None:
+    with remarks() as made:
+        kernel = compile(BYTES, "sm_90a", cache=False)
+    assert len(kernel.launches) == 2
+    assert any("they become i8, and a kernel of its own widens them" in str(one) for one in made)
+    rng = np.random.default_rng()
+    a, q = rng.integers(-128, 128, (20, 96)).astype(np.int8), rng.integers(-8, 8, (40, 96)).astype(np.int8)
+    d = np.full((20, 40), 12345, np.int32)
+    kernel(a, q.astype(ml_dtypes.int4), d, device="interp")
+    assert np.array_equal(d, a.astype(np.int32) @ q.astype(np.int32).T)
