@@ -22,7 +22,14 @@ TOPICS = {
     "What a launch did": ("LaunchReport", "LaunchTrace", "TraceEvent", "Problem"),
     "Sparse matrices": ("prune", "compress", "expand", "check_metadata"),
     "Descriptors and tensor maps": ("explain", "MatrixDescriptor", "TensorMapFields"),
-    "PyTorch": ("torch_backend", "torch_operators", "torch_to_linalg", "register_torch_sharding"),
+    "PyTorch": (
+        "torch_backend",
+        "torch_operators",
+        "torch_to_linalg",
+        "torch_save",
+        "torch_load",
+        "register_torch_sharding",
+    ),
 }
 
 PYTHON = """# Python

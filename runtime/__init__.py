@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from .proof.order import Order, order
     from .proof.prove import KernelLaunch, prove
     from .proof.question import Proof
+    from .torch.backend import torch_save
     from .torch.backend import warploom as torch_backend
     from .torch.importer import torch_to_linalg
     from .torch.operators import register_torch_sharding, torch_operators
+    from .torch.part import torch_load
 
 __all__ = [
     "ArgumentError",
@@ -92,7 +94,14 @@ __all__ = [
 ]
 
 if find_spec("torch"):
-    __all__ += ["register_torch_sharding", "torch_backend", "torch_operators", "torch_to_linalg"]
+    __all__ += [
+        "register_torch_sharding",
+        "torch_backend",
+        "torch_load",
+        "torch_operators",
+        "torch_save",
+        "torch_to_linalg",
+    ]
 
 
 def __dir__() -> list[str]:

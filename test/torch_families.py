@@ -1,7 +1,8 @@
 """Families of models through the backend of `torch.compile`, on the interpreter, with tiny sizes and random weights.
 
     python test/torch_families.py                          # all families in all modes
-    python test/torch_families.py llama bert --modes inference training --left
+    python test/torch_families.py Llama BERT --modes inference training --left
+    python test/torch_families.py --jobs 16 --table        # a table in Markdown, as docs/torch.md has it
 
 `transformers`, `timm` and `torchvision` bring most of the models; families of a package that is not installed are
 skipped, which is said. A model computes in bf16 (in f32 under autocast), and its results and gradients are compared
@@ -20,12 +21,13 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
+from multiprocessing import TimeoutError, get_context
 from typing import Any
 
 import torch
@@ -34,6 +36,7 @@ from torch import Tensor, nn
 from warploom.runtime import torch_backend
 
 pytree: Any = importlib.import_module("torch.utils._pytree")
+testing: Any = importlib.import_module("torch._dynamo.testing")
 
 FURTHER = 1.1
 """How much further from float64 than eager mode a result may be."""
@@ -184,8 +187,8 @@ def translated(batch: int) -> Inputs:
 
 
 def decoder(kind: str, **sizes: Any) -> Family:
-    """A decoder of `transformers`, which generates."""
-    make = of_transformers(kind, **{**DECODER, **sizes})
+    """A decoder of `transformers`, which generates; a size of None is left out."""
+    make = of_transformers(kind, **{k: v for k, v in {**DECODER, **sizes}.items() if v is not None})
     return Family("transformers", make, tokens, ("checkpointing", *GENERATES), True)
 
 
@@ -235,7 +238,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "GPT-NeoX": decoder("GPTNeoXForCausalLM"),
     "OPT": decoder("OPTForCausalLM", ffn_dim=64, word_embed_proj_dim=32, dropout=0.0),
-    "Falcon": decoder("FalconForCausalLM"),
+    "Falcon": decoder("FalconForCausalLM", head_dim=None, num_kv_heads=2, new_decoder_architecture=True),
     "Mixtral": decoder("MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2),
     "Qwen3-MoE": decoder("Qwen3MoeForCausalLM", **EXPERTS),
     "DeepSeek-V3": decoder("DeepseekV3ForCausalLM", **LATENT),
@@ -273,7 +276,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "ConvNeXt": of_images("timm", "convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 24, 32)),
     "ResNet": of_images("timm", "resnet18", layers=(1, 1, 1, 1), channels=(8, 16, 24, 32)),
-    "EfficientNet": of_images("timm", "efficientnet_b0", channel_multiplier=0.25, depth_multiplier=0.25),
+    "EfficientNet": of_images("timm", "test_efficientnet"),
     "Swin": of_images(
         "timm",
         "swin_tiny_patch4_window7_224",
@@ -284,7 +287,13 @@ FAMILIES: dict[str, Family] = {
         depths=(2, 2),
         num_heads=(2, 4),
     ),
-    "MLP-Mixer": of_images("timm", "mixer_s32_224", img_size=64),
+    "MLP-Mixer": Family(
+        "timm",
+        lambda: importlib.import_module("timm.models.mlp_mixer").MlpMixer(
+            num_classes=10, img_size=32, patch_size=8, num_blocks=2, embed_dim=32
+        ),
+        image,
+    ),
     "torchvision ResNet": of_images("torchvision", "resnet18"),
     "torchvision MobileNet": of_images("torchvision", "mobilenet_v3_small", width_mult=0.25),
     "torchvision VGG": of_images("torchvision", "vgg11_bn"),
@@ -301,13 +310,16 @@ class Outcome:
     left: Counter[str] = None  # pyright: ignore[reportAssignmentType]
     further: float = 0.0
     failure: str = ""
+    graphs: int = 0
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.left = self.left or Counter()
 
     @property
     def text(self) -> str:
-        return self.failure or f"{self.compiled}/{self.compiled + self.left.total()} {self.further:.2f}"
+        nodes = f"{self.compiled}/{self.compiled + self.left.total()}"
+        return self.failure or f"{nodes}, " + (f"{self.graphs} graphs" if self.graphs else f"{self.further:.2f}")
 
 
 def floats(results: Any) -> list[Tensor]:
@@ -366,6 +378,9 @@ def run(family: Family, mode: str) -> Outcome:
         enable = getattr(plain, "gradient_checkpointing_enable", None) or partial(plain.set_grad_checkpointing, True)
         enable()
     exact = deepcopy(plain).double()
+    if hasattr(getattr(exact, "config", None), "_experts_implementation"):
+        setting: Any = exact.config
+        setting._experts_implementation = "eager"  # torch has no products of groups in f64
     model = plain if mode == "autocast" else plain.bfloat16()
     outcome, seen = Outcome(), []
     options = {"explain": seen.append, "rest": "eager"}
@@ -389,6 +404,7 @@ def run(family: Family, mode: str) -> Outcome:
                 results = [stepped(f, f if f is not call else called, given, training) for f in (call, eager)]
             away = further(*results, stepped(exact, exact, cast(inputs, torch.float64), training))
             outcome.further = max(outcome.further, away)
+    outcome.graphs = len(seen) if mode in GENERATES else 0
     for explanation in seen:
         outcome.compiled += sum(len(part.nodes) for part in explanation.compiled)
         outcome.left.update(f"{part.operator}: {part.reason}" for part in explanation.left)
@@ -396,14 +412,26 @@ def run(family: Family, mode: str) -> Outcome:
 
 
 def generated(model: nn.Module, inputs: Inputs, mode: str, options: dict[str, Any]) -> str:
-    """Whether generation gives a token that eager mode gives too, "" if so: logits of equal size may change places."""
+    """Whether generation gives a token that eager mode gives too, of no more graphs than torch asks for; "" if so.
+    Logits of equal size may change places."""
     settings: dict[str, Any] = {"max_new_tokens": 4, "do_sample": False, "output_logits": True,
                                 "return_dict_in_generate": True, "min_new_tokens": 4}  # fmt: skip
     if mode == "generate-static":
         settings |= {"cache_implementation": "static", "disable_compile": True}
+    forward, counter = model.forward, testing.CompileCounter()
+    model.forward = torch.compile(forward, backend=counter)
     expected: Any = model.generate(**inputs, **settings)
-    model.forward = torch.compile(model.forward, backend=torch_backend, options=options)  # pyright: ignore
+    torch._dynamo.reset()
+    seen: list[Any] = []
+
+    def explain(explanation: Any) -> None:
+        seen.append(explanation)
+        options["explain"](explanation)
+
+    model.forward = torch.compile(forward, backend=torch_backend, options={**options, "explain": explain})
     found: Any = model.generate(**inputs, **settings)
+    if len(seen) > counter.frame_count:
+        return f"{len(seen)} graphs, where any backend gets {counter.frame_count}"
     for ours, theirs in zip(found.logits, expected.logits, strict=True):
         if not torch.allclose(ours.float(), theirs.float(), atol=2.0**-5 * float(theirs.abs().max()), rtol=0):
             return f"logits differ by {float((ours - theirs).abs().max()):.3g}"
@@ -412,20 +440,57 @@ def generated(model: nn.Module, inputs: Inputs, mode: str, options: dict[str, An
     return ""
 
 
-def attempt(family: Family, mode: str, trace: bool) -> Outcome:
+def attempt(name: str, mode: str, trace: bool = False) -> Outcome:
     """One family in one mode; what it raises is its failure."""
+    prepare()
+    start = time.perf_counter()
     try:
-        return run(family, mode)
+        outcome = run(FAMILIES[name], mode)
     except Exception as error:
         if trace:
             traceback.print_exc()
-        return Outcome(
-            failure=f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[:120]
-        )
+        first = next(iter(str(error).strip().splitlines()), "")
+        outcome = Outcome(failure=f"{type(error).__name__}: {first}"[:160])
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+@cache
+def prepare() -> None:
+    """Settings of torch, once in each process."""
+    warnings.simplefilter("ignore")
+    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.allow_rnn = True
+    torch.backends.mkldnn.set_flags(_enabled=False)  # its LSTM is one operation, which has no form but torch's
+    declare_torchvision()
+
+
+def alone(task: tuple[str, str, bool]) -> tuple[str, str, Outcome]:
+    """A task of a pool, in a process with one thread."""
+    torch.set_num_threads(1)
+    name, mode, trace = task
+    return name, mode, attempt(name, mode, trace)
 
 
 def installed(package: str) -> bool:
     return find_spec(package) is not None
+
+
+def outcomes(tasks: Sequence[tuple[str, str, bool]], jobs: int, seconds: float) -> Iterator[tuple[str, str, Outcome]]:
+    """What comes of the tasks, in their order with one job; none that ends after so many seconds."""
+    start = time.monotonic()
+    if jobs == 1:
+        for name, mode, trace in tasks:
+            yield name, mode, attempt(name, mode, trace)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        every = pool.imap_unordered(alone, tasks)
+        for _ in tasks:
+            try:
+                yield every.next(max(0.1, seconds + start - time.monotonic()))
+            except TimeoutError:
+                pool.terminate()
+                return
 
 
 def main() -> int:
@@ -433,41 +498,51 @@ def main() -> int:
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}")
     parser.add_argument("--modes", nargs="+", default=[*MODES, "checkpointing", *GENERATES])
     parser.add_argument("--left", action="store_true", help="list the reasons by family")
+    parser.add_argument("--table", action="store_true", help="print a table of all results in Markdown at the end")
     parser.add_argument("--trace", action="store_true", help="print the trace of what fails")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with several jobs")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch._dynamo.config.recompile_limit = 64
-    torch.backends.mkldnn.set_flags(_enabled=False)  # its LSTM is one operation, which has no form but torch's
-    declare_torchvision()
-    torch._dynamo.config.allow_rnn = True
-    reasons, faults, share = Counter[str](), 0, [0, 0]
-    for name, family in FAMILIES.items():
-        if options.families and name not in options.families:
-            continue
-        if not installed(family.package):
-            print(f"{name}: skipped, {family.package} is not installed")
-            continue
-        start, outcomes = time.perf_counter(), dict[str, Outcome]()
-        for mode in options.modes:
-            if mode in MODES or mode in family.modes:
-                outcomes[mode] = attempt(family, mode, options.trace)
-        own = sum((o.left for o in outcomes.values()), Counter[str]())
-        reasons += own
-        faults += sum(bool(o.failure) or o.further > FURTHER for o in outcomes.values())
-        if family.transformer:
-            share[0] += sum(o.compiled for o in outcomes.values())
-            share[1] += sum(o.compiled + o.left.total() for o in outcomes.values())
-        columns = ", ".join(f"{mode} {o.text}" for mode, o in outcomes.items())
-        print(f"{name}: {columns} ({time.perf_counter() - start:.0f} s)", flush=True)
-        for reason, count in own.most_common() if options.left else ():
+    prepare()
+    tasks: list[tuple[str, str, bool]] = []
+    for mode in options.modes:
+        for name, family in FAMILIES.items():
+            if options.families and name not in options.families:
+                continue
+            if not installed(family.package):
+                print(f"{name}: skipped, {family.package} is not installed") if mode == options.modes[0] else None
+            elif mode in MODES or mode in family.modes:
+                tasks.append((name, mode, options.trace))
+    done: dict[str, dict[str, Outcome]] = {}
+    faults, share, reasons = 0, [0, 0], Counter[str]()
+    for name, mode, outcome in outcomes(tasks, options.jobs, options.seconds):
+        done.setdefault(name, {})[mode] = outcome
+        reasons += outcome.left
+        faults += bool(outcome.failure) or outcome.further > FURTHER
+        if FAMILIES[name].transformer:
+            share[0] += outcome.compiled
+            share[1] += outcome.compiled + outcome.left.total()
+        print(f"{name}, {mode}: {outcome.text} ({outcome.seconds:.0f} s)", flush=True)
+        for reason, count in outcome.left.most_common() if options.left else ():
             print(f"    {count:4} {reason}")
     print("\nleft:")
     for reason, count in reasons.most_common(60):
         print(f"{count:6} {reason}")
+    if options.table:
+        print(f"\n{table(done, options.modes)}")
     if share[1]:
         print(f"\ntransformers: {share[0]} of {share[1]} nodes that compute are compiled, {share[0] / share[1]:.1%}")
-    print(f"{faults} failed")
+    print(f"{sum(map(len, done.values()))} of {len(tasks)}, {faults} failed")
     return 1 if faults else 0
+
+
+def table(done: dict[str, dict[str, Outcome]], modes: Sequence[str]) -> str:
+    """Families and modes in Markdown: nodes compiled and all, and the distance relative to that of eager mode."""
+    lines = [["family", *modes], ["---"] * (1 + len(modes))]
+    for name in FAMILIES:
+        if name in done:
+            lines.append([name, *(done[name][mode].text if mode in done[name] else "" for mode in modes)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@
     python test/torch_graphs.py --seed 77 --graphs 20 --jobs 4
     python test/torch_graphs.py --only 77000012       # one graph, with its steps
 
-A graph has pointwise operations, reductions, norms, products, views, joins and writes to tensors and to their views, of
-bf16 and f32; a third has gradients, a third sizes that change. All steps are continuous, so that a rounding stays one:
-the distance from the same graph in f64 is at most 1.5 times that of eager mode, or 2^-7 of the largest element.
+A graph has pointwise operations, choices by masks, reductions along one or several dimensions, norms, products with
+what they add, attention, views, joins, rows by indices, sums along a dimension so far, and writes to tensors and to
+their views, of bf16, f16 and f32; a third has gradients, a third sizes that change, some of both dimensions and with
+numbers that depend on them; some run under autocast. All steps are continuous, so that a rounding stays one: the
+distance from the same graph in f64 is at most 1.5 times that of eager mode, or 2^-7 of the largest element.
 """
 
 from __future__ import annotations
@@ -45,6 +47,18 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "scaled": lambda x: x * 0.5 + 1,
     "clamp": lambda x: x.clamp(-1.5, 2),
     "log1p": lambda x: torch.log1p(x.abs()),
+    "expm1": lambda x: torch.expm1(-x.abs()),
+    "softplus": functional.softplus,
+    "gelu tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "hardswish": functional.hardswish,
+    "elu": functional.elu,
+    "cube": lambda x: torch.tanh(x) ** 3,
+    "erf": torch.erf,
+    "reciprocal": lambda x: 1 / (x.abs() + 0.5),
+    "glu": lambda x: functional.glu(x, -1) if x.shape[-1] % 2 == 0 else x,
+    "threshold": lambda x: torch.where(x > 0, x, 0.25 * x),
+    "lower": lambda x: x.tril() if x.dim() > 1 else x,
+    "softcap": lambda x: 5 * torch.tanh(x / 5),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": torch.add,
@@ -54,6 +68,10 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "lerp": lambda x, y: x + 0.25 * (y - x),
+    "hypot": lambda x, y: torch.sqrt(x.square() + y.square() + 0.5),
+    "gate": lambda x, y: functional.silu(x) * torch.sigmoid(y),
+    "fma": lambda x, y: torch.addcmul(x, torch.tanh(x), torch.tanh(y), value=0.5),
+    "masked": lambda x, y: torch.where(_pattern(x), x, y.to(x.dtype)),
 }
 REDUCED: dict[str, Callable[..., Any]] = {
     "mean": lambda x, dim, keep: x.mean(dim, keepdim=keep),
@@ -61,6 +79,14 @@ REDUCED: dict[str, Callable[..., Any]] = {
     "amax": lambda x, dim, keep: x.amax(dim, keepdim=keep),
     "amin": lambda x, dim, keep: x.amin(dim, keepdim=keep),
     "var": lambda x, dim, keep: x.var(dim, correction=0, keepdim=keep),
+    "std": lambda x, dim, keep: (x.var(dim, correction=0, keepdim=keep) + 0.5).sqrt(),
+    "norm": lambda x, dim, keep: (x.square().sum(dim, keepdim=keep) + 0.5).sqrt(),
+    "logsumexp": lambda x, dim, keep: x.logsumexp(dim, keepdim=keep),
+    "mean of squares": lambda x, dim, keep: (
+        x.float().pow(2).mean(dim, keepdim=keep).to(x.dtype)
+        if x.dtype != torch.float64
+        else x.pow(2).mean(dim, keepdim=keep)
+    ),
 }
 ROWS: dict[str, Callable[..., Any]] = {
     "softmax": lambda x, dim: x.softmax(dim),
@@ -68,6 +94,12 @@ ROWS: dict[str, Callable[..., Any]] = {
     "layer_norm": lambda x, dim: functional.layer_norm(x, x.shape[-1:]),
     "rms_norm": lambda x, dim: functional.rms_norm(x, x.shape[-1:], eps=1e-5),
     "normalized": lambda x, dim: x / (x.square().sum(dim, keepdim=True) + 1),
+    "masked softmax": lambda x, dim: x.masked_fill(~_pattern(x), -30.0).softmax(dim),
+    "centred": lambda x, dim: x - x.mean(dim, keepdim=True),
+    "cumsum": lambda x, dim: x.cumsum(dim) * 0.25,
+    "flip": lambda x, dim: x.flip(dim),
+    "roll": lambda x, dim: x.roll(1, dim),
+    "rope": lambda x, dim: x * 0.5 + torch.cat([-x.chunk(2, -1)[-1], x.chunk(2, -1)[0]], -1) * 0.25,
 }
 
 
@@ -83,6 +115,7 @@ class Drawn:
     training: bool = False
     dynamic: bool = False
     written: bool = False
+    autocast: bool = False
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         values = list(inputs)
@@ -95,7 +128,8 @@ class Drawn:
         steps = [f"  {n}: {name} {list(of)}" for n, (name, _, of, _) in enumerate(self.steps, len(self.shapes))]
         kinds = [str(x).removeprefix("torch.") for x in self.dtypes]
         inputs = list(zip(self.shapes, kinds, strict=True))
-        head = f"seed {self.seed}: {inputs} training {self.training} dynamic {self.dynamic}"
+        flags = [x for x in ("training", "dynamic", "autocast") if getattr(self, x)]
+        head = f"seed {self.seed}: {inputs} {' '.join(flags)}"
         return "\n".join([head, *steps, f"  results {self.results}"])
 
 
@@ -107,15 +141,26 @@ class Drawing:
         kind = seed % 3
         self.graph = Drawn(seed, training=kind == 1, dynamic=kind == 2)
         self.batch = self.draw.choice((2, 3, 5))
-        wide = self.draw.random() < 0.3
+        wide, narrow = self.draw.random() < 0.3, torch.float16 if self.draw.random() < 0.15 else torch.bfloat16
+        self.graph.autocast = wide and self.draw.random() < 0.3
         for _ in range(self.draw.randint(2, 3)):
             shape = tuple(self.draw.choice((3, 5, 8, 17, 24)) for _ in range(self.draw.randint(1, 2)))
             self.graph.shapes.append((self.batch, *shape))
-            self.graph.dtypes.append(torch.float32 if wide and self.draw.random() < 0.5 else torch.bfloat16)
+            self.graph.dtypes.append(torch.float32 if wide and self.draw.random() < 0.5 else narrow)
         self.values = [torch.randn(s).to(d) for s, d in zip(self.graph.shapes, self.graph.dtypes, strict=True)]
         self.inputs = len(self.values)
         kinds = (self.unary, self.binary, self.binary, self.reduced, self.rows, self.product, self.product)
-        kinds = (*kinds, self.view, self.view, self.join, self.cast, self.write)
+        kinds = (
+            *kinds,
+            self.view,
+            self.view,
+            self.join,
+            self.cast,
+            self.write,
+            self.several,
+            self.attend,
+            self.rows_of,
+        )
         for _ in range(self.draw.randint(4, 11)):
             self.draw.choice(kinds)()
         used = {x for step in self.graph.steps for x in step[2]}
@@ -171,7 +216,33 @@ class Drawing:
         fits = [y for y, v in enumerate(self.values) if v.dim() > 1 and k in v.shape[-2:]]
         if k and fits:
             y = self.draw.choice(fits)
-            self.add("product", partial(_product, self.values[y].shape[-2] == k), x, y)
+            kind = self.draw.choice(("", "", "added", "activated", "scaled"))
+            self.add(f"product {kind}", partial(_product, self.values[y].shape[-2] == k, kind), x, y)
+
+    def several(self) -> None:
+        """A reduction along several dimensions, or all."""
+        x = self.pick()
+        rank = self.values[x].dim()
+        dims = tuple(range(1 if self.graph.dynamic else 0, rank))
+        if rank > 1 and dims:
+            dims = tuple(sorted(self.draw.sample(dims, self.draw.randint(1, len(dims)))))
+            name, keep = self.draw.choice(("mean", "sum", "amax", "var", "norm")), self.draw.random() < 0.7
+            self.add(f"{name} {dims} {keep}", partial(_reduced, name, dims, keep), x)
+
+    def attend(self) -> None:
+        """Attention of a value to another, as models call it, causal or with a mask."""
+        x = self.pick()
+        fits = [y for y, v in enumerate(self.values) if 2 <= v.dim() <= 4 and v.shape[-1] == self.values[x].shape[-1]]
+        if self.values[x].dim() >= 2 and fits:
+            kind = self.draw.choice(("plain", "causal", "masked", "by hand"))
+            self.add(f"attention {kind}", partial(_attention, kind), x, self.draw.choice(fits))
+
+    def rows_of(self) -> None:
+        """Rows by their indices: an embedding, a gather, parts put together, or sums of rows."""
+        x = self.pick()
+        kind = self.draw.choice(("embedding", "index_select", "gather", "index_add", "index_put", "scatter"))
+        if self.values[x].dim() > 1 and not self.graph.dynamic:
+            self.add(kind, partial(_by_indices, kind), x)
 
     def view(self) -> None:
         x = self.pick()
@@ -187,6 +258,16 @@ class Drawing:
             ("unsqueeze", lambda v: v.unsqueeze(-2)),
             ("expand", lambda v: v.unsqueeze(-2).expand(*v.shape[:-1], 3, v.shape[-1])),
             (f"chunk {dim}", lambda v: v.chunk(2, dim)[0]),
+            (f"last chunk {dim}", lambda v: v.chunk(2, dim)[-1]),
+            (f"steps {dim}", lambda v: v[..., ::2] if v.shape[-1] > 1 else v),
+            ("split", lambda v: v.split([first, n - first], dim)[1] if first else v),
+            ("pad", lambda v: functional.pad(v, (1, 2))),
+            ("repeat", lambda v: v.repeat_interleave(2, -1)),
+            ("stack", lambda v: torch.stack([v, v * 0.5], -2)),
+            ("unbind", lambda v: v.unbind(-1)[0] + v.unbind(-1)[-1]),
+            ("permute", lambda v: v.permute(tuple(reversed(range(rank))))),
+            ("reshape", lambda v: v.reshape(v.shape[0], -1)),
+            ("sized", lambda v: v * (1 / v.shape[0]) + v.shape[-1] * 2.0**-6),
             ("contiguous", lambda v: v.mT.contiguous() if rank > 1 else v.contiguous()),
         ]
         self.add(*self.draw.choice(choices), x)
@@ -214,6 +295,13 @@ class Drawing:
             ("[..., 1:] add_", lambda v: (v[..., 1:].add_(0.5), v)[1]),
             ("[0] = ", lambda v: (v[..., 0].copy_(v[..., n - 1] * 0.5), v)[1]),
             ("mT.mul_", lambda v: (v.mT.mul_(0.5), v)[1] if rank > 1 else v.mul_(0.5)),
+            ("copy_", lambda v: v.copy_(v.flip(-1) * 0.5)),
+            ("masked_fill_", lambda v: v.masked_fill_(_pattern(v), 0.5)),
+            ("index_copy_", lambda v: v.index_copy_(-1, _indices(v, 1), v[..., :1] * 0.5)),
+            ("[-1] += ", lambda v: (v.select(0, -1).add_(v.select(0, 0) * 0.5), v)[1]),
+            ("view.mul_", lambda v: (v.contiguous().view(-1).mul_(0.5), v)[1]),
+            ("chunk.add_", lambda v: (v.chunk(2, -1)[0].add_(1), v)[1]),
+            ("zero_", lambda v: (v[..., :1].zero_(), v)[1]),
         ]
         before = self.values[x]
         self.values[x] = before.clone()
@@ -234,10 +322,62 @@ def _rows(name: str, dim: int, x: Any) -> Any:
     return ROWS[name](x, dim)
 
 
-def _product(plain: bool, x: Any, y: Any) -> Any:
+def _narrow(x: Any, y: Any) -> Any:
     wide = torch.promote_types(x.dtype, y.dtype)
-    narrow = wide if wide == torch.float64 else torch.bfloat16
-    return torch.matmul(x.to(narrow), (y if plain else y.mT).to(narrow)) * x.shape[-1] ** -0.5
+    return wide if wide in (torch.float64, torch.float16) else torch.bfloat16
+
+
+def _product(plain: bool, kind: str, x: Any, y: Any) -> Any:
+    narrow = _narrow(x, y)
+    a, b = x.to(narrow) * x.shape[-1] ** -0.5, (y if plain else y.mT).to(narrow)
+    if kind == "added" and a.dim() == b.dim() == 2:
+        return torch.addmm(b[0], a, b, alpha=0.5)
+    if kind == "added" and a.dim() == b.dim() == 3 and len(a) == len(b):
+        return torch.baddbmm(b[:, :1], a, b, beta=0.5)
+    if kind == "scaled" and b.dim() == 2:
+        return functional.linear(a, b.mT, b[0] * 0.5)
+    found = torch.matmul(a, b)
+    return functional.gelu(found) * 2 + 1 if kind == "activated" else found
+
+
+def _attention(kind: str, x: Any, y: Any) -> Any:
+    """Attention of the rows of x to those of y; the rows of what has fewer dimensions are those of all batches."""
+    narrow, rank = _narrow(x, y), max(x.dim(), y.dim())
+    q, k = (v.reshape((1,) * (rank - v.dim()) + tuple(v.shape)).to(narrow) for v in (x, y))
+    sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    q, k = (v.expand(*sizes, *v.shape[-2:]) for v in (q, k))
+    q, k = (v[(None,) * (4 - rank)] for v in (q, k))
+    mask = _pattern(q[0, 0, :, :1] + k[0, 0, :, 0]) if kind == "masked" else None
+    if kind == "by hand":
+        return (((q @ k.mT) * q.shape[-1] ** -0.5).softmax(-1) @ k).reshape(*sizes, q.shape[-2], -1)
+    found = functional.scaled_dot_product_attention(q, k, k, mask, is_causal=kind == "causal")
+    return found.reshape(*sizes, q.shape[-2], -1)
+
+
+def _pattern(x: Any) -> Any:
+    """A mask that no rounding changes: two of three elements along the last dimension, the first among them."""
+    return torch.arange(x.shape[-1]).remainder(3).ne(2).expand(x.shape)
+
+
+def _indices(x: Any, count: int) -> Any:
+    return torch.arange(count) * 2 % x.shape[-1]
+
+
+def _by_indices(kind: str, x: Any) -> Any:
+    """Each index is there once, where order would matter."""
+    rows, columns = x.shape[0], x.shape[-1]
+    several = torch.arange(rows + 1) * 2 % rows
+    if kind == "embedding":
+        return functional.embedding(several, x) if x.dim() == 2 else x[several]
+    if kind == "index_select":
+        return x.index_select(-1, torch.arange(columns).flip(0))
+    if kind == "gather":
+        return x.gather(-1, torch.arange(columns).flip(0).expand(x.shape))
+    if kind == "index_add":
+        return x.index_add(0, several, torch.cat([x, x[:1]]) * 0.25)
+    if kind == "index_put":
+        return x.index_put((torch.arange(rows).flip(0),), x * 0.5)
+    return x.scatter(-1, torch.zeros_like(x[..., :1], dtype=torch.long), x[..., :1] * 0.5)
 
 
 def _converted(dtype: Any, x: Any) -> Any:
@@ -261,7 +401,8 @@ def _inputs(graph: Drawn, more: int) -> list[Any]:
 def _results(call: Callable[..., Any], graph: Drawn, inputs: Sequence[Any]) -> list[Any]:
     """The results, the inputs as they are afterwards, and the gradients of the inputs."""
     own = [x.clone().requires_grad_(graph.training) for x in inputs]
-    out = list(call(*own))
+    with torch.autocast("cpu", torch.bfloat16, enabled=graph.autocast and inputs[0].dtype != torch.float64):
+        out = list(call(*own))
     if graph.training:
         pairs = [x for x in out if x.requires_grad]
         torch.autograd.backward(pairs, [torch.ones_like(x) * 0.5 for x in pairs])

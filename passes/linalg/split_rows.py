@@ -18,9 +18,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
-from ...dialect.warp.attention import AcrossOp, RowsOp
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
+from ...dialect.warp.rows import AcrossOp, RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose
 from .operand import expand

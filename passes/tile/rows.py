@@ -15,11 +15,12 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attention import AcrossOp, ReduceOp, RowsOp
+from ...dialect.warp.attention import ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.rows import AcrossOp, RowsOp
 from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail

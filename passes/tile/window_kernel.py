@@ -27,10 +27,10 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise
 from ..linalg.fuse_epilogue import touched

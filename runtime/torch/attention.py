@@ -253,13 +253,16 @@ def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> V
     place = value.dims[HEADS]
     if place is None:
         raise UnsupportedError("heads that are repeated are not lowered")
+    heads = (*value.shape[:HEADS], *split, *value.shape[HEADS + 1 :])
+    if split[1] == 1:
+        return replace(value, dims=(*value.dims[: HEADS + 1], None, *value.dims[HEADS + 1 :]), shape=heads)
     full = value.full
     shape = (*full.shape[:place], *split, *full.shape[place + 1 :])
     groups = [[d + (d > place)] if d != place else [d, d + 1] for d in range(len(full.shape))]
     tensor = builder.reshaped(full, shape, groups)
     moved = [d if d is None else d + (d > place) for d in value.dims]
     dims = (*moved[:HEADS], place, place + 1, *moved[HEADS + 1 :])
-    return replace(tensor, dims=dims, shape=(*value.shape[:HEADS], *split, *value.shape[HEADS + 1 :]))
+    return replace(tensor, dims=dims, shape=heads)
 
 
 def _order(like: torch.Tensor, along: Sequence[int]) -> list[int]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import operator
+import pickle
+from base64 import b85encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeAlias
+from os import PathLike
+from typing import Any, TypeAlias, cast
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from ..base.errors import ArgumentError, WarploomError
@@ -21,11 +25,12 @@ from .channels import pixels_as_products
 from .choice import OURS, judged
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .compared import ComparedPart
-from .importer import CONSTANTS, simpler
+from .importer import CONSTANTS, decomposed, simpler
 from .inductor import call_of, compile_whole
 from .options import BackendOptions, aten, read
+from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import ImportedRegion, Region, check_precision, kernel_for, write
+from .region import ImportedRegion, check_precision, kernel_for, region_of, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, sink_views
 
@@ -138,7 +143,7 @@ class _Replacing:
             except (UnsupportedError, WarploomError) as error:
                 self.reasons |= dict.fromkeys(part.nodes, str(error))
                 continue
-            region = Region(written, kernel, part.label)
+            region = region_of(written, kernel, part.label)
             judgement = judged(part, region) if self.rest == "inductor" else OURS
             if not judgement.ours:
                 self.reasons |= dict.fromkeys(part.nodes, judgement.text)
@@ -200,7 +205,7 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
         with graph.inserting_before(state):  # of dropout, of which there is none
             like = state.meta["val"]
             options = {"dtype": like.dtype, "device": like.device}
-            state.replace_all_uses_with(graph.call_function(aten.zeros.default, (list(like.shape),), options))
+            state.replace_all_uses_with(graph.call_function(aten.full.default, (list(like.shape), 0), options))
         graph.erase_node(state)
     for node in reversed(cluster.nodes):
         if not node.users:
@@ -236,6 +241,31 @@ def _report(explanation: Explanation, options: BackendOptions) -> None:
         print(explanation.table if options.explain == "table" else explanation)
 
 
+def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: Any) -> Explanation:
+    """Compile a program that `torch.export.export` made of a model for inference, and write it with its kernels to one
+    file, which `torch_load` reads; the rest of it is eager. `options` are those of the backend.
+
+    Raises:
+        ArgumentError: for an option that the backend does not take.
+    """
+    chosen, program = read(options), decomposed(program)
+    graph = program.graph_module.graph
+    inputs = [node.meta["val"] for node in graph.find_nodes(op="placeholder")]
+    sink(program.graph_module, inputs, "inference")
+    explanation = replace_clusters(program.graph_module, "inference", chosen, "eager")
+    returned: Any = graph.output_node().args[0]
+    for output, node in zip(program.graph_signature.output_specs, returned, strict=True):
+        if isinstance(node, Node):
+            cast("Any", output.arg).name = node.name
+    program.graph_module.recompile()
+    calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
+    regions = {node.args[1]: cast("Region", REGIONS[node.args[1]]) for node in calls}
+    kept = [(region.layout, region.kernel, region.name, region.label) for region in regions.values()]
+    torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(kept)).decode()})
+    _report(explanation, chosen)
+    return explanation
+
+
 torch_backend = warploom
 
-__all__ = ["compile_graph", "torch_backend", "warploom"]
+__all__ = ["compile_graph", "torch_backend", "torch_save", "warploom"]

@@ -179,14 +179,9 @@ class FunctionBuilder(Builder):
         return replace(out, tensor=self.insert(op).results[0])
 
     def product(
-        self,
-        kind: type[ContractionOp],
-        operands: Sequence[TensorOperand],
-        shape: tuple[Size, ...],
-        dtype: torch.dtype,
-        attributes: Mapping[str, Attribute],
-        order: Sequence[int] | None = None,
-    ) -> Value:
+        self, kind: type[ContractionOp], operands: Sequence[TensorOperand], shape: tuple[Size, ...],
+        dtype: torch.dtype, attributes: Mapping[str, Attribute], order: Sequence[int] | None = None,
+    ) -> Value:  # fmt: skip
         """The product of two operands, summed over the last loops; the result of this shape has the first, in memory in
         an order, by default their own."""
         inputs, rank = [operand.value.tensor for operand in operands], len(shape)
@@ -295,13 +290,9 @@ def name_of(target: object) -> str:
 
 
 def pointwise(
-    builder: FunctionBuilder,
-    shape: tuple[Size, ...],
-    dtype: torch.dtype,
-    target: Any,
-    args: Sequence[Given],
+    builder: FunctionBuilder, shape: tuple[Size, ...], dtype: torch.dtype, target: Any, args: Sequence[Given],
     kwargs: dict[str, Given],
-) -> Value:
+) -> Value:  # fmt: skip
     """What a pointwise operation computes of the values among its arguments, as a tensor of a shape."""
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -311,13 +302,9 @@ def pointwise(
 
 
 def compute(
-    target: Any,
-    args: Sequence[Given],
-    kwargs: dict[str, Given],
-    body: Body,
-    elements: Sequence[ElementValue],
+    target: Any, args: Sequence[Given], kwargs: dict[str, Given], body: Body, elements: Sequence[ElementValue],
     dtype: torch.dtype,
-) -> ElementValue:
+) -> ElementValue:  # fmt: skip
     """Appends what a pointwise operation does to elements, those of the tensors among its arguments in order; the
     result is of `dtype`.
 

@@ -22,8 +22,8 @@ from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .options import aten
+from .part import Region
 from .products import warploom
-from .region import Region
 from .views import VIEWS, hint, is_tensor
 
 MARGIN = 0.97
@@ -42,7 +42,7 @@ more than it has."""
 ROUNDS, EACH, MOST_SETS = 5, 6, 8
 """Times that calls are measured, calls each time, and sets of operands."""
 
-SLEEP = 500_000
+SLEEP = 2_000_000
 """Cycles that the GPU waits while the host enqueues calls."""
 
 

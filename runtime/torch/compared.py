@@ -13,7 +13,7 @@ from ..base.errors import WarploomError
 from ..base.explanation import place_of
 from .clusters import Cluster, is_product
 from .options import expression
-from .region import Region
+from .part import Region
 
 APART = {torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8, torch.float32: 2.0**-14, torch.float64: 2.0**-40}
 """How far a result may be from eager mode's, of the largest element: some roundings, and sums in another order."""
@@ -26,7 +26,7 @@ class ComparedPart:
     """A compiled part that raises an error if a result differs from what eager mode computes of the same tensors."""
 
     def __init__(self, region: Region, part: Cluster) -> None:
-        self.region, self.name, self.written = region, region.name, region.written
+        self.region, self.name, self.layout = region, region.name, region.layout
         self.label, self.place, self.multiplies = part.label, place_of(part.last), is_product(part.core)
         self._inputs, self._results = part.inputs, part.results
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them

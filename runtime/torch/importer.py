@@ -60,13 +60,9 @@ def _reduction(rule: str, start: float) -> Lowering:
     """A sum, a maximum, a minimum; sums of 16-bit floats are kept in f32 and rounded once."""
 
     def handler(
-        builder: FunctionBuilder,
-        like: torch.Tensor,
-        value: Value,
-        dims: Sequence[int] | int | None = None,
-        keepdim: bool = False,
-        **_: object,
-    ) -> Value:
+        builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | int | None = None,
+        keepdim: bool = False, **_: object,
+    ) -> Value:  # fmt: skip
         narrow = value.dtype in (torch.float16, torch.bfloat16)
         wide = torch.float32 if rule == "add" and narrow else like.dtype
         axes = _axes(dims, len(value.shape))
@@ -100,13 +96,9 @@ def _mean(
 
 
 def _variance(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    value: Value,
-    dims: Sequence[int] | None,
-    correction: float = 1,
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | None, correction: float = 1,
     **_: object,
-) -> Value:
+) -> Value:  # fmt: skip
     """The mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = _axes(dims, len(value.shape))
     mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
@@ -223,6 +215,7 @@ class Importer:
 COMPOSITE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
+    *("_native_batch_norm_legit_functional", "native_batch_norm"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward"),
     *("unbind", "var_mean", "var", "stack", "triu", "tril", "nll_loss_forward", "nll_loss_backward", "logsumexp"),
 )
@@ -373,6 +366,12 @@ def _text(importer: Importer, name: str, output: Node) -> str:
         raise CompileError(f"@{name}: {error}") from error
 
 
+def decomposed(program: ExportedProgram) -> ExportedProgram:
+    """A program in operations that have a form here, where they have one."""
+    table: dict[Any, Any] = {**torch.export.default_decompositions(), **simpler()}
+    return cast("Any", program).run_decompositions({k: v for k, v in table.items() if k not in WHOLE})
+
+
 def _exported(
     function: Callable[..., object], examples: Sequence[torch.Tensor], dynamic: Sequence[Mapping[int, str] | None]
 ) -> ExportedProgram:
@@ -386,11 +385,7 @@ def _exported(
             tuple(examples),
             dynamic_shapes=(shapes[: len(examples)],) if isinstance(module, _Wrapped) else shapes[: len(examples)],
         )
-        table: dict[Any, Any] = dict(torch.export.default_decompositions())
-        table |= simpler()
-        for operator in WHOLE:
-            table.pop(operator, None)
-        return cast("Any", program).run_decompositions(table)
+        return decomposed(program)
     except Exception as error:
         raise CompileError(f"torch.export: {str(error).strip() or type(error).__name__}") from error
 

@@ -11,20 +11,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 
 from .compared import ComparedPart
-from .options import library
-from .products import LIBRARY, warploom
-from .region import Region
-from .views import MemoryOrder
-
-LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
-
-REGIONS: dict[str, Region | ComparedPart] = {}
-"""The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
-that code which inductor keeps on disk calls the same part in another process."""
+from .part import REGIONS, MemoryOrder, Region
+from .products import warploom
 
 
 def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
@@ -74,9 +65,9 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     lowering: Any = import_module("torch._inductor.lowering")
     virtualized: Any = import_module("torch._inductor.virtualized")
     region = REGIONS[name]
-    if len(region.written.results) > 1:
+    if len(region.layout.results) > 1:
         return lowering.fallback_handler(warploom.region.default)(inputs, name)
-    operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.written.orders, strict=True)]
+    operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.layout.orders, strict=True)]
     (like,) = virtualized.V.graph.current_node.meta["val"]
     sizes, strides = (ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride()))
     layout = ir.FixedLayout(like.device, like.dtype, sizes, strides)
@@ -89,15 +80,3 @@ def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
     strides = order.strides(value.get_size())
     kernel = ir.ExternKernel
     return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
-
-
-def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    return REGIONS[name](*inputs)
-
-
-def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    return [result.empty(inputs) for result in REGIONS[name].written.results]
-
-
-library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
-library.register_fake("warploom::region", _like)

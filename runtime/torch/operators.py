@@ -15,8 +15,9 @@ from torch.fx import Graph, Node
 
 from ..base.errors import ArgumentError, CompileError
 from .options import BackendOptions, aten, compressed, library, metadata_shape
-from .products import ACTIVATIONS, LIBRARY, warploom
-from .region import Region, check_precision, kernel_for, write
+from .part import LIBRARY, Region
+from .products import ACTIVATIONS, warploom
+from .region import check_precision, kernel_for, region_of, write
 from .scalars import UnsupportedError
 
 SMALL = 64
@@ -67,7 +68,7 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
     written = write([node], [x for x in args if isinstance(x, Node)], [node])
-    return Region(written, kernel_for(written.module, device, BackendOptions(tf32=tf32)))
+    return region_of(written, kernel_for(written.module, device, BackendOptions(tf32=tf32)))
 
 
 def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
@@ -182,13 +183,9 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _like_scaled(
-    a: Tensor,
-    b: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None = None,
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None,
     out_dtype: torch.dtype = torch.bfloat16,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 

@@ -22,7 +22,8 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, plain, pointwise
-from .options import aten, library
+from .options import aten
+from .part import LIBRARY
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
 from .views import expanded, reshape
 
@@ -34,14 +35,9 @@ OF_ROWS, OF_K = ((M, K), (G, K, N), (M, N)), ((M, K), (K, N), (G, M, N))
 
 
 def grouped_mm(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    a: Value,
-    b: Value,
-    offs: Value | None = None,
-    bias: Value | None = None,
-    out_dtype: object = None,
-) -> Value:
+    builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, offs: Value | None = None,
+    bias: Value | None = None, out_dtype: object = None,
+) -> Value:  # fmt: skip
     """The product of each group: of its rows of A with a B of its own, or of its part of k."""
     if offs is None or bias is not None or len(a.shape) != 2:
         raise UnsupportedError("expected a matrix A with offsets, and no bias")
@@ -87,8 +83,6 @@ def grouped_mm(
     loop = builder.insert(scf.ForOp(zero, end, one, [zero, result.value.tensor], body))
     return plain(loop.results[1], shape, like.dtype)
 
-
-LIBRARY = library.Library("warploom", "DEF")
 
 SIGNATURES = (
     "matmul(Tensor a, Tensor b) -> Tensor",
@@ -164,16 +158,9 @@ def _matmul(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, ou
 
 
 def _add_matmul(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    c: Value,
-    a: Value,
-    b: Value,
-    out_dtype: object = None,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Value:
+    builder: FunctionBuilder, like: torch.Tensor, c: Value, a: Value, b: Value, out_dtype: object = None, *,
+    beta: float = 1, alpha: float = 1,
+) -> Value:  # fmt: skip
     """beta * C + alpha * A B, rounded once."""
     return _plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
 
@@ -199,13 +186,9 @@ def _plus(
 
 
 def _linear(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
+    builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None = None,
     activation: str = "none",
-) -> Value:
+) -> Value:  # fmt: skip
     """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
     rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
@@ -217,17 +200,10 @@ def _linear(
 
 
 def _scaled_matmul(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    a: Value,
-    b: Value,
-    scale_a: Value,
-    scale_b: Value,
-    bias: Value | None = None,
-    scale_result: Value | torch.dtype | None = None,
-    out_dtype: object = None,
+    builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, scale_a: Value, scale_b: Value,
+    bias: Value | None = None, scale_result: Value | torch.dtype | None = None, out_dtype: object = None,
     use_fast_accum: bool = False,
-) -> Value:
+) -> Value:  # fmt: skip
     """A B * scale_a * scale_b + bias: scales of f32, one for each matrix, or for each row of A and column of B. With
     `use_fast_accum` the instruction may add up short sums."""
     if isinstance(scale_result, Value):  # in whose place our own operator has the type of the result
@@ -274,17 +250,9 @@ def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b:
 
 
 def _sparse_add_matmul(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    bias: Value,
-    values: Value,
-    metadata: Value,
-    b: Value,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-    out_dtype: object = None,
-) -> Value:
+    builder: FunctionBuilder, like: torch.Tensor, bias: Value, values: Value, metadata: Value, b: Value, *,
+    beta: float = 1, alpha: float = 1, out_dtype: object = None,
+) -> Value:  # fmt: skip
     """A product whose A is sparse, with a number for each row added, rounded once."""
     column = replace(bias, dims=(*bias.dims, None), shape=(*bias.shape, 1))
     return _plus(builder, like.dtype, _sparse_product(builder, values, metadata, b), column, beta, alpha)

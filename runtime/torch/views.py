@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -13,60 +13,8 @@ from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
 from .options import aten, prims, sympy
+from .part import MemoryOrder, row_major
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
-
-
-@dataclass(frozen=True)
-class MemoryOrder:
-    """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0.
-
-    The memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is.
-    """
-
-    order: tuple[int, ...]
-    rank: int
-
-    @property
-    def dims(self) -> tuple[int | None, ...]:
-        """For each dimension of the tensor the one in memory."""
-        return tuple(self.order.index(d) if d in self.order else None for d in range(self.rank))
-
-    def shape(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The sizes of the memory, for those of the tensor."""
-        return tuple(sizes[d] for d in self.order)
-
-    def strides(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
-        """The strides of a tensor of these sizes that lies like this."""
-        strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
-        step: Any = 1
-        for d in reversed(self.order):
-            strides[d] = step
-            step = step * sizes[d]
-        return tuple(strides)
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether the elements of a tensor lie like this."""
-        expected = 1
-        sizes, strides = tensor.shape, tensor.stride()
-        for d in reversed(self.order):
-            if sizes[d] != 1 and strides[d] != expected:
-                return False
-            expected *= sizes[d]
-        return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
-
-    def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
-        once = tensor
-        for d in range(self.rank):
-            if d not in self.order:
-                once = once.narrow(d, 0, 1)
-        others = [d for d in range(self.rank) if d not in self.order]
-        return once.permute(*self.order, *others).contiguous()
-
-
-def row_major(rank: int) -> MemoryOrder:
-    """The order of a contiguous tensor."""
-    return MemoryOrder(tuple(range(rank)), rank)
 
 
 def order_of(tensor: torch.Tensor) -> MemoryOrder:
@@ -226,14 +174,9 @@ def _divides(left: Size, right: Size) -> bool:
 
 
 def _slice(
-    builder: FunctionBuilder,
-    like: torch.Tensor,
-    value: Value,
-    dim: int = 0,
-    start: object = None,
-    end: object = None,
-    step: int = 1,
-) -> Value:
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int = 0, start: object = None,
+    end: object = None, step: int = 1,
+) -> Value:  # fmt: skip
     shape = shape_of(like)
     if shape == value.shape:
         return value

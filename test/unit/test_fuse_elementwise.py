@@ -49,3 +49,22 @@ def test_what_is_read_twice_or_in_another_order_stays() -> None:
     assert fused(first + operation("last", "%first", DOUBLED, TURNED)).count("linalg.generic") == 2
     twice = operation("other", "%first", DOUBLED) + operation("last", "%first", DOUBLED)
     assert fused(first + twice, "%other").count("linalg.generic") == 3
+
+
+def test_a_tensor_of_one_number_becomes_the_number() -> None:
+    """Unless nothing else is read."""
+    number = """
+    %c = arith.constant 2.0 : f32
+    %filled_empty = tensor.empty() : tensor<4x4xf32>
+    %filled = linalg.fill ins(%c : f32) outs(%filled_empty : tensor<4x4xf32>) -> tensor<4x4xf32>"""
+    sum_ = (
+        operation("last", "%filled", DOUBLED)
+        .replace(f"[{SAME}, {SAME}]", f"[{SAME}, {SAME}, {SAME}]")
+        .replace("ins(%filled : tensor<4x4xf32>)", "ins(%filled, %a : tensor<4x4xf32>, tensor<4x4xf32>)")
+        .replace("^bb0(%x: f32, %old: f32)", "^bb0(%x: f32, %z: f32, %old: f32)")
+        .replace("arith.addf %x, %x", "arith.addf %x, %z")
+    )
+    text = fused(number + sum_)
+    assert "linalg.fill" not in text
+    assert text.count("arith.constant") == 2
+    assert "linalg.fill" in fused(number + operation("last", "%filled", DOUBLED))

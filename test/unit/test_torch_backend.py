@@ -6,7 +6,10 @@ import importlib.util
 import logging
 import operator
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from warploom.runtime import ArgumentError, WarploomError, prune
 
 torch = pytest.importorskip("torch")
 
+from warploom.runtime import torch_load, torch_save  # noqa: E402
 from warploom.runtime.torch import region  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
@@ -506,6 +510,7 @@ def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
         (((2, 9, 4, 16), (2, 9, 2, 16)), {"is_causal": True, "enable_gqa": True}),
         (((1, 5, 3, 16), (1, 19, 3, 16)), {"scale": 0.5}),
         (((2, 5, 2, 16), (2, 19, 2, 16)), {"mask": torch.bool}),
+        (((2, 1, 4, 16), (2, 13, 4, 16)), {"mask": torch.bool}),
     ],
 )
 def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any]) -> None:
@@ -580,6 +585,29 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
+def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For any batch; the file of a program that has no kernels is refused."""
+    torch.manual_seed(0)
+    model, x = Mlp().bfloat16().eval(), drawn(4, 24)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    explanation = torch_save(program, tmp_path / "mlp.pt2")
+    assert explanation.compiled
+    assert not explanation.left
+    part: Any = import_module("warploom.runtime.torch.part")
+    monkeypatch.setattr(part, "REGIONS", {})
+    loaded = torch_load(tmp_path / "mlp.pt2")
+    exact = deepcopy(model).double()
+    with torch.no_grad():
+        for inputs in (x, drawn(9, 24)):
+            assert close(loaded(inputs), exact(inputs.double()), 2.0)
+    torch.export.save(program, tmp_path / "plain.pt2")
+    with pytest.raises(ArgumentError, match="expected a file that torch_save wrote"):
+        torch_load(tmp_path / "plain.pt2")
+    imported = "import sys, warploom.runtime.torch.part; sys.exit(any(m.startswith('xdsl') for m in sys.modules))"
+    subprocess.run([sys.executable, "-c", imported], check=True)
+
+
 def test_attention_that_is_left_in_training_says_why() -> None:
     mask = drawn(5, 5)
     compiled = Compiled(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, mask))
@@ -609,15 +637,19 @@ def test_attention_as_it_is_on_a_gpu() -> None:
         aten._scaled_dot_product_flash_attention_backward.default,
         *(slope, q, k, v, out, sums, None, None, 9, 9, 0.0, True, *state),
     )
-    graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3))))
+    graph.output((out, *(added(operator.getitem, gradients, n) for n in range(3)), *state))
     call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=backend.BackendOptions())
     inputs = [drawn(2, 3, 9, 16) for _ in range(4)]
     found = call([*inputs])
     own = [x.double().requires_grad_() for x in inputs[:3]]
     exact = functional.scaled_dot_product_attention(*own, is_causal=True)
     exact.backward(inputs[3].double())
-    assert all(close(x, y, 2.0) for x, y in zip(found, (exact.detach(), *(x.grad for x in own)), strict=True))
+    assert all(close(x, y, 2.0) for x, y in zip(found[:4], (exact.detach(), *(x.grad for x in own)), strict=True))
     assert not any("scaled_dot" in str(node.target) for node in graph.nodes)
+    decomposed: Any = import_module("torch._inductor.decomposition").decompositions
+    lowered: Any = import_module("torch._inductor.lowering").lowerings
+    left = [node.target for node in graph.nodes if node.op == "call_function"]
+    assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
 
 
 class Pixels(torch.nn.Module):

@@ -1,0 +1,273 @@
+"""Compiled parts of graphs, called with tensors: nothing here needs the compiler, and so a saved program runs without
+it. `torch.ops.warploom.region` is a call of such a part in a graph."""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b85decode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+import torch
+
+from ..arguments.arrays import Argument, current_stream
+from ..base.errors import ArgumentError
+from ..base.launch import Plan, ScratchBuffer
+from ..kernel.kernel import Kernel
+
+if TYPE_CHECKING:
+    from ..cuda.launches import Launches
+    from .compared import ComparedPart
+
+
+@dataclass(frozen=True)
+class MemoryOrder:
+    """Dimensions of a tensor from the outermost to the innermost in memory; others have one element or stride 0.
+
+    The memory is a tensor of its own, in row-major order: `dims` says which dimension of it each of the tensor's is.
+    """
+
+    order: tuple[int, ...]
+    rank: int
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """For each dimension of the tensor the one in memory."""
+        return tuple(self.order.index(d) if d in self.order else None for d in range(self.rank))
+
+    def shape(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The sizes of the memory, for those of the tensor."""
+        return tuple(sizes[d] for d in self.order)
+
+    def strides(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
+        """The strides of a tensor of these sizes that lies like this."""
+        strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
+        step: Any = 1
+        for d in reversed(self.order):
+            strides[d] = step
+            step = step * sizes[d]
+        return tuple(strides)
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether the elements of a tensor lie like this."""
+        expected = 1
+        sizes, strides = tensor.shape, tensor.stride()
+        for d in reversed(self.order):
+            if sizes[d] != 1 and strides[d] != expected:
+                return False
+            expected *= sizes[d]
+        return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
+
+    def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
+        once = tensor
+        for d in range(self.rank):
+            if d not in self.order:
+                once = once.narrow(d, 0, 1)
+        others = [d for d in range(self.rank) if d not in self.order]
+        return once.permute(*self.order, *others).contiguous()
+
+
+def row_major(rank: int) -> MemoryOrder:
+    """The order of a contiguous tensor."""
+    return MemoryOrder(tuple(range(rank)), rank)
+
+
+REMEMBERED = 256
+"""Sizes whose launches a part remembers."""
+
+ALIGNMENT = 16
+"""Bytes that divide the addresses of what kernels read and write."""
+
+SizeSource: TypeAlias = int | tuple[int, int]
+"""A size: a number, or a dimension of an input."""
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """Where the sizes of a result come from, its memory order, and the type of its elements."""
+
+    shape: tuple[SizeSource, ...]
+    order: MemoryOrder
+    dtype: torch.dtype
+
+    def empty(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A tensor for the result of these inputs."""
+        sizes = tuple(p if isinstance(p, int) else inputs[p[0]].shape[p[1]] for p in self.shape)
+        return torch.empty_strided(sizes, self.order.strides(sizes), dtype=self.dtype, device=inputs[0].device)
+
+
+class PartLayout(NamedTuple):
+    """How the tensors of a part lie: the memory order of each input, and the results. `metadata` are the inputs that
+    lie as CUTLASS has them, with the type of the sparse matrix."""
+
+    orders: tuple[MemoryOrder, ...]
+    results: tuple[PartResult, ...]
+    metadata: Mapping[int, torch.dtype]
+
+
+PROFILING: Callable[[], bool] = cast("Any", torch.autograd)._profiler_enabled
+
+
+class Region:
+    """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
+    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph. `name` is its
+    name in a graph; profilers show `label` around the launches."""
+
+    def __init__(self, layout: PartLayout, kernel: Kernel, name: str, label: str) -> None:
+        self.layout, self.kernel, self.name, self.label = layout, kernel, name, label
+        weak: Any = import_module("torch.utils.weak")
+        self._words: Any = weak.WeakTensorKeyDictionary()
+        self._dynamic = kernel.plan.dynamic
+        self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        outs = [result.empty(inputs) for result in self.layout.results]
+        if all(order.holds(x) for order, x in zip(self.layout.orders, inputs, strict=True)):
+            self.into(*inputs, out=outs)
+        else:
+            self._first(inputs, outs)
+        return outs
+
+    def into(self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor]) -> None:
+        """Computes the results in tensors, of inputs that lie in the memory orders of the part, on torch's device."""
+        outs = [out] if isinstance(out, torch.Tensor) else out
+        if PROFILING():
+            with torch.profiler.record_function(self.label):
+                self._into(inputs, outs)
+        else:
+            self._into(inputs, outs)
+
+    def _into(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
+        key = tuple([x.shape for x in inputs]) if self._dynamic else None
+        addresses, bits = list[int](), 0
+        for tensor in (*inputs, *outs):
+            address = tensor.data_ptr()
+            addresses.append(address)
+            bits |= address
+        ready = self._prepared.get(key)
+        if ready is None or bits % ALIGNMENT:
+            if (first := self._first(inputs, outs)) is not None:
+                if len(self._prepared) >= REMEMBERED:
+                    self._prepared.clear()
+                self._prepared[key] = first
+            return
+        launches, plan = ready
+        memory = [_scratch(buffer, outs[0].device) for buffer in plan.scratch]
+        addresses += [t.data_ptr() for t in memory]
+        launches.enqueue(addresses, current_stream(outs[0].get_device()))
+
+    def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> tuple[Launches, Plan] | None:
+        """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless
+        tensors were copied."""
+        if not all(out.numel() for out in outs):
+            return None
+        tensors = list(inputs)
+        for number, dtype in self.layout.metadata.items():
+            version, _ = self._words.get(inputs[number], (None, None))
+            if version != inputs[number]._version:
+                self._words[inputs[number]] = inputs[number]._version, _words(inputs[number], dtype)
+            tensors[number] = self._words[inputs[number]][1]
+        placed = [_placed(t, order) for t, order in zip(tensors, self.layout.orders, strict=True)]
+        lying = [result.order.shape(tuple(out.shape)) for result, out in zip(self.layout.results, outs, strict=True)]
+        arrays = zip((*placed, *zip(outs, lying, strict=True)), self.kernel.function.parameters, strict=True)
+        values = [_argument(*array, parameter.element) for array, parameter in arrays]
+        plan = self.kernel.plan_for(values)
+        launches = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
+        copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
+        return None if launches is None or copied else (launches, plan)
+
+
+def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
+    sizes = order.shape(tuple(tensor.shape))
+    if not order.holds(tensor):
+        tensor = order.laid_out(tensor)
+    if tensor.data_ptr() % ALIGNMENT:
+        tensor = order.laid_out(tensor).clone()
+    return tensor, sizes
+
+
+def _argument(tensor: torch.Tensor, shape: tuple[int, ...], element: str) -> Argument:
+    """Memory as an argument of a kernel: without gaps, in row-major order."""
+    return Argument(
+        address=tensor.data_ptr(), shape=shape, element=element, itemsize=tensor.element_size(), strides=None,
+        on_device=tensor.is_cuda, writable=True, owner=tensor,
+    )  # fmt: skip
+
+
+def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> None:
+    kernel.binary.run(plan, values, device="interp", written=kernel.function.written)
+
+
+def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches:
+    """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
+    from ..cuda.driver import gpu
+    from ..cuda.launches import Launches
+
+    scratch = [_scratch(buffer, device) for buffer in plan.scratch]
+    everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in scratch)]
+    launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
+    launches([value.address for value in everything], current_stream(device.index or 0))
+    return launches
+
+
+def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
+    make = torch.zeros if buffer.zeroed else torch.empty
+    return make(max(1, buffer.bytes), dtype=torch.uint8, device=device)
+
+
+STORED_BY_BYTE = 4
+"""Elements whose places a byte says, two bits for each."""
+
+
+def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The metadata that a kernel takes, made on the host of that of CUTLASS: of a matrix of its ones."""
+    from .options import compressed
+
+    conversions: Any = import_module("torch.sparse._semi_structured_conversions")
+    rows, columns = metadata.shape
+    ones = torch.ones(rows, columns * metadata.element_size() * STORED_BY_BYTE, dtype=dtype)
+    dense = conversions.sparse_semi_structured_to_dense_cutlass(ones, metadata.cpu())
+    return compressed(dense)[1].to(metadata.device)
+
+
+library: Any = torch.library
+LIBRARY = library.Library("warploom", "DEF")
+LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
+
+REGIONS: dict[str, Region | ComparedPart] = {}
+"""The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
+that code which inductor keeps on disk calls the same part in another process."""
+
+
+def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return REGIONS[name](*inputs)
+
+
+def _like(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return [result.empty(inputs) for result in REGIONS[name].layout.results]
+
+
+library.register_kernel("warploom::region", ("cpu", "cuda"), _compute)
+library.register_fake("warploom::region", _like)
+
+KERNELS_FILE = "warploom_kernels"
+"""The file of kernels among those of a saved program."""
+
+
+def torch_load(path: str | PathLike[str]) -> torch.nn.Module:
+    """A program that `torch_save` wrote, as a module; its kernels are called, and nothing is compiled.
+
+    Raises:
+        ArgumentError: for a program that has no kernels.
+    """
+    files = {KERNELS_FILE: ""}
+    program = torch.export.load(path, extra_files=files)
+    if not files[KERNELS_FILE]:
+        raise ArgumentError(f"{path}: a program without kernels; expected a file that torch_save wrote")
+    REGIONS.update((part[2], Region(*part)) for part in pickle.loads(b85decode(files[KERNELS_FILE])))
+    return program.module()
