@@ -68,11 +68,11 @@ def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperati
     inputs = [moved[access] for access in nest.reads]
     made = builder.insert(generic(op, inputs, [moved[written]], op.body.clone(), maps, nest.summed))
     follower = _follower(op, fill, written.value)
-    Rewriter.erase_op(op)
     if follower is None:
         _turn_back(builder, moved[written], written.value, orders[written])
     else:
         _move(follower, written.value, moved[written], orders[written])
+    Rewriter.erase_op(op)
     between = operations_between(fill, made) if isinstance(fill, FillOp) else None
     if isinstance(fill, FillOp) and between is not None and users_of(root(written.value)).isdisjoint(between):
         Rewriter.erase_op(fill)

@@ -344,9 +344,13 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
         return [thread.at[loop] for loop in written.loops]
 
     def start(pixel: int) -> SSAValue:
-        # Pixels behind the last are summed from another, and not stored.
-        inside = size % windows.pixels == 0 or pixel < size % windows.pixels
-        return thread.load(written.value, place(pixel if inside else 0)) if starts is None else starts
+        if starts is not None:
+            return starts
+        at = place(pixel)
+        if size % windows.pixels and pixel >= size % windows.pixels:
+            # Pixels behind the last are summed from another, and not stored.
+            at[-2] = thread.index.where_equal(thread.tile, size // windows.pixels, first, at[-2])
+        return thread.load(written.value, at)
 
     sums, output = thread.sums(start), written.value if finish is None else finish.output
     for pixel, total in enumerate(sums):
