@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions
+from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions, ConvolutionOp
 from warploom.runtime import compile
 
-LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}
+LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS if issubclass(op, ConvolutionOp)}
 SIZES = {"n": 2, "g": 2, "c": 5, "f": 6, "m": 3, "d": 3, "h": 4, "w": 7, "D": 2, "H": 3, "W": 2}
 UNIT = 2.0**-23
 Array = npt.NDArray[np.generic]
