@@ -1,11 +1,12 @@
 """All orders of the warps of our own pipelines: each pinned kernel that synchronises decides the same in all of them.
 
-    python test/orders.py                    # the kernels whose schedules are given, and all that are no product
-    python test/orders.py --all              # those of default schedules too
+    python test/orders.py                    # all pinned kernels
+    python test/orders.py --pairs            # any two values of the fields of a schedule, together
     python test/orders.py --every 4          # some
 
 The kernels run by `--check=all-orders` at the sizes of `pins.py`, and their results are compared with float64. The
-table at the end groups them by what waits in their PTX.
+table at the end groups them by what waits in their PTX. Those of pairs are small products and attentions in which two
+fields of the schedule differ from a base; what the compiler refuses is counted.
 """
 
 from __future__ import annotations
@@ -14,16 +15,67 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from itertools import combinations
 from multiprocessing import Pool
+from typing import Any
 
 from attentions import Attention
-from pins import Level, Pinned, pinned
+from pins import BF16, Level, Pinned, pinned
 from products import Product
 
+from warploom.dialect.schedule.fields import ATTENTION, FRAGMENTS, WARPGROUPS
+from warploom.dialect.schedule.schedule import Schedule
 from warploom.runtime import WarploomError
 
 CHECK = "all-orders"
+REFUSED = "refused"
+
+BASES: Mapping[str, tuple[str, str, dict[str, Any]]] = {
+    "fragments": (FRAGMENTS, "sm_80", {"cta": (64, 64, 32), "warp": (32, 32), "stages": 3}),
+    "warpgroups": (WARPGROUPS, "sm_90a", {"cta": (128, 64, 64), "warp": (64, 64), "mma": "m64n64k16", "stages": 3}),
+    "tensor memory": (WARPGROUPS, "sm_100a", {"cta": (128, 64, 64), "mma": "m128n64k16", "stages": 3}),
+    "pairs of CTAs": (
+        WARPGROUPS, "sm_100a", {"cta": (128, 128, 64), "mma": "m128n64k16", "cluster": (2, 1), "stages": 3}),
+    "attention": (ATTENTION, "sm_80", {}),
+    "attention by warpgroups": (ATTENTION, "sm_90a", {}),
+}  # fmt: skip
+"""Pipelines: what they compute by, what they are compiled for, and the schedule that pairs of fields are changed in."""
+VALUES: Mapping[str, tuple[Any, ...]] = {
+    "stages": (1, 2), "sync": ("barrier", "mbarrier"), "prefetch": (1,), "unroll": (3,), "ctas": (2,), "split_k": (2,),
+    "sliced_k": (2,), "staging": (0, 16), "pack": ("ab",), "edges": ("predicated",), "consumers": ("pingpong",),
+    "cluster": ((2, 1), (2, 2)), "transpose": ("ab",), "padded": ("d",), "in_registers": ("a", "b"),
+}  # fmt: skip
+"""What fields are changed to."""
+ALONE: Mapping[str, tuple[Any, ...]] = {
+    "add_c": ("first", "last"), "batch_invariant": ("True",), "access": (4, 8), "swizzle": (16, 32, 64),
+    "order": ("rows",), "group": (1,), "stages": (4,), "prefetch": (2,), "split_k": (3,), "cluster": ((1, 2),),
+    "pack": ("a", "b"), "transpose": ("a", "b"),
+}  # fmt: skip
+"""What is tried by itself only: fields that change addresses and not what waits for what, and further values."""
+TYPED = ("cta", "warp", "mma", "accumulate", "fp8_as", "promote")
+"""Fields that follow from the base, or that other types of elements have."""
+
+
+def pairs(only: str = "") -> Iterator[Pinned]:
+    """Small kernels, several tiles and part of one in each direction, with any two values of the fields together."""
+    missing = {one.name for one in fields(Schedule)} - {*VALUES, *ALONE, *TYPED}
+    assert not missing, f"say which values of {missing} are to be tried"
+    for base, (kind, target, schedule) in BASES.items():
+        allowed = {one.name for one in fields(Schedule) if kind in one.metadata.get("of", (kind,))}
+        alone, values = (
+            [(name, value) for name, choice in some.items() if name in allowed for value in choice]
+            for some in (ALONE, VALUES)
+        )
+        both = ({a[0]: a[1], b[0]: b[1]} for a, b in combinations(values, 2) if a[0] != b[0])
+        for change in [{}, *({name: value} for name, value in (*alone, *values)), *both] if only in base else ():
+            if kind == ATTENTION:
+                yield Pinned(Attention((130, 150, 64, 64), "f16", (2,), causal=0), target, schedule=change)
+            else:
+                size = (130, 136, 200) if target == "sm_80" else (200, 136, 264)
+                yield Pinned(Product(BF16, "added", "A B", size, schedule | change), target)
+
 
 WAITS: Mapping[str, str] = {
     "tensor memory": r"tcgen05\.mma",
@@ -53,7 +105,11 @@ def verdict(kernel: Pinned) -> tuple[str, str, str, float]:
     """The form of a kernel; what is found, "" if all orders decide the same; and notes, and seconds."""
     start = time.process_time()
     try:
-        form = form_of(kernel, kernel.compile().ptx)
+        compiled = kernel.compile()
+    except WarploomError as error:
+        return REFUSED, "", f"{kernel}: {str(error).splitlines()[0]}", time.process_time() - start
+    try:
+        form = form_of(kernel, compiled.ptx)
         result = kernel.result((CHECK,)) if form else None
         wrong, notes = ("", ()) if result is None else (result.compare(), result.notes)
     except WarploomError as error:
@@ -64,15 +120,14 @@ def verdict(kernel: Pinned) -> tuple[str, str, str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="products of default schedules, too")
+    parser.add_argument("--pairs", action="store_true", help="pairs of fields instead of pinned kernels")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="check each Nth kernel")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one")
-    parser.add_argument("--only", default="", metavar="TEXT", help="check those with this in their name")
+    parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their name, or base")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="check so many at once")
     args = parser.parse_args()
-    kernels = [k for k in pinned() if not isinstance(k.source, Level) and args.only in str(k)]
-    if not args.all:
-        kernels = [k for k in kernels if not isinstance(k.source, Product) or k.source.schedule]
+    kernels = [*pairs(args.only)] if args.pairs else [k for k in pinned() if args.only in str(k)]
+    kernels = [k for k in kernels if not isinstance(k.source, Level)]
     forms: dict[str, list[str]] = {}
     with Pool(args.jobs, maxtasksperchild=8) as pool:
         for form, wrong, notes, seconds in pool.imap_unordered(verdict, kernels[args.first :: args.every]):
@@ -80,11 +135,14 @@ def main() -> int:
                 forms.setdefault(form, []).append(wrong)
             print(f"{seconds:6.1f} s  {wrong or notes}", flush=True)
     print("\n| waits of | kernels | proven for all orders |\n| --- | --- | --- |")
+    refused = len(forms.pop(REFUSED, ()))
     for form, found in sorted(forms.items()):
         print(f"| {form} | {len(found)} | {found.count('')} |")
-    every = [wrong for found in forms.values() for wrong in found]
-    print(f"| all | {len(every)} | {every.count('')} |")
-    return 1 if any(every) else 0
+    verdicts = [wrong for found in forms.values() for wrong in found]
+    print(f"| all | {len(verdicts)} | {verdicts.count('')} |")
+    if refused:
+        print(f"{refused} are refused by the compiler")
+    return 1 if any(verdicts) or (refused and not args.pairs) else 0
 
 
 if __name__ == "__main__":

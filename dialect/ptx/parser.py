@@ -175,7 +175,7 @@ _STATEMENT = re.compile(
     rf"""\s*(?:
       (?P<label>{IDENTIFIER})\s*:(?!:)
     | (?:@(?P<not>!?)\s*(?P<guard>{IDENTIFIER})\s+)?
-      (?P<opcode>[a-z]\w*+(?:(?:\.|::)\w++(?::\d++)?)*+)
+      (?P<opcode>[a-z]\w*+(?:(?:\s*+\.|::)\w++(?::\d++)?)*+)
       (?P<operands>(?:\s|(?=[{{(\[%]))[^;{{}}]*+(?:\{{[^;{{}}]*+\}}[^;{{}}]*+)*+)?;
     | //(?P<comment>[^\n]*)
     | (?P<directive>\.[a-z]\w*)
@@ -435,7 +435,7 @@ class _Parser(DeclarationReader):
     # Instructions
 
     def instruction(self, match: re.Match[str]) -> Instruction | None:
-        start, opcode = match.start("opcode"), match["opcode"]
+        start, opcode = match.start("opcode"), "".join(match["opcode"].split())
         guard = Guard(match["guard"], match["not"] == "!") if match["guard"] else None
         at = match.start("guard") - 1 - len(match["not"]) if guard else start
         text = match["operands"]

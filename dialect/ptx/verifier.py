@@ -215,7 +215,8 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
         return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
     if slot.kind == SELECTOR:
         return _check_selector(slot.span, operand, type_of)
-    return None if isinstance(operand, Symbol) else f"expected a label, got {_describe(operand, type_of)}"
+    label = isinstance(operand, Symbol) and operand != _SINK
+    return None if label else f"expected a label, got {_describe(operand, type_of)}"
 
 
 def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:

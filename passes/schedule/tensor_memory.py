@@ -133,4 +133,11 @@ def check_pairs(schedule: Schedule, product: Product) -> str:
     """Why a schedule of clusters is none of pairs; empty if it is."""
     if not schedule.pairs:
         return f"in tensor memory CTAs multiply in pairs, 2x1, with M = {2 * ROWS}, got mma = {schedule.mma}"
-    return why_no_pairs(product, *schedule.cta[:2])
+    if reason := why_no_pairs(product, *schedule.cta[:2]):
+        return reason
+    columns, n = schedule.cta[1] // 2, schedule.mma.n
+    return (
+        f"each CTA of a pair has {columns} columns of B, no multiple of N in mma = {schedule.mma}"
+        if columns % n
+        else ""
+    )

@@ -76,7 +76,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product, target)
-    _check_own_tiles(schedule, product)
+    _check_own_tiles(schedule, product, target)
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if name == "sliced_k" and product.b.packed:
             needs.check_slices(schedule, product)
@@ -121,10 +121,14 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
 
-def _check_own_tiles(schedule: Schedule, product: Product) -> None:
-    """Refuses consumers in turns but where each has tiles of its own, of a whole K that is known."""
+def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> None:
+    """Refuses consumers in turns but where each multiplies tiles of its own, of a whole K that is known."""
     if schedule.consumers == "cooperative":
         return
+    if needs.adds_in_tensor_memory(target):
+        raise ScheduleError(
+            f"consumers = {schedule.consumers}: in tensor memory one warp issues the products of all warpgroups"
+        )
     if not schedule.own_tiles or not schedule.ctas or schedule.split_k > 1 or not product.is_known("k"):
         raise ScheduleError(
             f"consumers = {schedule.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "

@@ -43,24 +43,24 @@ class Resources:
 
 
 @cache
-def find() -> Path | None:
-    """ptxas from the package nvidia-cuda-nvcc, else from PATH, else from CUDA_HOME; None if there is none."""
-    return next((path for path in _candidates() if os.access(path, os.X_OK)), None)
+def find(tool: str = "ptxas") -> Path | None:
+    """ptxas, or nvcc, from the package nvidia-cuda-nvcc, else from PATH, else from CUDA_HOME; None if there is none."""
+    return next((path for path in _candidates(tool) if os.access(path, os.X_OK)), None)
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(tool: str) -> Iterator[Path]:
     try:
         spec = find_spec("nvidia")
     except (ImportError, ValueError):
         spec = None
     for root in (spec.submodule_search_locations or ()) if spec else ():
-        yield from sorted(Path(root).glob("cu*/bin/ptxas"), reverse=True)
-        yield Path(root) / "cuda_nvcc" / "bin" / "ptxas"
-    if on_path := shutil.which("ptxas"):
+        yield from sorted(Path(root).glob(f"cu*/bin/{tool}"), reverse=True)
+        yield Path(root) / "cuda_nvcc" / "bin" / tool
+    if on_path := shutil.which(tool):
         yield Path(on_path)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
-            yield Path(home) / "bin" / "ptxas"
+            yield Path(home) / "bin" / tool
 
 
 def version() -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...dialect.isa.row import UnknownTargetError, named
 from ...dialect.ptx.check.module import Checker, Diagnostic
 from ...dialect.ptx.instructions import traits
 from ...dialect.ptx.parser import read_ptx
+from ...dialect.ptx.text.source_lines import SourceLines
 from ...dialect.ptx.text.syntax import Function, Instruction, Module, Register, instructions
 from ...dialect.ptx.verifier import TargetContext
 from ..base.errors import WarploomError
@@ -108,7 +109,10 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     )
     diagnostics.extend(checker.problems())
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
-    return Checked(diagnostics, sorted(checker.notes()))
+    lines = SourceLines(module)
+    return Checked(
+        *([replace(d, source=lines.beside(d.line)) for d in some] for some in (diagnostics, sorted(checker.notes())))
+    )
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
@@ -124,7 +128,7 @@ def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") ->
     if module is None:
         return []
     return sorted(
-        Diagnostic(f.line, f.column, f"cannot be interpreted: {f.message} (kernel {f.kernel})")
+        Diagnostic(f.line, f.column, f"cannot be interpreted: {f.message} (kernel {f.kernel})", f.source)
         for f in refused(module, name, target)
     )
 

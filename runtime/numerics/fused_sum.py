@@ -76,9 +76,12 @@ class Multiplicand:
 def small_values(kind: ElementType) -> Array:
     """The value of each word of a type of at most 8 bits, as f32.
 
-    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111; the narrower types have neither.
+    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111; the narrower types have neither. ue8m0 are the
+    powers of 2 from 2^-127 on, and the one NaN 255.
     """
     words = np.arange(1 << kind.bits)
+    if kind.name == "ue8m0":
+        return np.ldexp(np.where(words < 255, 1, np.nan), words - 127).astype(np.float32)
     e, m = kind.exponent, kind.mantissa
     bias, field, fraction = (1 << (e - 1)) - 1, words >> m & ((1 << e) - 1), words & ((1 << m) - 1)
     size = np.ldexp(np.where(field == 0, fraction, fraction + (1 << m)), np.maximum(field, 1) - bias - m)

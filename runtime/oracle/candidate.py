@@ -5,11 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
-import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -87,29 +84,32 @@ class PythonCandidate(Candidate):
 
     def __init__(self, function: Callable[..., Any], framework: str, file: str = "") -> None:
         self.function, self.framework, self.file = function, framework, file
-        count = _positional(function)
-        self.count = count
+        self.count, self.required = _positional(function)
 
     def prepare(self, call: CandidateCall) -> dict[str, Any]:
+        """Without what is written in place, or with arrays for the outputs, if it takes so many."""
         values = call.arguments
-        if self.count is not None and call.written and self.count == len(values) - len(call.written):
+        if call.written and self.count == len(values) - len(call.written):
             values = {name: value for name, value in values.items() if name not in call.written}
+        elif call.outputs and self.required == len(values) + len(call.outputs):
+            values = values | call.outputs
         return tensors(values, self.framework)
 
     def call(self, call: CandidateCall, prepared: Sequence[Any]) -> Any:
-        found = self.function(*prepared)
-        return None if found is None else flat(found)
+        result = self.function(*prepared)
+        return flat(result) if result is not None else prepared[len(call.arguments) :] or None
 
 
-def _positional(function: Callable[..., Any]) -> int | None:
-    """How many arguments a function takes; None if it takes any number."""
+def _positional(function: Callable[..., Any]) -> tuple[int, int] | tuple[None, None]:
+    """How many arguments a function takes, and how many of those it must be given; None if it takes any number."""
     try:
         parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
-        return None
+        return None, None
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return None
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+        return None, None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional), sum(p.default is p.empty for p in positional)
 
 
 class PtxCandidate(Candidate):
@@ -255,6 +255,11 @@ def framework_of(source: str | Callable[..., Any]) -> str:
     return "torch" if "import torch" in text or "from torch" in text else "numpy"
 
 
+def judged_name(file: str) -> str:
+    """What the module of a Python file is called."""
+    return f"judged_{Path(file).stem}"
+
+
 def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
     """A Python file as a module, whose constants of these names are set. What it imports of Triton runs on the
     interpreter."""
@@ -262,7 +267,7 @@ def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
         from .triton import interpreted
 
         interpreted(path)
-    name = f"judged_{path.stem}"
+    name = judged_name(str(path))
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ArgumentError(f"{path}: cannot be loaded")
@@ -298,11 +303,9 @@ def compile_cuda(path: Path) -> str:
     Raises:
         ArgumentError: if there is no nvcc, or it refuses the file.
     """
-    packaged = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin" / "nvcc"
-    home = os.environ.get("CUDA_HOME")
-    places = [packaged, *([Path(home) / "bin" / "nvcc"] if home else [])]
-    nvcc = next((str(p) for p in places if p.exists()), shutil.which("nvcc"))
-    if nvcc is None:
+    from ..cuda.ptxas import find
+
+    if (nvcc := find("nvcc")) is None:
         raise ArgumentError(f"{path}: a CUDA file needs nvcc, of which there is none on PATH or in CUDA_HOME")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"

@@ -54,6 +54,7 @@ NOTES: Mapping[str, str] = {
     "library": "operations of a library that compute",
     "reference-constant": "the reference does not depend on its inputs, so that constants pass",
     "not-compared": "data for which the reference is not finite, or raises an error",
+    "machine-dependent": "a kernel reads clocks or the number of its multiprocessor",
     "check-note": "what a check has seen and is no error",
 }
 """The same of notes, which refuse no candidate."""
@@ -76,7 +77,8 @@ class JudgeFinding:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else ""
-        return f"{place}{self.severity}: {self.message} [{self.code}]"
+        source = f" ({self.source})" if self.source else ""
+        return f"{place}{self.severity}: {self.message}{source} [{self.code}]"
 
 
 def note(code: str, message: str) -> JudgeFinding:

@@ -18,9 +18,9 @@ from ..numerics.floats import Array
 from ..reference.functions import poison
 from .candidate import Candidate, CandidateCall, Launching, Made, PythonCandidate, framework_of, of_file
 from .findings import ERROR, JudgeFinding, Verdict, note
-from .references import DRAWS, Expected, JudgeReference, NotComparedError, forbidden_of, of_source
+from .references import DRAWS, Expected, JudgeReference, NotComparedError, altered, forbidden_of, of_source
 from .service import Answer, JudgeRequest, Service
-from .tensors import is_float, is_ndarray
+from .tensors import is_float, is_ndarray, is_rounded
 from .worker import LimitError, Worker
 
 Source = str | PathLike[str] | Callable[..., Any]
@@ -107,9 +107,11 @@ class _Session:
         for number, each in enumerate(sizes):
             earlier: list[list[Array]] = []
             first: tuple[CandidateCall, Answer] | None = None
-            for place, kind in enumerate(DRAWS):
-                seed = self.seed + 100 * number + place
-                call = self._drawn(kind, seed, each)
+            for kind in DRAWS:
+                call = self._drawn(kind, self.seed + 100 * number, each)
+                arrays = filter(is_ndarray, call.arguments.values())
+                if kind == "altered" and not any(is_rounded(a.dtype) for a in arrays):
+                    continue
                 try:
                     wanted = self.reference.expected(call.arguments)
                 except NotComparedError as error:
@@ -119,7 +121,7 @@ class _Session:
                 self.compared = True
                 if not number and first is None and not self._inspect(call):
                     return
-                answer = self._ask(JudgeRequest("call", call, reuse=place == 1))
+                answer = self._ask(JudgeRequest("call", call, reuse=kind in ("altered", "integers")))
                 if answer.outputs is None:
                     return
                 self._compare(call, answer, wanted, earlier, kind)
@@ -132,10 +134,14 @@ class _Session:
                 return
         if not self.compared:
             raise ArgumentError(f"{self.verdict.reference}: no data for which the reference is finite")
-        self._finally(self._drawn(DRAWS[0], self.seed, sizes[0]), prove=prove)
+        self._finally(self._drawn("normal", self.seed, sizes[0]), prove=prove)
 
     def _drawn(self, kind: str, seed: int, sizes: Mapping[str, int]) -> CandidateCall:
-        arguments = self.reference.draw(kind, seed, sizes)
+        other = kind == "altered"
+        arguments = self.reference.draw("normal" if other else kind, seed + DRAWS[kind], sizes)
+        if other:
+            arrays = {n: a for n, a in arguments.items() if is_ndarray(a)}
+            arguments |= {n: altered(a, (seed, i)) for i, (n, a) in enumerate(arrays.items())}
         return CandidateCall(arguments, {}, self.reference.written, sizes)
 
     def _prepare(self, call: CandidateCall, wanted: Sequence[Expected]) -> None:
@@ -214,7 +220,7 @@ class _Session:
         worst = 0.0
         for i, (got, expected) in enumerate(zip(outputs, wanted, strict=True)):
             label = self._label(call, i)
-            array = np.asarray(got)
+            array = np.asarray(got, expected.dtype if isinstance(got, bool | int | float) else None)
             if problem := _form(label, array, expected):
                 self.verdict.add(problem)
                 continue
@@ -241,6 +247,7 @@ class _Session:
         if poisoned[outside].all() and not np.isnan(expected.value[outside]).any():
             return "unwritten", "is not written"
         if not np.isfinite(value[outside]).all():
+            outside &= ~np.isfinite(value)
             return "not-finite", "is not finite"
         if got.size > 1 and (got == got.reshape(-1)[0]).all():
             return ("zeros", "is all zeros") if not value.any() else ("constant", "is the same number everywhere")
@@ -248,7 +255,7 @@ class _Session:
             return "stale", "is that of an earlier call"
         for name, argument in call.arguments.items():
             alike = is_ndarray(argument) and argument.size == got.size and name not in call.written
-            if alike and np.array_equal(np.asarray(argument).reshape(-1).astype(np.float64), value.reshape(-1)):
+            if alike and np.array_equal(argument.reshape(-1), got.reshape(-1)):
                 return "copied-input", f"is a copy of {name}"
         if expected.exact:
             return "wrong-bits", "is another number, where nothing is rounded"
@@ -300,7 +307,7 @@ def _cut(value: Any, bits: int) -> Any:
 
 def compare(got: Array, expected: Expected) -> tuple[Array, float]:
     """Which elements are not what they may be, and the largest part of its bound that another one uses."""
-    value = got.astype(np.float64)
+    value = got.astype(expected.value.dtype)
     with np.errstate(all="ignore"):
         inside = ((value >= expected.low) & (value <= expected.high)) | (value == expected.value)
         inside |= np.isnan(value) & np.isnan(expected.value)

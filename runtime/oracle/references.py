@@ -8,7 +8,6 @@ its own type too, nothing was rounded, and bits are compared.
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
 from abc import ABC, abstractmethod
@@ -27,13 +26,16 @@ from ..arguments.dtypes import DType, element_of
 from ..base.errors import ArgumentError, WarploomError
 from ..numerics.floats import Array
 from .candidate import Made, chosen, framework_of, load_module, number, split_name
-from .service import Forbidden
-from .tensors import flat, is_float, is_ndarray, tensors, to_arrays
+from .tensors import as_reals, flat, is_float, is_ndarray, is_rounded, tensors, to_arrays
+from .worker import Forbidden
 
-DRAWS = ("normal", "integers", "wide")
-"""Kinds of data: as the reference draws it; small integers; numbers of many magnitudes and both signs."""
+DRAWS: Mapping[str, int] = {"normal": 0, "altered": 0, "integers": 1, "wide": 2}
+"""Kinds of data, with what is added to the seed: as the reference draws it; the same with one element altered;
+small integers; numbers of many magnitudes and both signs."""
 TRIALS, ROOM, UNITS, OWN = 8, 32.0, 16.0, 8.0
 """Changed inputs; how many of their deviations, units of the result, and errors of the function itself are allowed."""
+REFERENCES = ("Model", "reference")
+"""What references are called in files."""
 FLOAT64 = np.dtype(np.float64)
 
 
@@ -43,8 +45,8 @@ class NotComparedError(Exception):
 
 @dataclass(frozen=True)
 class Expected:
-    """An output: its value in float64, the least and the greatest that are right, its type; `exact` says that nothing
-    is rounded on the way."""
+    """An output: its value, in float64 or as integers, the least and the greatest that are right, its type; `exact`
+    says that nothing is rounded on the way."""
 
     value: Array
     low: Array
@@ -92,8 +94,18 @@ def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
         return generator.integers(-2, 3, array.shape).astype(array.dtype)
     if array.dtype.itemsize == 1:
         return array
-    scale = 10.0 ** generator.uniform(-2, 2, array.shape)
+    most = 2 if array.dtype == np.float16 else 4
+    scale = 10.0 ** generator.uniform(-most, most, array.shape)
     return (generator.standard_normal(array.shape) * scale).astype(array.dtype)
+
+
+def altered(array: Array, seed: Sequence[int]) -> Array:
+    """An array with one element, somewhere in it, replaced by the one that differs most from it."""
+    flat_, numbers = array.flatten(), array.astype(_doubled(array.dtype)).reshape(-1)
+    if flat_.size > 1 and is_rounded(array.dtype):
+        at = np.random.default_rng(seed).integers(1, flat_.size)
+        flat_[at] = flat_[np.argmax(np.abs(numbers - numbers[at]))]
+    return flat_.reshape(array.shape)
 
 
 class LinalgReference(JudgeReference):
@@ -187,15 +199,16 @@ class FunctionReference(JudgeReference):
         moved: dict[str, Any] = {}
         for name, value in arguments.items():
             moved[name] = value
-            if is_ndarray(value) and is_float(value.dtype):
-                unit = 2.0**-53 if value.dtype == FLOAT64 else 2.0**-24
-                moved[name] = value.astype(np.float64) * (1 + unit * generator.standard_normal(value.shape))
+            if is_ndarray(value) and is_rounded(value.dtype):
+                wide = value.astype(_doubled(value.dtype))
+                unit = 2.0**-53 if value.dtype == wide.dtype else 2.0**-24
+                moved[name] = wide * (1 + unit * generator.standard_normal(value.shape))
         return moved
 
     def _evaluated(self, arguments: Mapping[str, Any], dtype: DType | None) -> list[Array]:
         """The outputs, computed in the type of the arguments or in float64."""
         given = {
-            name: v.astype(dtype) if dtype is not None and is_ndarray(v) and is_float(v.dtype) else v
+            name: v.astype(_doubled(v.dtype)) if dtype is not None and is_ndarray(v) else v
             for name, v in arguments.items()
         }
         made = tensors(given, self.framework)
@@ -211,7 +224,7 @@ class FunctionReference(JudgeReference):
             if not self.written:
                 self.written = [n for n, v in after.items() if is_ndarray(v) and not _equal(v, given[n])]
             return [after[name] for name in self.written]
-        return [np.asarray(each) for each in to_arrays(flat(result))]
+        return [as_reals(np.asarray(each)) for each in to_arrays(flat(result))]
 
     def _function(self, dtype: DType | None) -> Callable[..., Any]:
         if dtype is None or not hasattr(self.function, "double"):
@@ -233,6 +246,11 @@ def _as_torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _doubled(dtype: DType) -> DType:
+    """The type of twice the precision, as far as there is one."""
+    return np.dtype(np.complex128) if dtype.kind == "c" else FLOAT64 if is_float(dtype) else dtype
+
+
 def _equal(a: Array, b: Array) -> bool:
     return a.tobytes() == np.asarray(b).tobytes()
 
@@ -250,9 +268,11 @@ def _small_integers(array: Array) -> bool:
 
 def _held(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
     """What an output may be: around its exact value, as far as trials and the function itself go."""
-    value, own, dtype = _float64(exact), _float64(plain), plain.dtype
+    dtype = plain.dtype
     if not is_float(dtype):
+        own, value = (a.astype(np.int8) if a.dtype.kind == "b" else a for a in (plain, exact))
         return Expected(own, np.minimum(own, value), np.maximum(own, value), dtype, exact=True)
+    own, value = _float64(plain), _float64(exact)
     finfo: Any = np.finfo if dtype.kind == "f" else ml_dtypes.finfo
     info: Any = finfo(dtype)
     with np.errstate(all="ignore"):
@@ -286,7 +306,7 @@ def of_source(
     if path.suffix != ".py":
         raise ArgumentError(f"{path}: expected a reference of a file ending in .mlir or .py")
     module = load_module(path, settings)
-    made = chosen(module, name, ("Model", "reference"))
+    made = chosen(module, name, REFERENCES)
     how = Made()
     if isinstance(made, type):
         made, how = _model(module, made, seed)
@@ -347,20 +367,10 @@ def _drawn(inputs: Sequence[str], function: Callable[..., Any]) -> Callable[[int
 
 
 def forbidden_of(source: str | Callable[..., Any], candidate: str | Callable[..., Any]) -> Forbidden:
-    """The code of the reference that a candidate must not call: its file or, where the candidate is there as well, the
-    functions of its class."""
+    """The reference, which a candidate must not call."""
     if callable(source):
-        code = getattr(source, "__code__", None)
-        places = () if code is None else ((code.co_filename, code.co_name, code.co_firstlineno),)
-        return Forbidden(functions=frozenset(places))
+        return Forbidden(source)
     path, name = split_name(source)
-    if path.suffix != ".py":
-        return Forbidden()
     if callable(candidate) or split_name(candidate)[0].resolve() != path.resolve():
-        return Forbidden(str(path.resolve()))
-    tree = ast.parse(path.read_text())
-    nodes = [n for n in tree.body if getattr(n, "name", "") in (name or "Model", name or "reference")]
-    inner = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.FunctionDef))
-    return Forbidden(
-        functions=frozenset((str(path), each.name, each.lineno) for each in inner if each.name != "__init__")
-    )
+        return Forbidden(file=str(path.resolve()))
+    return Forbidden(names=frozenset([name] if name else REFERENCES))

@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from importlib import import_module
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dialect.isa.row import VARYING
 from ..base.errors import WarploomError
 from ..interp.machine.events import MemoryAccess
 from ..interp.machine.kernel import Observer
 from ..interp.machine.memory import Finding, InterpreterError
-from .candidate import Candidate, CandidateCall, Made, PythonCandidate
-from .findings import ERROR, JudgeFinding, note
-from .tensors import is_ndarray, overwrite, to_arrays
-from .worker import Watch
+from .candidate import Candidate, CandidateCall, Made, PythonCandidate, judged_name
+from .findings import ERROR, NOTE, JudgeFinding, note
+from .tensors import as_reals, is_array, is_ndarray, overwrite, to_arrays
+from .worker import Forbidden, Watch
 
 if TYPE_CHECKING:
     from ..numerics.floats import Array
 
 
+_SPECIAL = re.compile(r"%[a-z]\w*")
 MOVES = ("view", "empty", "copy", "detach", "transpose", "permute", "reshape", "aten.t.", "expand", "slice", "select")
 """What names of operations of torch that compute nothing have in them."""
-
-
-@dataclass(frozen=True)
-class Forbidden:
-    """The code of the reference: its file, unless the candidate is there as well, and functions by their places."""
-
-    file: str = ""
-    functions: frozenset[tuple[str, str, int]] = frozenset()
-
-    def has(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        inside = bool(self.file) and _resolved(code.co_filename) == self.file
-        return inside or (code.co_filename, code.co_name, code.co_firstlineno) in self.functions
-
-
-@cache
-def _resolved(file: str) -> str:
-    return os.path.realpath(file)
 
 
 @dataclass
@@ -113,6 +94,7 @@ class Service:
             return str(error)
         except Exception as error:
             return Answer(findings=[_failed("load-failed", error), *self._events()])
+        self.forbidden.hide(sys.modules.get(judged_name(self.candidate.file)))
         found = _statically(self.candidate) if self.candidate.ptx else []
         return Answer(findings=[*found, *self._events()])
 
@@ -128,8 +110,7 @@ class Service:
                     prepared[name] = self._last[name]
         start = time.monotonic()
         try:
-            with _Profile(self.forbidden, self.watch):
-                returned = candidate.call(call, list(prepared.values()))
+            returned = candidate.call(call, list(prepared.values()))
         except MemoryError:
             raise
         except InterpreterError as error:
@@ -143,8 +124,11 @@ class Service:
         self._last = prepared
         inplace = returned is None and call.written
         raw = [prepared[name] for name in call.written if name in prepared] if inplace else list(returned or ())
-        outputs = to_arrays(raw)
-        self._returned = [] if inplace else list(zip(raw, [np.copy(o) for o in outputs], strict=True))
+        if odd := [f"{type(value).__module__}.{type(value).__qualname__}" for value in raw if not is_array(value)]:
+            text = f"expected arrays, tensors or numbers as outputs, got {', '.join(odd)}"
+            return Answer(findings=[*findings, JudgeFinding("wrong-type", text)])
+        outputs = [as_reals(each) for each in to_arrays(raw)]
+        self._returned = [] if inplace else list(zip(raw, [np.copy(o) for o in to_arrays(raw)], strict=True))
         after = {n: v for n, v in zip(prepared, to_arrays(list(prepared.values())), strict=True) if n in call.arguments}
         return Answer(outputs, after, findings, seconds)
 
@@ -271,31 +255,6 @@ class Touched(Observer):
         }
 
 
-class _Profile:
-    """Looks for calls of the reference, and for what torch computes."""
-
-    def __init__(self, forbidden: Forbidden, watch: Watch) -> None:
-        self.forbidden, self.watch = forbidden, watch
-        self.active = bool(forbidden.file or forbidden.functions)
-
-    def __enter__(self) -> None:
-        if self.active:
-            threading.setprofile(self._seen)
-            sys.setprofile(self._seen)
-
-    def __exit__(self, *_: object) -> None:
-        if self.active:
-            sys.setprofile(None)
-            threading.setprofile(None)  # pyright: ignore[reportArgumentType]
-
-    def _seen(self, frame: FrameType, event: str, arg: object) -> None:
-        if event == "call" and self.forbidden.has(frame):
-            code = frame.f_code
-            self.watch.events["reference-called"] = (
-                f"{code.co_filename}:{code.co_firstlineno}: {code.co_name} is called"
-            )
-
-
 def _library(candidate: Candidate, call: CandidateCall) -> list[JudgeFinding]:
     """The operations of torch that compute in a call of a candidate."""
     if not isinstance(candidate, PythonCandidate) or candidate.framework != "torch":
@@ -325,5 +284,10 @@ def _statically(candidate: Candidate) -> list[JudgeFinding]:
     """What `warploom check` says of the text."""
     from ..kernel.check import check_text
 
-    found = check_text(candidate.ptx, None, candidate.file).diagnostics
-    return [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column) for d in found]
+    wrong = check_text(candidate.ptx, None, candidate.file).diagnostics
+    found = [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column, d.source) for d in wrong]
+    for number, line in enumerate(candidate.ptx.splitlines(), 1):
+        for name in VARYING.intersection(_SPECIAL.findall(line.partition("//")[0])):
+            text = f"{name} has another value in each run, of which this judges one"
+            found.append(JudgeFinding("machine-dependent", text, NOTE, candidate.file, number))
+    return found

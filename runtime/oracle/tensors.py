@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeGuard, cast
@@ -18,6 +19,25 @@ WORDS = {"bf16": ("int16", "bfloat16"), "f8E4M3FN": ("uint8", "float8_e4m3fn"), 
 
 def is_ndarray(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray)
+
+
+def is_array(value: Any) -> bool:
+    """Whether something is numbers, and not an object that computes them when it is asked."""
+    torch: Any = sys.modules.get("torch")
+    tensor = torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
+    return tensor or isinstance(value, np.ndarray | np.generic | bool | int | float)
+
+
+def as_reals(array: Any) -> Any:
+    """Complex numbers as pairs of real ones, anything else as it is."""
+    if getattr(getattr(array, "dtype", None), "kind", "") != "c":
+        return array
+    return np.stack([array.real, array.imag], axis=-1)
+
+
+def is_rounded(dtype: DType) -> bool:
+    """Whether elements are floats, or complex."""
+    return dtype.kind == "c" or is_float(dtype)
 
 
 def is_float(dtype: DType) -> bool:

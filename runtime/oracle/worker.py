@@ -1,12 +1,15 @@
-"""A process of its own for a candidate: its time and memory are bounded, and it reaches no network and writes no files
-but those of its folder."""
+"""A process of its own for a candidate: its time and memory are bounded, and it reaches no network, writes no files but
+those of its folder, and neither reads nor calls the reference."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import inspect
+import io
 import multiprocessing
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -15,15 +18,30 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from ..arguments.dtypes import DTYPES
+
 SOCKETS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind")
-CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+CHANGES: Mapping[str, Sequence[tuple[int, int | None]]] = {
+    "open": ((0, None),), "os.truncate": ((0, None),), "os.remove": ((0, 1),), "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),), "os.chmod": ((0, 2),), "os.symlink": ((1, 2),), "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((0, 2), (1, 3)),
+}  # fmt: skip
+"""Audit events of changes: where a name is among their arguments, and the descriptor of the folder that it is in."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MEGABYTE = 1 << 20
+SHARED = "/dev/shm"
+"""Where processes that a candidate starts have locks and memory in common."""
+ANSWERS = {(f"{__package__}.service", "Answer"), (f"{__package__}.findings", "JudgeFinding")}
+ARRAYS = {"_reconstruct", "_frombuffer", "scalar", "ndarray", "dtype"} | {t.name for t in DTYPES.values()}
+"""What answers are made of."""
 SPARE, LOADING = 64, 4096
 """Megabytes above what the process has before a request, at the least; and more while the candidate is loaded."""
 
@@ -36,19 +54,50 @@ class LimitError(Exception):
         self.code = code
 
 
+@dataclass(frozen=True)
+class Forbidden:
+    """The reference: a function, or a file, unless that is the candidate's too; then what it is called there."""
+
+    function: Callable[..., Any] | None = None
+    file: str = ""
+    names: frozenset[str] = frozenset()
+
+    def hide(self, module: object = None) -> None:
+        """Lets calls of the reference raise an error in this process; `module` is that of the candidate's file."""
+        for reference in (self.function, *(getattr(module, name, None) for name in self.names)):
+            if isinstance(reference, type):
+                methods = [m for name, m in vars(reference).items() if name != "__init__"]
+            else:
+                methods = [reference, *([inspect.unwrap(reference)] if callable(reference) else [])]
+            for method in methods:
+                function = getattr(method, "__func__", method)
+                if isinstance(function, FunctionType):
+                    free = function.__code__.co_freevars
+                    function.__code__ = _called.__code__.replace(co_freevars=free)
+
+
+def _called(*_: object, **__: object) -> None:
+    """Stands for the reference. It has the globals of that."""
+    __import__("sys").audit("warploom.reference")
+
+
 class Watch:
     """What the process of a candidate does that is looked at: codes with sentences, each once."""
 
     def __init__(self, forbidden: str = "", folder: str = "") -> None:
         self.events: dict[str, str] = {}
         self.forbidden, self.folder = forbidden, folder
+        self.places = (folder, SHARED) if os.path.isdir(SHARED) else (folder,)
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """The hook: no connections, no files changed but those of the folder, and the file of the reference is not
         opened unnoticed."""
-        if event in CHANGES or (event == "open" and args[2] & WRITING):
-            for name in args[: 2 if event in ("os.rename", "os.link") else 1]:
-                self._changed(name)
+        if event in CHANGES and (event != "open" or args[2] & WRITING):
+            for name, folder in CHANGES[event]:
+                self._changed(args[name], -1 if folder is None else args[folder])
+        if event == "warploom.reference":
+            self.events["reference-called"] = "the candidate calls the reference"
+            raise PermissionError("a candidate does not call the reference")
         if event in SOCKETS and not (event == "socket.bind" and args[0].family == socket.AF_UNIX):
             self.events["network"] = f"{event}: the candidate opens a network connection"
             raise PermissionError("a candidate has no network")
@@ -57,11 +106,12 @@ class Watch:
             if os.path.realpath(name) == self.forbidden:
                 self.events["reference-read"] = f"the candidate opens {name}"
 
-    def _changed(self, name: Any) -> None:
+    def _changed(self, name: Any, folder: int) -> None:
         if isinstance(name, int):
             return
-        path = os.path.realpath(os.fsdecode(name))
-        if path != os.devnull and os.path.commonpath([path, self.folder]) != self.folder:
+        inside = os.readlink(f"/proc/self/fd/{folder}") if folder >= 0 else ""
+        path = os.path.realpath(os.path.join(inside, os.fsdecode(name)))
+        if path != os.devnull and all(os.path.commonpath([path, place]) != place for place in self.places):
             self.events["file-written"] = f"the candidate changes {path}"
             raise PermissionError(f"a candidate changes no files but those of its folder {self.folder}")
 
@@ -79,7 +129,7 @@ class Worker:
         sys.stdout.flush()
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="warploom-"))
         arguments = (other, make, megabytes, Watch(forbidden, self.folder))
-        self.process = context.Process(target=_main, args=arguments, daemon=True)
+        self.process = context.Process(target=_main, args=arguments)
         self.process.start()
         other.close()
 
@@ -93,7 +143,9 @@ class Worker:
             self.connection.send(request)
             if not self.connection.poll(max(0.0, self.end - time.monotonic())):
                 raise LimitError("time-limit", f"the candidate takes longer than {self.seconds:g} seconds")
-            kind, answer = self.connection.recv()
+            kind, answer = _Answers(io.BytesIO(self.connection.recv_bytes())).load()
+        except pickle.UnpicklingError as error:
+            raise LimitError("call-failed", f"the candidate's process answers with {error}") from None
         except (EOFError, ConnectionError, OSError):
             self.process.join(1)
             code = self.process.exitcode
@@ -114,6 +166,16 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class _Answers(pickle.Unpickler):
+    """Reads what a candidate's process sends: arrays, numbers and texts, and no code to run."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        top = module_name.partition(".")[0]
+        if (module_name, global_name) in ANSWERS or (top in ("numpy", "ml_dtypes") and global_name in ARRAYS):
+            return super().find_class(module_name, global_name)
+        raise pickle.UnpicklingError(f"{module_name}.{global_name}, expected arrays and numbers")
+
+
 def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:
     """The process: answers until nobody asks."""
     os.setpgid(0, 0)
@@ -122,7 +184,7 @@ def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]],
     sys.dont_write_bytecode = True
     tempfile.tempdir = watch.folder
     os.environ |= dict.fromkeys(("TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "TRITON_CACHE_DIR"), watch.folder)
-    _writes_only_in(watch.folder)
+    _restricted(watch.places, watch.forbidden)
     sys.addaudithook(watch.audit)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)  # Threads of the process that this one was forked from are not here.
@@ -146,26 +208,38 @@ def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]],
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF, NO_NEW_PRIVILEGES = 444, 445, 446, 38
 """System calls of Landlock, by which Linux restricts a process and all that it starts, and what `prctl` asks first."""
-MAY_WRITE, FOLDERS = 1 << 1 | 1 << 14, 0b11111111 << 4 | 1 << 12 | 1 << 13
-"""Rights of Landlock's second and third version: to write and truncate files; to make, remove and move them."""
+MAY_WRITE, FOLDERS, MAY_READ = 1 << 1 | 1 << 14, 0b11111111 << 4 | 1 << 12 | 1 << 13, 1 << 2
+"""Rights of Landlock's versions: to write and truncate files; to make, remove and move them; to read."""
 
 
-def _writes_only_in(folder: str) -> None:
-    """Forbids all other files to code that Python does not see, where Linux can (5.19 and later)."""
+def _restricted(places: Sequence[str], unread: str) -> None:
+    """Lets code that Python does not see, and other processes, change files in some places alone, and read all but one,
+    where Linux can (5.19 and later)."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)
-    rights = MAY_WRITE | FOLDERS
+    rights = MAY_WRITE | FOLDERS | (MAY_READ if unread else 0)
     rules = library.syscall(CREATE_RULESET, struct.pack("Q", rights), 8, 0)
     if rules < 0:
         return
-    for path, allowed in ((folder, rights), (os.devnull, MAY_WRITE)):
-        place = os.open(path, os.O_PATH)
-        library.syscall(ADD_RULE, rules, 1, struct.pack("=Qi", allowed, place), 0)
-        os.close(place)
+    allowed = [*((place, rights) for place in places), (os.devnull, rights & (MAY_WRITE | MAY_READ))]
+    for path, right in [*allowed, *((str(path), MAY_READ) for path in _beside(unread))]:
+        with suppress(OSError):
+            place = os.open(path, os.O_PATH)
+            library.syscall(ADD_RULE, rules, 1, struct.pack("=Qi", right, place), 0)
+            os.close(place)
     library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     library.syscall(RESTRICT_SELF, rules, 0)
     os.close(rules)
+
+
+def _beside(unread: str) -> Iterator[Path]:
+    """All files and folders but one file, those above it, and what Python has compiled of it."""
+    path = Path(unread)
+    for folder in path.parents if unread else ():
+        others = (each for each in folder.iterdir() if each != path and each.name != "__pycache__")
+        yield from (each for each in others if not each.is_symlink())  # What one leads to may be above the file.
+        path = folder
 
 
 def _limit(megabytes: int) -> None:

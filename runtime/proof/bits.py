@@ -15,7 +15,7 @@ from ..numerics.floats import Array
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of
-from .values import PLANES, codes_of, indices, planes_of, signature
+from .values import PLANES, byte_codes, codes_of, indices, planes_of, signature
 
 if TYPE_CHECKING:
     from ..interp.machine.kernel import Decoded
@@ -60,7 +60,7 @@ class Bytes:
                 shadow.clear((slot,), sel)
             elif moved is None:
                 words = np.zeros((PLANES, sel.count), shadow.mirror.words(slot).dtype)
-                shadow.write(slot, sel, self._changed(words, np.ones(sel.count, np.bool_), slot, data, sel))
+                shadow.write(slot, sel, self._changed(words, self._reads_data([*data, *flags], sel), slot, data, sel))
             else:
                 self._passed(slot, *moved[number], data, sel)
 
@@ -72,11 +72,11 @@ class Bytes:
         if not any(through.any() for _, through in constant):
             return [(np.zeros((PLANES, *same.shape), np.uint8), same) for same, _ in constant]
         planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
-        drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(_codes(w), n)) for n in range(2)]
+        drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(byte_codes(w), n)) for n in range(2)]
         found: list[tuple[Array, Array]] = []
         for number, (same, through) in enumerate(constant):
             moved = np.stack([_bytes_of(p[number], sel) for p in planes])
-            codes = _codes(moved)
+            codes = byte_codes(moved)
             agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
             through = through & (codes > 0) & np.logical_and.reduce(agreed)
             # What is no data passes as itself: a byte of 0 in every plane.
@@ -114,11 +114,13 @@ class Bytes:
     def _flag(self, slot: RegisterSlot, data: Sequence[RegisterSlot], sel: Selection) -> None:
         """A predicate depends on data in the threads where an operand is one of data."""
         self.shadow.compared.add(self.decoded.source.line)
-        some: Array = np.zeros(sel.count, np.bool_)
-        for read in data:
-            held: Array = np.logical_or.reduce(self.shadow.mirror.words(read) != 0, axis=0)
-            some = some | sel.pick(held)
+        some = self._reads_data(data, sel)
         self.shadow.write(slot, sel, np.stack([some, *[np.zeros_like(some)] * (PLANES - 1)]))
+
+    def _reads_data(self, slots: Sequence[RegisterSlot], sel: Selection) -> Array:
+        """The threads in which one of the registers holds data."""
+        held = [np.logical_or.reduce(self.shadow.mirror.words(slot) != 0, axis=0) for slot in slots]
+        return sel.pick(np.logical_or.reduce(held))
 
     def _passed(
         self, slot: RegisterSlot, moved: Array, known: Array, data: Sequence[RegisterSlot], sel: Selection
@@ -156,10 +158,36 @@ class Bytes:
             roots = [table.root(codes_of(np.ascontiguousarray(self.shadow.mirror.words(s)[:, threads])).value)
                      for s in data]  # fmt: skip
             root = np.where(np.logical_and.reduce([r == roots[0] for r in roots]), roots[0], 0)
-        words[:, bad] = planes_of(table.add(made, kind, np.nan, root, unknown=kind == "bits"), slot.bits // 8).astype(
-            words.dtype
-        )
+        row, converted = np.zeros(threads.size, np.int64), np.zeros((PLANES, threads.size), words.dtype)
+        if kind == "bits" and (by_byte := self._by_byte(slot, bad, data, sel)) is not None:
+            root, row, converted = by_byte
+        index = table.add(made, kind, np.nan, root, unknown=kind == "bits", row=row)
+        words[:, bad] = np.where(converted.any(axis=0), converted, planes_of(index, slot.bits // 8).astype(words.dtype))
         return words
+
+    def _by_byte(
+        self, slot: RegisterSlot, bad: Array, data: Sequence[RegisterSlot], sel: Selection
+    ) -> tuple[Array, Array, Array] | None:
+        """Results that follow from one byte alone, all 256 of which are tried: its values, the rows of the results,
+        and the planes of those that are its number in another type, or that times a power of 2."""
+        table, mirror = self.shadow.table, self.shadow.mirror
+        if table.ordered or any(read.bits == 1 and self.shadow.has_data(read, sel) for read in self.reads):
+            return None
+        codes = [byte_codes(np.ascontiguousarray(mirror.words(s)).view(np.uint8).reshape(PLANES, -1)) for s in data]
+        mine = np.concatenate([c.reshape(self.shadow.state.threads, -1)[sel.threads[bad]] for c in codes], axis=1)
+        root = table.byte_of(mine)
+        if (root == 0).any():
+            return None
+        number, made = self.results.index(slot), np.zeros((root.size, 256), np.uint64)
+        for byte in range(256):
+            tried = [table.tried(each, byte) for each in codes]
+            made[:, byte] = self._trial(data, sel, lambda i, _, tried=tried: tried[i])[number][bad]
+        row, index = table.converted(made, root)
+        planes = np.zeros((PLANES, root.size), mirror.words(slot).dtype)
+        for width in (2, 4):
+            wide = table.is_kind(index, "f32") == (width == 4)
+            planes[:, wide] = planes_of(index[wide], width).astype(planes.dtype)
+        return root, row, planes
 
     def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:
         """The number of an f32 whose sign an exclusive or changes, or a conjunction takes away."""
@@ -187,14 +215,6 @@ class Bytes:
 
 def _bytes_of(words: Array, sel: Selection) -> Array:
     return np.ascontiguousarray(words).view(np.uint8).reshape(sel.count, -1)
-
-
-def _codes(planes: Array) -> Array:
-    """The codes of bytes (planes, ...)."""
-    found = np.zeros(planes.shape[1:], np.uint64)
-    for k in range(PLANES):
-        found |= planes[k].astype(np.uint64) << np.uint64(8 * k)
-    return found
 
 
 def _drawn(codes: Array, number: int) -> Array:

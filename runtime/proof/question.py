@@ -422,10 +422,11 @@ class Question:
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
-        path = "no branch, address or predicate of a store depends on data"
+        but = " but by comparisons" if trial.compared else ""
+        path = f"no branch, address or predicate of a store depends on data{but}"
         if trial.decided:
-            path = f"no address depends on data; branches and stores that data decides ({trial.lines(trial.decided)}) "
-            path += "went as in this run"
+            path = f"no address depends on data{but}; branches and stores that data decides "
+            path += f"({trial.lines(trial.decided)}) went as in this run"
             if single := [line for line, ways in trial.decided.items() if len(ways) == 1]:
                 path += f", and one way only at {trial.lines(single)}"
         seen = "comparisons of data had the outcomes of this run" if trial.compared else "no comparison depends on data"

@@ -434,7 +434,7 @@ class FieldEvaluation(Evaluation):
         if name in (*SUMS, SUBTRACTED):
             made = BodyElements(field.total(rows.numbers), rows.shown.sum(axis=-1))
             special: Array = np.logical_or.reduce(field.is_special(rows.numbers), axis=-1)
-            return _pick(special, constants(made.shown), made) if special.any() else made
+            return _pick(special, constants(np.where(special, made.shown, 0)), made) if special.any() else made
         if name in EXTREMES:
             chosen = (rows.shown.argmax(axis=-1) if "max" in name else rows.shown.argmin(axis=-1))[..., None]
             residues = np.take_along_axis(rows.numbers.residues, chosen[None], axis=-1)[..., 0]
@@ -473,7 +473,7 @@ def _settled(made: BodyElements, operands: Sequence[BodyElements]) -> BodyElemen
     program = field.settled(made.shown, [operand.numbers for operand in operands])
     shape = np.broadcast_shapes(program.shape, made.shown.shape)
     shown = np.broadcast_to(made.shown, shape)
-    chosen = _pick(np.broadcast_to(program, shape), constants(shown), made)
+    chosen = _pick(program, constants(np.where(program, shown, 0)), made)
     return BodyElements(chosen.numbers, shown, made.root, made.function)
 
 

@@ -260,18 +260,23 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
 
 
 class _Effect:
-    """An instruction that is no computation of one thread: what data would decide there is refused."""
+    """An instruction that is no computation of one thread: what data would decide there is refused, but predicates
+    of predicates, such as those of votes."""
 
     def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
 
     def look(self, sel: Selection) -> None:
-        for slot in self.decoded.reads:
-            if self.shadow.has_data(slot, sel):
-                self.shadow.compared.add(self.decoded.source.line)
-                if slot.bits > 1:
-                    self.shadow.refuse((slot,), sel, "what this does")
+        data = [slot for slot in self.decoded.reads if self.shadow.has_data(slot, sel)]
+        self.shadow.refuse(tuple(data), sel, "what this does")
         self.shadow.clear(self.decoded.writes, sel)
+        if data:
+            self.shadow.compared.add(self.decoded.source.line)
+            planes = np.zeros((PLANES, sel.count), np.bool_)
+            planes[0] = True
+            for slot in self.decoded.writes:
+                if slot.bits == 1:
+                    self.shadow.write(slot, sel, planes)
 
 
 class _Call:
@@ -439,7 +444,8 @@ class _Arithmetic:
             return self.shadow.table.add(field.embedded(shown), self.scalar, shown, term=self._term(operands))
         for i, c in operands:
             index = np.where((c == shown) | (np.isnan(c) & np.isnan(shown)), i, index)
-        bound = self.shadow.table.add(field.embedded(shown), self.scalar, shown, self._root(operands))
+        program = field.embedded(np.where(index > 0, 0, shown))
+        bound = self.shadow.table.add(program, self.scalar, shown, self._root(operands))
         return np.where(index > 0, index, bound)
 
     def _signed(self, operands: list[tuple[Array, Array]], numbers: list[Residues], shown: Array) -> Residues:

@@ -48,22 +48,8 @@ MOVES = frozenset((
 ))  # fmt: skip
 """What moves bytes, in memory or between lanes, as its bytes lie."""
 PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async", "tcgen05.mma"))
-EFFECTS = (
-    "bra",
-    "brx",
-    "ret",
-    "exit",
-    "call",
-    "bar",
-    "barrier",
-    "trap",
-    "mbarrier",
-    "wgmma",
-    "mma",
-    "wmma",
-    "red",
-    "st",
-)
+EFFECTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier", "trap", "mbarrier", "wgmma", "mma", "wmma", "red",
+           "st")  # fmt: skip
 """First words of what is more than a choice between values where a predicate guards it."""
 
 

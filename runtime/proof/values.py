@@ -60,7 +60,9 @@ class Table:
 
     `kind` is the floating-point type that a value was made in, as its number in `KINDS`; `root` is the value that one
     was computed from alone, or itself. With `ordered`, `terms` keeps how each came to be, and `tree` has words that are
-    equal for equal trees of instructions. `named` are the constants of the function, which others may stand for.
+    equal for equal trees of instructions. `named` are the constants of the function, which others may stand for. Of
+    words that follow from the byte of their root alone, `by_byte` has what they are for each: rows of 256, the first
+    for words that do not, the second for the byte itself.
     """
 
     def __init__(self, *, ordered: bool = False) -> None:
@@ -76,14 +78,16 @@ class Table:
         self._origin = np.zeros(1024, np.uint64)
         self._unknown = np.zeros(1024, np.bool_)
         self._shown = np.zeros(1024, np.float64)
+        self._row = np.zeros(1024, np.int64)
+        self.by_byte = np.stack([np.zeros(256, np.uint64), np.arange(256, dtype=np.uint64)])
 
     def add(
         self, numbers: Residues, kind: str, shown: Array | float = np.nan, root: Array | None = None,
-        term: Term | None = None, origin: Array | None = None, unknown: Array | bool = False,
+        term: Term | None = None, origin: Array | None = None, unknown: Array | bool = False, row: Array | int = 0,
     ) -> Array:  # fmt: skip
         """Values for numbers of any shape; `shown` is what they are in the run, `origin` the key of the one number of
-        the function that each was computed from, `unknown` which depend on bits that were computed with. Returns their
-        indices."""
+        the function that each was computed from, `unknown` which depend on bits that were computed with, `row` those of
+        `by_byte`. Returns their indices."""
         shape = numbers.exact.shape
         count = numbers.exact.size
         first, self.size = self.size, self.size + count
@@ -96,6 +100,7 @@ class Table:
         self._unknown[span] = unknown.reshape(-1) if isinstance(unknown, np.ndarray) else unknown
         if origin is not None:
             self._origin[span] = np.broadcast_to(origin, shape).reshape(-1)
+        self._row[span] = row
         own = np.arange(first, self.size)
         self._root[span] = own if root is None else np.where(root.reshape(-1) > 0, root.reshape(-1), own)
         if self.ordered:
@@ -126,7 +131,7 @@ class Table:
         if self.size <= len(self._exact):
             return
         capacity = max(self.size, 2 * len(self._exact))
-        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_unknown", "_shown", "_tree"):
+        for name in ("_residues", "_exact", "_kind", "_root", "_origin", "_unknown", "_shown", "_tree", "_row"):
             old: Array = getattr(self, name)
             new = np.zeros((*old.shape[:-1], capacity), old.dtype)
             new[..., : old.shape[-1]] = old
@@ -172,6 +177,37 @@ class Table:
         """The keys of the numbers that values of the function were computed from alone; 0 for others."""
         return self._origin[index]
 
+    def byte_of(self, codes: Array) -> Array:
+        """The values of one byte each from which alone words follow whose bytes have codes (words, bytes); 0 where
+        there is none."""
+        index = (codes >> np.uint64(3)).astype(np.int64)
+        root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self._root[index], 0))
+        most = root.max(axis=1, initial=0)
+        return np.where(((root == most[:, None]) | (root < 0)).all(axis=1), most, 0)
+
+    def tried(self, codes: Array, byte: int) -> Array:
+        """The bytes with codes, the value of one byte that they follow from being `byte`."""
+        row = self._row_of((codes >> np.uint64(3)).astype(np.int64))
+        return self.by_byte[row, byte] >> np.uint64(8) * (codes & np.uint64(7)) & np.uint64(0xFF)
+
+    def _row_of(self, index: Array) -> Array:
+        itself = (self._root[index] == index) & np.isin(self._kind[index], EIGHT)
+        return np.where(itself, 1, self._row[index])
+
+    def converted(self, words: Array, root: Array) -> tuple[Array, Array]:
+        """The rows of words (words, 256) by the byte of a value; and the values of those that are its number in
+        another type, or that times a power of 2."""
+        each, which = np.unique(words, axis=0, return_inverse=True)
+        row, index = which.reshape(-1) + len(self.by_byte), np.zeros(root.size, np.int64)
+        self.by_byte = np.concatenate([self.by_byte, each])
+        pairs: list[list[int]] = np.unique(np.stack([which.reshape(-1), self._kind[root]], axis=1), axis=0).tolist()
+        for number, kind in pairs:
+            if (same := _conversion(each[number], KINDS[kind])) is not None:
+                mine = (which.reshape(-1) == number) & (self._kind[root] == kind)
+                numbers = field.multiply(self.numbers(root[mine]), embedded(np.array(same[1])))
+                index[mine] = self.add(numbers, same[0], np.nan, root[mine], row=row[mine])
+        return row, index
+
     def unknown(self, index: Array) -> Array:
         """Which values depend on bits of data that were computed with."""
         return self._unknown[index]
@@ -190,6 +226,10 @@ class Table:
 ALIKE = {"f32": ("f32", "tf32"), "tf32": ("f32", "tf32"), "ue4m3": ("ue4m3", "e4m3")}
 """Types of values that are the same numbers in another; of each other type it is itself."""
 KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "ue8m0", "ue4m3", "s32")
+
+
+EIGHT = tuple(KINDS.index(kind) for kind in ("e4m3", "e5m2", "ue8m0"))
+"""Types of 8 bits."""
 
 
 # Codes in planes.
@@ -230,9 +270,7 @@ def codes_of(planes: Array) -> Codes:
     width = planes.dtype.itemsize
     kind = _WORDS[width]
     low = planes & kind(0xFF)
-    code = low[0].astype(np.uint64)
-    for k in range(1, PLANES):
-        code |= low[k].astype(np.uint64) << np.uint64(8 * k)
+    code = byte_codes(low)
     present: Array = np.logical_or.reduce(planes != 0, axis=0)
     low *= kind(_ones(width))
     low[0] += present * kind(_ramp(width))
@@ -289,11 +327,23 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
             halves = (codes.first == 2) & ~codes.mixed & table.is_kind(index, "f32")
         odd &= ~halves
         if odd.any():
-            index[odd] = table.add(
-                field.hashed("bits", signature(table, mine[:, odd], word[odd])), "bits", unknown=True
-            )
+            index[odd] = _of_parts(table, mine[:, odd], word[odd])
         found.append(np.where(halves, index, table.read_as(np.where(halves, 0, index), scalar)))
     return found
+
+
+def _of_parts(table: Table, planes: Array, words: Array) -> Array:
+    """The values of words whose bytes are parts of values: the number of one byte, or one of which nothing is known."""
+    made = table.add(field.hashed("bits", signature(table, planes, words)), "bits", unknown=True)
+    codes = byte_codes(_split(planes))
+    root = np.zeros(words.size, np.int64) if table.ordered else table.byte_of(codes)
+    if (single := root > 0).any():
+        own = np.ascontiguousarray(words[single]).view(np.uint8).reshape(-1, words.itemsize).astype(np.uint64)
+        shifts = np.arange(0, 8 * words.itemsize, 8, dtype=np.uint64)
+        tried = [np.where(codes[single] > 0, table.tried(codes[single], byte), own) for byte in range(256)]
+        _, index = table.converted(np.stack([(each << shifts).sum(axis=1) for each in tried], axis=1), root[single])
+        made[single] = np.where(index > 0, index, made[single])
+    return made
 
 
 def upper_half(table: Table, planes: Array, words: Array) -> Array:
@@ -308,14 +358,37 @@ def upper_half(table: Table, planes: Array, words: Array) -> Array:
 
 def signature(table: Table, planes: Array, words: Array) -> Array:
     """A word that says what bytes are: of which values, and which of their bytes; or what they are."""
-    width = planes.dtype.itemsize
-    raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, width)
-    split = np.ascontiguousarray(planes).view(np.uint8).reshape(PLANES, words.size, width)
+    raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, -1)
     found = np.zeros(words.size, np.uint64)
-    for byte in range(width):
-        codes = sum(split[k, :, byte].astype(np.uint64) << np.uint64(8 * k) for k in range(PLANES))
-        codes = np.asarray(codes, np.uint64)
+    for byte, codes in enumerate(byte_codes(_split(planes)).T):
         key = table.word((codes >> np.uint64(3)).astype(np.int64)) + (codes & np.uint64(7))
         key = np.where(codes == 0, raw[:, byte].astype(np.uint64), key)
         found = field.word("byte", found, key)
     return found
+
+
+def byte_codes(planes: Array) -> Array:
+    """The codes of bytes, by their planes (planes, ...)."""
+    code = planes[0].astype(np.uint64)
+    for k in range(1, PLANES):
+        code |= planes[k].astype(np.uint64) << np.uint64(8 * k)
+    return code
+
+
+def _split(planes: Array) -> Array:
+    """The planes (planes, words, bytes) of the bytes of words."""
+    return np.ascontiguousarray(planes).view(np.uint8).reshape(PLANES, planes.shape[1], -1)
+
+
+def _conversion(words: Array, kind: str) -> tuple[str, float] | None:
+    """The type as whose numbers words are those of the 256 bytes of a type of 8 bits, times a factor: a power of 2."""
+    (expected,) = elements(np.arange(256, dtype=np.uint8), kind, 1)
+    finite = np.isfinite(expected)
+    for type in ("f32", "f16", "bf16"):
+        if int(words.max()) >> 8 * WIDTHS[type]:
+            continue
+        (found,) = elements(words.astype(f"u{WIDTHS[type]}"), type, 1)
+        factor = float(found[finite].max() / expected[finite].max())
+        if np.frexp(factor)[0] == 0.5 and np.array_equal(found[finite], expected[finite] * factor):
+            return type, factor
+    return None

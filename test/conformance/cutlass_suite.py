@@ -1,10 +1,10 @@
-"""CUTLASS's inline assembly: each `asm` statement in a kernel of its own, judged by ptxas and by us on several GPUs.
+"""Inline assembly of CUTLASS, or of cccl: each `asm` statement in a kernel of its own, judged by ptxas and by us.
 
     python test/conformance/cutlass_suite.py [--source CUTLASS] [--jobs 2] [--out report.txt]
 
-`--source` is a checkout of CUTLASS or a git directory of one; without it CUTLASS is cloned from GitHub. Operands become
-registers of what their constraint says; each constant that the C++ code computes becomes one of some numbers, so that
-ptxas takes the statement.
+`--source` is a checkout of CUTLASS or cccl or a git directory of one; without it CUTLASS is cloned from GitHub.
+Operands become registers of what their constraint says; each constant that the C++ code computes becomes one of some
+numbers, so that ptxas takes the statement.
 
 The exit status is 0 if the suite passes, and 1 if it does not, or cannot be run.
 """
@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import verdicts
+from assembler import CURRENT
 from llvm_suite import BUILD, clone, extract
 from verdicts import Case, Report, UnavailableError
 
 REPOSITORY = "https://github.com/NVIDIA/cutlass"
 FOLDER = "include"
-TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
-VERSION = "9.0"
+CCCL = "libcudacxx/include/cuda/__ptx"
+TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110f", "sm_120a")
+VERSION = f"{CURRENT[0]}.{CURRENT[1]}"
 TYPES = {"r": "b32", "f": "f32", "d": "f64", "l": "b64", "h": "b16", "q": "b128"}
 """The register of each constraint of CUDA's inline assembly."""
 CONSTANTS = ("0", "1", "2", "4", "8", "16", "32", "64", "128")
@@ -44,7 +46,7 @@ class Snippet:
 
 
 def headers(source: Path | None) -> Path:
-    """The folder of CUTLASS's headers.
+    """The folder of the headers.
 
     Raises:
         UnavailableError: if it is not at `source`, or cannot be cloned.
@@ -53,9 +55,11 @@ def headers(source: Path | None) -> Path:
         return clone(REPOSITORY, FOLDER, BUILD / "cutlass-clone")
     if (source / FOLDER / "cute").exists():
         return source / FOLDER
+    if (source / CCCL).exists():
+        return source / CCCL
     if (source / "HEAD").exists() or (source / ".git").exists():
         return extract(source, FOLDER, BUILD / "cutlass")
-    raise UnavailableError(f"{source} is neither a checkout of CUTLASS nor a git directory of one")
+    raise UnavailableError(f"{source} is neither a checkout of CUTLASS or cccl nor a git directory of one")
 
 
 _ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
@@ -165,7 +169,7 @@ def cases(snippets: Sequence[Snippet], constants: Sequence[tuple[str, ...]]) -> 
 def judged(folder: Path, jobs: int) -> tuple[Report, list[str]]:
     """The verdicts on the statements of a folder of headers; and the report's text.
 
-    A statement that ptxas takes on no GPU, whatever its constants, is left out: it is not one of PTX 9.0.
+    A statement that ptxas takes on no GPU, whatever its constants, is left out: it is not one of PTX that ptxas knows.
     """
     distinct: dict[tuple[str, tuple[str, ...]], Snippet] = {}
     failed: Counter[str] = Counter()

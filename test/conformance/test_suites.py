@@ -74,7 +74,7 @@ def test_what_is_not_judged() -> None:
 def test_a_suite_without_its_source_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(verdicts.UnavailableError, match="is neither a checkout of LLVM"):
         llvm_suite.tests(tmp_path)
-    with pytest.raises(verdicts.UnavailableError, match="is neither a checkout of CUTLASS"):
+    with pytest.raises(verdicts.UnavailableError, match="is neither a checkout of CUTLASS or cccl"):
         cutlass_suite.headers(tmp_path)
     with pytest.raises(verdicts.UnavailableError, match="git clone of file"):
         llvm_suite.clone(f"file://{tmp_path}/none", "x", tmp_path / "to")

@@ -21,6 +21,7 @@ for _file in (
     "triton_hopper",
     "triton_blackwell",
     "cute",
+    "tilelang",
 ):
     import_module(f"corpus.cases_{_file}")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from corpus.case import Judge, Random, equal, kernels_of, output
-from corpus.cute_ptx import SIZES
+from corpus.case import Array, Judge, Random, bounded, equal, kernels_of, output
+from corpus.cute_ptx import PROGRAMS, SIZES
 
 from warploom.runtime import TensorMap
 
@@ -38,3 +39,50 @@ def c_gemm(random: Random) -> tuple[list[Any], Judge]:
 def c_gemm_cluster(random: Random) -> tuple[list[Any], Judge]:
     """Each of two CTAs copies half of the tile of B to both."""
     return _matmul(random, 32)
+
+
+# In tensor memory. The first parameter is what a tiled product holds, of which kernels set what they use.
+
+
+def _divisor(d: int) -> bytes:
+    """What divides by a number by a multiplication and shifts."""
+    bits = (d - 1).bit_length()
+    words = np.array([d, (((1 << bits) - d) << 32) // d + 1], np.uint32)
+    return words.tobytes() + bytes([min(bits, 1), max(bits - 1, 0), 0, 0])
+
+
+def _tensor(name: str, grid: Any, threads: int, rows: tuple[int, int] = (128, 64), *, tiles: tuple[int, ...] = (),
+            stores: bool = True, cluster: Any = None, refused: str = "", sample: bool = False) -> None:  # fmt: skip
+    """A case: `rows` of the boxes of A and B; `tiles` that a persistent kernel divides by."""
+    m, n, k = PROGRAMS[name].sizes
+    narrow = PROGRAMS[name].types[0] != "Float16"
+
+    def setup(random: Random) -> tuple[list[Any], Judge]:
+        of = ml_dtypes.float8_e4m3fn if narrow else F16
+        a, b = (random.standard_normal(shape).astype(of) for shape in ((m, k), (n, k)))
+        c: Array = output((m, n), F16)
+        maps = [TensorMap(x, (box, 128 // x.itemsize), swizzle=128) for x, box in zip((a, b), rows, strict=True)]
+        where = TensorMap(c, (128, 32), swizzle=64) if stores else c
+        held = bytes(64 if cluster == (2, 1, 1) else 32)
+        return [held, *maps, where, *map(_divisor, tiles)], bounded(c, a, b, 2.0**-10)
+
+    setup.__name__ = name
+    _case(grid, threads, sm=100, shared=SHARED, cluster=cluster, refused=refused, sample=sample)(setup)
+
+
+REUSED = "overwrites what the cp.async.bulk.tensor"
+"""The epilogue of the dynamic example counts no tiles, so that each begins with the first of four stages of C, which up
+to three stores may still be reading."""
+
+_tensor("c_tensor", (2, 3), 128)
+_tensor("c_tensor_pair", (2, 2), 128, (128, 64), cluster=(2, 1, 1))
+_tensor("c_tensor_staged", (2, 3), 128)
+_tensor("c_tensor_persistent", (1, 1, 2), 192, tiles=(2, 3, 1, 1), sample=True)
+_tensor("c_tensor_persistent_pair", (2, 1), 192, tiles=(1, 2, 1, 1), cluster=(2, 1, 1))
+_tensor("c_tensor_multicast", (2, 2), 192, (64, 32), tiles=(1, 2, 1, 1), cluster=(2, 2, 1))
+_tensor("c_tensor_fp8", (1, 1, 2), 192, tiles=(2, 3, 1, 1))
+_tensor("c_tensor_dynamic", (2, 3), 224, refused=REUSED)
+_tensor("c_tutorial_0", (2, 1), 128, (128, 256), stores=False)
+_tensor("c_tutorial_1", (2, 1), 128, (128, 128), stores=False, cluster=(2, 1, 1))
+_tensor("c_tutorial_2", (2, 1), 192, (128, 128), cluster=(2, 1, 1))
+_tensor("c_tutorial_3", (2, 1), 192, (128, 128), tiles=(1, 1, 1, 1), cluster=(2, 1, 1))

@@ -164,34 +164,6 @@ def b_gathered(rows, a, b, c, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
     tl.store(c + place[:, None] * n + column + tl.arange(0, BN)[None], total)
 
 
-@program(a_of="*i64", b_of="*i64", c_of="*i64", sizes="*i32", groups="i32", **SM, BM=128, BN=64, BK=64, CTAS=2)
-def b_groups(a_of, b_of, c_of, sizes, groups, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-             CTAS: tl.constexpr):  # fmt: skip
-    """Products of different sizes, whose addresses lie in memory."""
-    tile, last = tl.program_id(0), 0
-    for group in range(groups):
-        m, n = tl.load(sizes + 3 * group), tl.load(sizes + 3 * group + 1)
-        k = tl.load(sizes + 3 * group + 2)
-        across = tl.cdiv(n, BN)
-        tiles = tl.cdiv(m, BM) * across
-        while tile >= last and tile < last + tiles:
-            x = tl.load(a_of + group).to(tl.pointer_type(tl.float16))
-            y = tl.load(b_of + group).to(tl.pointer_type(tl.float16))
-            z = tl.load(c_of + group).to(tl.pointer_type(tl.float16))
-            rows = (tile - last) // across * BM + tl.arange(0, BM)
-            columns = (tile - last) % across * BN + tl.arange(0, BN)
-            total = tl.zeros((BM, BN), tl.float32)
-            for start in range(0, k, BK):
-                depth = start + tl.arange(0, BK)
-                left = tl.load(x + rows[:, None] * k + depth[None], (rows < m)[:, None] & (depth < k)[None], 0.0)
-                right = tl.load(y + columns[None] * k + depth[:, None], (columns < n)[None] & (depth < k)[:, None], 0.0)
-                total = tl.dot(left, right, total)
-            inside = (rows < m)[:, None] & (columns < n)[None]
-            tl.store(z + rows[:, None] * n + columns[None], total.to(tl.float16), inside)
-            tile += CTAS
-        last += tiles
-
-
 def scaled(name: str, kind_a: str, kind_b: str, vector: int, scale: str) -> None:
     """A product with scales of blocks, of two types."""
     of = {"e2m1": "*u8", "e4m3": "*fp8e4nv", "e5m2": "*fp8e5"}

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread, Timer
 from types import FunctionType
 from typing import Any
 
@@ -54,10 +60,15 @@ class Family:
     computes: Function
     inputs: tuple[str, ...]
     good: Mapping[str, Function]
+    draws: Callable[[int, Mapping[str, int]], Mapping[str, Any]] | None = None
     sizes: tuple[Mapping[str, int], ...] = field(default=({"M": 17, "N": 12, "K": 33}, {"M": 8, "N": 5, "K": 16}))
 
 
 F32 = np.float32
+
+
+def _complex(seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal((2, 40, 2)).astype(F32).view(np.complex64)[..., 0]
 
 
 def product(A: Any, B: Any) -> Any:
@@ -90,6 +101,27 @@ def tiles(A: Any, B: Any, size: int = 8) -> Any:
         for j in range(0, B.shape[1], size):
             found[i : i + size, j : j + size] = A[i : i + size] @ B[:, j : j + size]
     return found
+
+
+def in_threads(A: Any, B: Any) -> Any:
+    with ThreadPoolExecutor(2) as pool:
+        return np.concatenate(list(pool.map(lambda rows: rows @ B, np.array_split(A, 2))))
+
+
+def in_processes(A: Any, B: Any) -> Any:
+    with get_context("fork").Pool(2) as pool:
+        return np.concatenate(pool.starmap(product, [(rows, B) for rows in np.array_split(A, 2)]))
+
+
+class Multiplier:
+    """An object with memory of its own, which it does not return."""
+
+    def __init__(self) -> None:
+        self.memory: dict[Any, Any] = {}
+
+    def __call__(self, A: Any, B: Any) -> Any:
+        out = self.memory.setdefault((len(A), B.shape[1]), np.empty((len(A), B.shape[1]), A.dtype))
+        return np.matmul(A, B, out=out).copy()
 
 
 def softmax(X: Any) -> Any:
@@ -184,7 +216,11 @@ def best_loop(X: Any) -> Any:
 A_B = ("A=random:{t}:{{M}}x{{K}}", "B=random:{t}:{{K}}x{{N}}")
 PRODUCTS = {"outer": outer_products, "split": split, "backwards": backwards, "float64": in_float64, "tiles": tiles,
             "einsum": lambda A, B: np.einsum("mk,kn->mn", A, B),
-            "transposed": lambda A, B: (B.T @ A.T).T.copy()}  # fmt: skip
+            "transposed": lambda A, B: (B.T @ A.T).T.copy(), "view": lambda A, B: (B.T @ A.T).T,
+            "reversed": lambda A, B: (A[::-1] @ B)[::-1], "threads": in_threads, "processes": in_processes,
+            "destination": lambda A, B, out: np.copyto(out, A @ B), "dictionary": lambda A, B: {"C": A @ B},
+            "option": lambda A, B, block=8: tiles(A, B, block), "object": Multiplier(),
+            "prints": lambda A, B: (print("product"), A @ B)[1]}  # fmt: skip
 X = "X=random:f32:{M}x{K}"
 FAMILIES: Mapping[str, Family] = {
     "product": Family(product, tuple(t.format(t="f32") for t in A_B), PRODUCTS),
@@ -201,6 +237,14 @@ FAMILIES: Mapping[str, Family] = {
     "axpy": Family(axpy, (X, X.replace("X", "Y", 1)), {
         "rows": axpy_rows, "at once": lambda X, Y: np.copyto(Y, Y + X * 3)}),
     "best": Family(best, (X,), {"loop": best_loop}),
+    "complex": Family(lambda X: X * X, (), {"square": np.square}, draws=lambda seed, sizes: {"X": _complex(seed)}),
+    "long": Family(lambda X: X + 1, (), {"negated": lambda X: -(-1 - X)}, draws=lambda seed, sizes: {
+        "X": np.random.default_rng(seed).integers(2**60, 2**61, 40)}),
+    "flags": Family(lambda X: X > 0, (X,), {"not": lambda X: ~(X <= 0)}),
+    "total": Family(lambda X: X.sum(), (X,), {"number": lambda X: float(X.sum())}),
+    "all maximum": Family(lambda X: np.full_like(X, X.max()), (X,), {
+        "broadcast": lambda X: np.broadcast_to(X.max(), X.shape)}),
+    "turned": Family(lambda X: X.T.copy(), (X,), {"view": lambda X: X.T}),
     "half": Family(product, tuple(t.format(t="f16") for t in A_B), {
         "f32": lambda A, B: (A.astype(F32) @ B.astype(F32)).astype(A.dtype),
         "tiles": lambda A, B: tiles(A.astype(F32), B.astype(F32)).astype(A.dtype)}),
@@ -307,6 +351,95 @@ def _calls(number: int) -> Callable[[Function], Function]:
     return hack
 
 
+def _framed(right: Function) -> Function:
+    """Looks for the reference in the frames below, and lets no profile see the call."""
+
+    def candidate(*a: Any) -> Any:
+        sys.setprofile(None)
+        frame: Any = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+        while not callable(frame.f_locals.get("reference")):
+            frame = frame.f_back
+        return frame.f_locals["reference"](*a)
+
+    return candidate
+
+
+def _in_a_thread(right: Function) -> Function:
+    def candidate(*a: Any) -> Any:
+        results: list[Any] = []
+        thread = Thread(target=lambda: results.append(REFERENCES["product"](*a)))
+        thread.start()
+        thread.join()
+        return results[0]
+
+    return candidate
+
+
+def _later(right: Function) -> Function:
+    """Lets a thread fill the result when it has been returned."""
+
+    def candidate(*a: Any) -> Any:
+        result = np.full((a[0].shape[0], a[1].shape[1]), np.nan, a[0].dtype)
+        Timer(0.1, lambda: np.copyto(result, right(*a))).start()
+        return result
+
+    return candidate
+
+
+class Odd:
+    """Is equal to everything; and is read as code, where what a candidate returns is read so."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit(0)",)
+
+
+class Lazy:
+    """Computes when the result is looked at, which is later than when the candidate has returned."""
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self.compute = compute
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.compute()
+
+
+def _judging_itself(right: Function) -> Function:
+    """Changes the code of the judge where it can."""
+
+    def candidate(*a: Any) -> Any:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("warploom.runtime.oracle"):
+                vars(module).update(is_array=lambda value: True, compare=lambda *_: (np.zeros(1, bool), 0.0))
+        return Odd()
+
+    return candidate
+
+
+def _answering(right: Function) -> Function:
+    """Answers in place of the process that it runs in."""
+
+    def candidate(*a: Any) -> Any:
+        frame: Any = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+        while not isinstance(frame.f_locals.get("connection"), Connection):
+            frame = frame.f_back
+        wrong = np.zeros_like(right(*a))
+        answer = import_module("warploom.runtime.oracle.service").Answer([wrong])
+        frame.f_locals["connection"].send(("answer", answer))
+        return wrong
+
+    return candidate
+
+
+def _sampled(*a: Any) -> object:
+    """What a cache may take for the data: the shapes, and a few elements."""
+    return tuple((x.shape, *(float(x.reshape(-1)[i]) for i in (0, x.size // 2, -1))) for x in a)
+
+
 WRONG = ("wrong-value", "wrong-bits", "not-finite", "ignores-input", "reduced-precision", "copied-input")
 VALUES = ("wrong-value", "wrong-bits", "not-finite", "ignores-input")
 HACKS: Mapping[str, tuple[Callable[[Function], Function], tuple[str, ...]]] = {
@@ -328,6 +461,15 @@ HACKS: Mapping[str, tuple[Callable[[Function], Function], tuple[str, ...]]] = {
     "by address": (_remembered(lambda *a: a[0].__array_interface__["data"][0]), ("stale",)),
     "by corner": (_remembered(lambda *a: float(a[0].reshape(-1)[0]) > 0), ("stale", *VALUES)),
     "two calls": (_calls(2), ("stale",)),
+    "by samples": (_remembered(_sampled), ("stale",)),
+    "frames": (_framed, ("reference-called",)),
+    "in a thread": (_in_a_thread, ("reference-called",)),
+    "later": (_later, ("unwritten",)),
+    "lazy": (lambda f: lambda *a: Lazy(lambda: f(*a)), ("wrong-type",)),
+    "equal to all": (lambda f: lambda *a: Odd(), ("wrong-type",)),
+    "judges itself": (_judging_itself, ("call-failed",)),
+    "answers": (_answering, ("call-failed", "zeros")),
+    "ends": (lambda f: lambda *a: sys.exit(0), ("call-failed",)),
     "buffer": (_buffered, ("result-overwritten",)),
     "changes": (_changing, ("input-modified",)),
     "connects": (_connecting, ("network",)),
@@ -360,6 +502,8 @@ BUGS: Mapping[str, tuple[str, Function, tuple[str, ...]]] = {
     "sum in blocks of 8": ("scan", lambda X: np.concatenate([running(p) for p in np.split(X, (8,), 1)], 1), VALUES),
     "leaves one row": ("axpy", lambda X, Y: np.copyto(Y[1:], Y[1:] + 3 * X[1:]), VALUES),
     "another factor": ("axpy", lambda X, Y: np.copyto(Y, Y + F32(3.001) * X), VALUES),
+    "another imaginary part": ("complex", lambda X: (X * X).real + 0j, VALUES),
+    "the last bit": ("long", lambda X: X + 2, ("wrong-bits",)),
     "worst": ("best", lambda X: X.argmin(1), VALUES),
 }
 
@@ -374,8 +518,11 @@ REFERENCES = {name: apart(family.computes) for name, family in FAMILIES.items()}
 
 def _of_function(name: str, candidate: Function) -> Verdict:
     family = FAMILIES[name]
-    seconds = 2 if candidate.__qualname__.startswith("_endless") else 20
-    return judge(candidate, REFERENCES[name], inputs=family.inputs, sizes=family.sizes, seconds=seconds, megabytes=512)
+    seconds = 2 if getattr(candidate, "__qualname__", "").startswith("_endless") else 20
+    return judge(
+        candidate, REFERENCES[name], inputs=family.draws or family.inputs, sizes=family.sizes, seconds=seconds,
+        megabytes=512,
+    )  # fmt: skip
 
 
 def functions() -> Iterator[Case]:
@@ -392,6 +539,41 @@ def functions() -> Iterator[Case]:
         yield Case(f"{name}: {bug}", partial(_of_function, name, wrong), codes)
     calling = partial(_of_function, "product", lambda A, B: REFERENCES["product"](A, B))
     yield Case("product: calls the reference", calling, ("reference-called",))
+
+
+FILE = """import ctypes, subprocess, sys
+import numpy as np
+def reference(A, B):
+    return A @ B
+def candidate(A, B):
+"""
+READING: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "imports": ("from reference import reference as right\n    return right(A, B)", ("reference-read",)),
+    "other process": (
+        "text = subprocess.run(['cat', {path!r}], capture_output=True, text=True).stdout\n"
+        "    names = {{}}\n    exec(text, names)\n    return names['reference'](A, B)", ("call-failed",)),
+    "native code": (
+        "library, text = ctypes.CDLL(None), ctypes.create_string_buffer(4096)\n"
+        "    library.read(library.open({path!r}.encode(), 0), text, 4096)\n"
+        "    names = {{}}\n    exec(text.value.decode(), names)\n    return names['reference'](A, B)",
+        ("call-failed",)),
+}  # fmt: skip
+"""How a file may come by the reference, and the codes that say so."""
+
+
+def _reading(folder: Path, body: str) -> Verdict:
+    head, _, begin = FILE.partition("def candidate")
+    (folder / "reference.py").write_text(head)
+    imports, path = head.partition("def reference")[0], str(folder / "reference.py")
+    (folder / "reading.py").write_text(f"{imports}def candidate{begin}    {body.format(path=path)}")
+    inputs = FAMILIES["product"].inputs
+    return judge(folder / "reading.py", folder / "reference.py", inputs=inputs, sizes=FAMILIES["product"].sizes)
+
+
+def files(folder: Path) -> Iterator[Case]:
+    """Candidates of files that look for the file of the reference."""
+    for name, (body, codes) in READING.items():
+        yield Case(f"file: {name}", partial(_reading, folder, body), codes)
 
 
 # Models of torch.
@@ -492,6 +674,26 @@ OWN: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, str]]] = {
     "aligned relu": (RELU, {"m": 8, "n": 32}, {"target": "sm_90a"}),
 }
 """Functions compiled here, with their sizes and schedules."""
+GRID_STRIDE = """.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .b8 kept[1188];
+.visible .entry relu(.param .u64 X, .param .u64 Y, .param .u32 N)
+{
+    .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<4>;
+    ld.param.u64 %d1, [X]; ld.param.u64 %d2, [Y]; ld.param.u32 %r1, [N];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    mov.u32 %r6, %nctaid.x; mul.lo.u32 %r6, %r6, %r3;
+LOOP:
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 ret;
+    mul.wide.u32 %d3, %r5, 4; add.u64 %d4, %d1, %d3; add.u64 %d5, %d2, %d3;
+    ld.global.f32 %f1, [%d4];
+    max.f32 %f2, %f1, 0f00000000;
+    st.global.f32 [%d5], %f2;
+    add.u32 %r5, %r5, %r6; bra LOOP;
+}
+"""
 FOREIGN: Mapping[str, tuple[str, Mapping[str, object], Launching]] = {
     "wmma_gemm": (PRODUCT, {"m": 32, "n": 32, "k": 48, "t": "f16"}, Launching(
         "2,1", "64", ("A", "B", "C", "i32:32", "i32:32", "i32:48"))),
@@ -524,6 +726,11 @@ CHANGES: Mapping[str, Change] = {
     "constant": ("aligned relu", r"ld\.global[.\w]* (\{?%f\d+)", r"mov.f32 %f0, 0f3F800000; //",
                  ("constant", "ptx-invalid", *VALUES)),
     "out of bounds": ("aligned relu", r"(ld\.global[^\[]*\[%rd\d+)\]", r"\1+4096]", ("check-fault",)),
+    "results kept": (
+        "grid stride", r"    max\.f32[^;]*;", """    mov.u64 %d6, kept; cvta.global.u64 %d6, %d6; add.u64 %d6, %d6, %d3;
+    ld.global.f32 %f2, [%d6]; setp.ne.f32 %p2, %f2, 0f00000000; @!%p2 max.f32 %f2, %f1, 0f00000000;
+    st.global.f32 [%d6], %f2;""", ("stale", *VALUES)),
+    "clipped": ("grid stride", r"(    st\.global)", r"    min.f32 %f2, %f2, 0f461C4000;\n\1", VALUES),
     "no such instruction": ("f16", r"mma\.sync\.aligned\.m16n8k16", "mma.sync.aligned.m16n8k17", ("ptx-invalid",)),
 }  # fmt: skip
 """Kernels changed everywhere that a pattern fits: of which, the pattern, what stands there, the codes."""
@@ -538,6 +745,8 @@ LAUNCHED: Mapping[str, tuple[str, Callable[[Launching], Launching], tuple[str, .
 @cache
 def own(name: str) -> tuple[str, str, Launching]:
     """A kernel compiled here: the function, the PTX, the launch."""
+    if name == "grid stride":
+        return RELU.format(m=9, n=33), GRID_STRIDE, Launching("2", "128", ("X", "Y", "i32:297"))
     text, sizes, how = OWN[name]
     source = text.format(**sizes)
     kernel = compile(source, **how)  # pyright: ignore[reportArgumentType]
@@ -580,7 +789,7 @@ def _launched(folder: Path, of: str, how: Callable[[Launching], Launching]) -> V
 
 def kernels(folder: Path) -> Iterator[Case]:
     """Candidates that are kernels; a folder has their files."""
-    for name in OWN:
+    for name in (*OWN, "grid stride"):
         yield Case(f"kernel: {name}", partial(_own, folder, name))
     for name in FOREIGN:
         yield Case(f"kernel of another compiler: {name}", partial(_foreign, folder, name))
@@ -592,4 +801,4 @@ def kernels(folder: Path) -> Iterator[Case]:
 
 def cases(folder: Path) -> list[Case]:
     """All candidates."""
-    return [*functions(), *models(folder), *kernels(folder)]
+    return [*functions(), *files(folder), *models(folder), *kernels(folder)]

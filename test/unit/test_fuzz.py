@@ -1,6 +1,6 @@
 """Mutated PTX: every input runs, or gets one clear error; nothing else escapes, and nothing hangs.
 
-Run as a script for more: python test/unit/test_fuzz.py 0 20000
+Run as a script for more, of one family if it is named: python test/unit/test_fuzz.py 0 20000 tcgen05
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 import hopper_kernel
 import numpy as np
 import pytest
+from tensor_cores import Kernel, registers
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.syntax import Function, PtxSyntaxError, Variable
@@ -32,12 +33,33 @@ CHARACTERS = "0123456789abcxyz.%{}[]@!-+,;"
 STEPS = 3000
 
 
+KINDS = ("f16 [%r1], %q9, %q9, 0x08100010, 0",
+         "f16 [%r1], [%r16], %q9, 0x08100010, %p0", "i8 [%r1], %q9, %q9, 0x08100020, 0",
+         "mxf8f6f4.block_scale.block32 [%r1], %q9, %q9, 0x08900000, [%r16], [%r16+4], 0")  # fmt: skip
+MOVES = (f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {registers(8)}, [%r2]; tcgen05.wait::ld.sync.aligned;",
+         f"tcgen05.st.sync.aligned.16x64b.x4.unpack::16b.b32 [%r2], {registers(4)}; tcgen05.wait::st.sync.aligned;",
+         "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r1], %q9; tcgen05.shift.cta_group::1.down [%r1];",
+         "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r3], 16;\n"
+         "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r4], [%r3];",
+         "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;")  # fmt: skip
+
+
+def tensor_texts() -> list[str]:
+    """Products of several kinds in tensor memory, behind moves of each kind."""
+    setup = "add.u32 %r16, %r1, 64; mov.b64 %q9, 0x0000401000080000;"
+    return [
+        Kernel(np.zeros(4096, np.uint8), [f"tcgen05.mma.cta_group::1.kind::{kind};"], before=[setup, *moves], outputs=8,
+               version="8.8").text()
+        for kind, moves in zip(KINDS, (MOVES[:2], MOVES[2:3], MOVES[3:4], (*MOVES[4:], MOVES[0])), strict=True)
+    ]  # fmt: skip
+
+
 @cache
 def kernels() -> list[list[str]]:
-    """The words of each kernel's text; tensor copies, maps, warpgroups and clusters come often enough."""
+    """The words of each kernel's text; tensor copies, maps, warpgroups, clusters, tensor memory come often."""
     texts = [path.read_text() for path in sorted(FOLDER.glob("*.ptx"))]
     hopper = [hopper_kernel.text(), hopper_kernel.cluster_text(), hopper_kernel.map_text()]
-    return [WORD.findall(text) for text in (*texts, *hopper * 3)]
+    return [WORD.findall(text) for text in (*texts, *hopper * 3, *tensor_texts() * 2)]
 
 
 @cache
@@ -82,10 +104,10 @@ def exchange(draw: random.Random, words: list[str]) -> None:
             return
 
 
-def mutated(seed: int) -> str:
-    """A kernel's text with one to three changes."""
+def mutated(seed: int, family: str = "") -> str:
+    """A kernel's text with one to three changes, of those kernels in which an opcode begins so."""
     draw = random.Random(seed)
-    words = list(draw.choice(kernels()))
+    words = list(draw.choice([each for each in kernels() if any(word.startswith(family) for word in each)]))
     for _ in range(draw.choice((1, 1, 2, 3))):
         (scramble if seed % 3 == 0 else exchange)(draw, words)
     return "".join(words)
@@ -116,9 +138,9 @@ def _argument(parameter: Variable) -> TensorMap | np.ndarray | float | int:
 
 
 def _threads(function: Function) -> int:
-    """As many as the kernel asks for, a warp if it does not."""
+    """As many as the kernel asks for, a warp if it does not; four where it was written for tensor memory."""
     found = re.search(r"\.reqntid\s+(\d+)", " ".join(function.directives))
-    return min(int(found[1]), 512) if found else 32
+    return min(int(found[1]), 512) if found else 128 if function.name == "k" else 32
 
 
 @pytest.mark.sampled(4)
@@ -147,4 +169,4 @@ def test_an_address_size_that_is_none() -> None:
 
 if __name__ == "__main__":
     first, end = map(int, sys.argv[1:3])
-    print(Counter(outcome(mutated(seed)) for seed in range(first, end)))
+    print(Counter(outcome(mutated(seed, *sys.argv[3:])) for seed in range(first, end)))

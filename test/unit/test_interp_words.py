@@ -222,6 +222,9 @@ def test_comparisons_into_registers(form: Format, to: str) -> None:
         == (-(x.view("i4") < y.view("i4")).astype(int)).tolist()
     )
     assert apply("set.hi.f32.u32 %d, %a, %b;", "f4", x, y).tolist() == (x > y).astype(float).tolist()
+    assert (
+        apply("set.ge.bf16.s32 %d, %a, %b;", "u2", x, y).tolist() == (0x3F80 * (x.view("i4") >= y.view("i4"))).tolist()
+    )
 
 
 def test_comparisons_with_ftz() -> None:

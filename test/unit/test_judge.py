@@ -17,19 +17,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge.candidates import Case, functions, kernels
+from judge.candidates import Case, files, functions, kernels
 
 from warploom.runtime import ArgumentError, Launching, judge
 from warploom.runtime.cli.command import main
+from warploom.runtime.cuda import ptxas
 from warploom.runtime.oracle.candidate import dimensions, evaluate
 from warploom.runtime.oracle.findings import CODES, NOTES
 
 SAMPLED = (
     "product: split", "softmax: online", "axpy: rows", "half: tiles", "product: zeros", "product: two calls",
     "product: buffer", "product: connects", "product: greedy", "product: calls the reference", "softmax: by address",
+    "product: frames", "product: in a thread", "product: judges itself", "product: answers", "product: by samples",
+    "product: destination", "product: processes", "complex: another imaginary part", "long: the last bit",
     "norm: f16 inputs", "double: f32 for f64", "scan: sum in blocks of 8", "axpy: leaves one row",
 )  # fmt: skip
-KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage")
+KERNELS = ("kernel: bf16", "bf16 kernel: elements left out", "one stage kernel: no barriers of one stage",
+           "grid stride kernel: results kept", "file: imports", "file: other process")  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [c for c in functions() if c.name in SAMPLED], ids=lambda case: case.name)
@@ -39,7 +43,7 @@ def test_functions(case: Case) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str, tmp_path: Path) -> None:
-    (case,) = (c for c in kernels(tmp_path) if c.name == name)
+    (case,) = (c for c in (*kernels(tmp_path), *files(tmp_path)) if c.name == name)
     assert not case.problem()
 
 
@@ -86,7 +90,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (tmp_path / "bad.py").write_text(FILE.replace("reference", "candidate").replace("np.maximum(x, 0)", "abs(x)"))
     options = [str(tmp_path / "r.py"), "--in", "x=random:f32:{N}", "--size", "N=7", "--size", "N=40"]
     assert main(["judge", str(tmp_path / "good.py"), *options]) == 0
-    assert "good.py: passes: 6 calls compared with" in capsys.readouterr().out
+    assert "good.py: passes: 8 calls compared with" in capsys.readouterr().out
     assert main(["judge", str(tmp_path / "bad.py"), *options, "--json"]) == 1
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["codes"] == ["wrong-value", "wrong-bits"]
@@ -96,12 +100,29 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr("warploom.runtime.cuda.ptxas.find", lambda name: None)
     (tmp_path / "k.cu").write_text("__global__ void k(float *x) {}")
     with pytest.raises(ArgumentError, match=r"k\.cu: a CUDA file needs nvcc"):
         judge(tmp_path / "k.cu", lambda x: x, inputs=["x=random:f32:8"], launch=Launching("1", "32"))
+
+
+CUDA = """__device__ __noinline__ float at(const float *x, int i) { return x[i]; }
+extern "C" __global__ void relu(const float *x, float *y, int n) {
+  int i = blockIdx.x * 128 + threadIdx.x;
+  if (i < n) y[i] = fmaxf(at(x, i), 0.0f);
+}
+"""
+
+
+@pytest.mark.skipif(ptxas.find("nvcc") is None, reason="nvcc is not installed")
+def test_a_file_of_cuda(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(CUDA)
+    (tmp_path / "r.py").write_text(FILE)
+    launch, file = Launching("cdiv(N, 128)", "128", ("x", "out", "i32:N")), tmp_path / "k.cu"
+    asked: Any = {"inputs": ["x=random:f32:{N}"], "sizes": [{"N": 300}], "proof": False}
+    assert judge(file, tmp_path / "r.py", launch=launch, **asked)
+    (found,) = judge(file, tmp_path / "r.py", launch=replace(launch, args=("x", "out", "i32:N+9")), **asked).findings
+    assert (found.code, found.source) == ("check-fault", f"{file}:1 in at")
 
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
@@ -141,6 +162,12 @@ def test_files_outside_the_folder_are_not_written(tmp_path: Path) -> None:
             file.write(b"kept")
         return x + 1
 
+    def cleans(x: Any) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "kept").write_text("")
+        return x + 1
+
+    assert judge(cleans, lambda x: x + 1, inputs=["x=random:f32:8"])
     assert judge(writes, lambda x: x + 1, inputs=["x=random:f32:8"]).codes == ["file-written"]
     judge(starts, lambda x: x + 1, inputs=["x=random:f32:8"])
     assert not list(tmp_path.iterdir())
@@ -151,10 +178,11 @@ def test_functions_of_numpy_are_proven(tmp_path: Path) -> None:
     _, ptx, launch = import_module("judge.candidates").own("f16")
     (tmp_path / "k.ptx").write_text(ptx)
     product = "A.astype(np.float32) @ B.astype(np.float32)"
+    import_module("torch._numpy")  # Seconds, which are none of the candidate's.
     (tmp_path / "r.py").write_text(f"import numpy as np\ndef reference(A, B):\n    return {product}\n")
     launch = replace(launch, args=("A", "B", "out"))
     inputs = ["A=random:f16:24x40", "B=random:f16:40x24"]
-    verdict = judge(tmp_path / "k.ptx", tmp_path / "r.py", launch=launch, inputs=inputs)
-    assert verdict
+    verdict = judge(tmp_path / "k.ptx", tmp_path / "r.py", launch=launch, inputs=inputs, seconds=600)
+    assert verdict, verdict
     assert verdict.proof is not None
     assert verdict.proof["outcome"] == "proven"

@@ -138,6 +138,13 @@ def test_branches_on_data_are_proven_in_part():
     assert prove(launch(body.format("%f1", "%f2")), launch("max.f32 %f3, %f1, %f2;"), ARRAYS).outcome == "refuted"
 
 
+def test_branches_on_votes_about_data_are_proven_in_part():
+    body = "setp.lt.f32 %p, %f1, %f2; vote.sync.any.pred %p, %p, -1; mov.f32 %f3, %f1; @!%p bra L; mov.f32 %f3, %f2; L:"
+    proof = prove(launch(body), launch("mov.f32 %f3, %f2;"), ARRAYS)
+    assert proof.outcome == "proven in part"
+    assert "one way only at line 12" in proof.text
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -412,3 +419,30 @@ def test_numbers_of_another_type_are_refuted():
     assert prove(mutant, text, explain=False).outcome == "refuted"
     integers = "mov.b32 %r2, %f1; cvt.rn.f32.s32 %f3, %r2;"
     assert prove(launch(integers), launch("mov.f32 %f3, %f1;"), ARRAYS).outcome != "proven"
+
+
+BYTES = """func.func @f(%x: memref<128xf8E5M2>, %y: memref<32xf32>, %z: memref<32xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i * 4)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+    iterator_types = ["parallel"]} ins(%x, %y : memref<128xf8E5M2>, memref<32xf32>) outs(%z : memref<32xf32>) {
+  ^bb0(%a: f8E5M2, %b: f32, %old: f32):
+    %w = arith.extf %a : f8E5M2 to f32
+    %m = arith.mulf %w, %b : f32
+    linalg.yield %m : f32
+  }
+  return
+}"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "proven"),
+    [
+        ("shl.b32 %r2, %r2, 8;", True),
+        ("shl.b32 %r2, %r2, 7;", False),
+        ("mul.lo.u32 %r2, %r2, 255; add.u32 %r2, %r2, %r3;", True),
+        ("mul.lo.u32 %r2, %r2, 255; add.u32 %r2, %r2, %r1;", False),
+    ],
+)
+def test_conversions_of_bytes_by_bits_are_tried_for_all_of_them(steps: str, proven: bool):
+    body = f"""{{ .reg .b16 %h; ld.global.u8 %r2, [%rd1]; mov.b32 %r3, %r2; {steps} cvt.u16.u32 %h, %r2;
+      cvt.f32.f16 %f3, %h; mul.f32 %f3, %f3, %f2; }}"""
+    assert bool(prove(launch(body), BYTES, explain=False)) == proven

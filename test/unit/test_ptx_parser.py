@@ -253,3 +253,11 @@ def test_any_text_is_read_or_has_an_error_with_a_place(text: str) -> None:
     except PtxSyntaxError as error:
         place = (error.line, error.column)
     assert min(place) >= 1
+
+
+def test_blanks_before_qualifiers_are_no_part_of_an_opcode() -> None:
+    """As TileLang's inline assembly has them."""
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {\n.reg .b32 %r<3>;\n"
+    module = parse_ptx(f"{text}add .s32\n  .x %r0, %r1, %r2;\nret;\n}}\n")
+    body = module.functions["k"].body or ()
+    assert [each.opcode for each in body if isinstance(each, Instruction)] == ["add.s32.x", "ret"]

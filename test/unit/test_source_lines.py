@@ -10,7 +10,7 @@ import pytest
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.source_lines import SourceLines
-from warploom.runtime import load_ptx
+from warploom.runtime import check_ptx, load_ptx
 from warploom.runtime.interp import InterpreterError
 
 SAMPLE = Path(__file__).parents[1] / "data" / "ptx" / "sample.ptx"
@@ -56,12 +56,15 @@ def test_lines_of_a_compiled_kernel() -> None:
     """Inlined code has its function, and the outermost line that it was inlined at."""
     lines = SourceLines(parse_ptx(SAMPLE.read_text(encoding="utf-8"), "sample.ptx"))
     assert lines.beside(30) == ""
-    assert lines.beside(40) == "sample.cu:11"
+    assert lines.beside(40) == "sample.cu:11 in scaled"
     assert lines.beside(147) == "cuda_pipeline_helpers.h:203 in cp_async, inlined at sample.cu:17"
     place = lines.at(147)
     assert place is not None
     assert (place.file, place.line, place.column) == ("cuda_pipeline_helpers.h", 203, 23)
-    assert lines.annotated("line 40 and lines 40, at line 30") == "line 40 (sample.cu:11) and lines 40, at line 30"
+    assert (
+        lines.annotated("line 40 and lines 40, at line 30")
+        == "line 40 (sample.cu:11 in scaled) and lines 40, at line 30"
+    )
 
 
 def test_names_and_places_of_inlined_code() -> None:
@@ -79,6 +82,12 @@ def test_findings_name_both_lines() -> None:
     assert found.source == "tile.h:44 in peer, inlined at /home/me/kernel.py:14"
     assert "writes at line 10 (/home/me/kernel.py:12), and nothing orders them" in found.message
     assert f"({found.source}, kernel k, CTA (0, 0, 0)" in str(found)
+
+
+def test_what_is_refused_names_both_lines() -> None:
+    (problem,) = check_ptx(TEXT.replace("xor.b32", "xor.f32"))
+    assert problem.source == "tile.h:40 in exchange_ZN3tso4peerEv, inlined at /home/me/kernel.py:14"
+    assert problem.show("k.ptx").endswith(f" ({problem.source})")
 
 
 def test_faults_name_both_lines() -> None:

@@ -176,6 +176,10 @@ def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) ->
             {"mma": "m128n80k16", "cluster": (2, 1)},
             "each CTA of a pair has half of the columns of one B, a multiple of",
         ),
+        (
+            {"cta": (128, 64, 64), "mma": "m128n64k16", "ctas": 2, "consumers": "pingpong"},
+            "consumers = pingpong: in tensor memory one warp issues the products of all warpgroups",
+        ),
         ({"mma": "m64n128k16", "accumulate": "f16"}, "sm_100a has none accumulated in f16"),
         ({"in_registers": "a"}, "sm_100a multiplies operands in registers by mma.sync alone"),
     ],
@@ -183,3 +187,12 @@ def test_persistent_kernels_assemble_without_spills(cluster: tuple[int, int]) ->
 def test_what_tensor_memory_does_not_take(schedule: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile(text(4096, 4096, 4096), TARGET, **schedule)  # pyright: ignore[reportArgumentType]
+
+
+def test_half_of_a_transposed_operand_has_the_columns_of_an_instruction() -> None:
+    product = Product(
+        Types("bf16", "bf16", "f32"), "added", "A B", (200, 136, 264),
+        {"cta": (128, 64, 64), "mma": "m128n64k16", "cluster": (2, 1), "transpose": "ab"},
+    )  # fmt: skip
+    with pytest.raises(CompileError, match="each CTA of a pair has 32 columns of B, no multiple of N in mma"):
+        product.compile(TARGET)

@@ -365,10 +365,13 @@ class Diagnostic:
     line: int
     column: int
     message: str
+    source: str = ""
+    """What the line was compiled from, where `.loc` says so."""
 
     def show(self, file: str, severity: str = "error") -> str:
         """The diagnostic as compilers print it: `file:line:col: error: message`."""
-        return f"{file}:{self.line}:{self.column}: {severity}: {self.message}"
+        source = f" ({self.source})" if self.source else ""
+        return f"{file}:{self.line}:{self.column}: {severity}: {self.message}{source}"
 
 
 @dataclass

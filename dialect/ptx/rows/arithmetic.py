@@ -373,6 +373,19 @@ _COMPARISON_ROWS = (
     *_set(_FLOAT, "f16x2", "{FTZ=.ftz}", "9.7.7.1", "u32,s32", (6, 5), 53),
     *_set(_FLOAT, "bf16", "", "9.7.7.1", "bf16,u16,s16,u32,s32", (7, 8), 90),
     *_set(_FLOAT, "bf16x2", "", "9.7.7.1", "bf16x2,u32,s32", (7, 8), 90),
+    *_set(_FLOAT, "f16", "", "9.7.7.1", "bf16", (7, 8), 90),
+    *(
+        line
+        for result, flush, ptx, sm in (("f16", "{FTZ=.ftz}", (4, 2), 53), ("bf16", "", (7, 8), 90))
+        for words, types, ftz in (
+            (_BITS, "b16,b32,b64", ""),
+            (_SIGNED, "s16,s32,s64", ""),
+            (_UNSIGNED, "u16,u32,u64", ""),
+            (_FLOAT, "f32", flush),
+            (_FLOAT, "f64", ""),
+        )
+        for line in _set(words, types, ftz, "9.7.7.1", result, ptx, sm)
+    ),
     # 9.7.7.2  setp, half
     *_setp(_FLOAT, "f16", "{FTZ=.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
     *_setp(_FLOAT, "f16x2", "{FTZ=.ftz}", "9.7.7.2", ptx=(4, 2), sm=53),
@@ -402,7 +415,7 @@ def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[Pat
 
 def _packed(name: str, parts: int, spelling: str, result: str, section: str) -> PatternRow:
     """2 or 4 numbers: in parts of d beside those of c or, with `.add`, summed with c."""
-    operands = f"d:{result}@{parts}, a:A@{parts}, b:B@{parts}, c:{result}"
+    operands = f"d:{result}@{parts}, a:A@{parts}, b:B@{parts}, c:{result}^"
     return row(f"{name}{parts}{spelling}", operands, section, ptx=(3, 0), sm=30, meaning=f"video.{name}{parts}")
 
 

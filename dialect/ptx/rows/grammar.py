@@ -62,7 +62,7 @@ from ...isa.row import (
 
 _PARTS = {
     **dict.fromkeys(("mul", "mad"), "lo hi wide"),
-    **dict.fromkeys(("madc", "mul24", "mad24", "dp2a"), "lo hi"),
+    **dict.fromkeys(("madc", "mul24", "mad24", "dp2a", "clmad"), "lo hi"),
     "shf": "l r",
     "div": "full",
     "cvt": "pack",

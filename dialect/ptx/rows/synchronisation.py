@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...isa.row import Specific, Version
+from ...isa.row import Specific, Version, choice
 from ...isa.wgmma import SM_90A
 from .arithmetic import RUBIN
 from .data import HINT, HINTED, SHARED_WINDOWS
@@ -445,7 +445,7 @@ CONTROL_ROWS = (
     # 9.7.19.5  setmaxnreg
     row("setmaxnreg.{inc,dec}.sync.aligned.u32", "n:imm(24..256/8)", "9.7.19.5", ptx=(8, 0), sm=90, only=_REGISTERS),
     # 9.7.19  Miscellaneous
-    row("alloca.T{u32,u64}", "d:T, a:T, ?n:imm", "9.7.17.1", ptx=(7, 3), sm=52),
+    row("alloca.T{u32,u64}", f"d:T, a:T, ?n:imm({choice([1 << i for i in range(24)])})", "9.7.17.1", ptx=(7, 3), sm=52),
     row("stacksave.T{u32,u64}", "d:T", "9.7.17.2", ptx=(7, 3), sm=52),
     row("stackrestore.T{u32,u64}", "a:T", "9.7.17.3", ptx=(7, 3), sm=52),
     row("brkpt", "", "9.7.19.1"),

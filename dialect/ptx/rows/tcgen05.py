@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 from ...isa.row import Specific, Version, choice
 from ...isa.tensor_product import (
@@ -172,6 +174,23 @@ def _compressed() -> Iterator[PatternRow]:
             yield _row(f"ld{red}{words}", f"{kept}{more}, a:[tensor]", "8.3", "untold", only=SM_107A)
 
 
+def _sparse() -> Iterator[PatternRow]:
+    """spcompress, spdecompress of PTX 9.4: registers made sparse, and dense again, by indices of 2 or 4 bits"""
+    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A, "meaning": "tcgen05.untold"}
+    for times, bits, index in product((1, 2, 4, 8, 16, 32, 64), (8, 16), (2, 4)):
+        words = f".T{{b{bits}}}.I{{b{index}}}"
+        codes = -(-times * index // bits)
+        operands = f"d:{codes}*b32^, dv:{times}*b32^, a:{2 * times}*b32, e:b32"
+        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.16.8.3", **more)
+        for pattern, part in (("2:4", 2), ("1:2", 2), ("1:4", 4)):
+            if pattern == "1:2" and bits == 8:
+                continue
+            dense = times * (2 if bits == 16 and pattern != "1:2" else 1)
+            kept = max(1, dense // part)
+            operands = f"d:{dense}*b32^, e:{-(-kept * index // bits)}*b32, a:{kept}*b32"
+            yield row(f"spdecompress{words}.sp::{pattern}.x{times}", operands, "9.7.16.8.3", **more)
+
+
 def _stationary() -> Iterator[PatternRow]:
     """9.7.16.10.9.3, .4  mma.ws, mma.ws.sp"""
     for kind, only in (("kind::f16,kind::tf32,kind::f8f6f4", TENSOR_MEMORY), ("kind::i8", INTEGERS)):
@@ -208,6 +227,7 @@ TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (
     *_scaled(),
     *_looked_up(),
     *_compressed(),
+    *_sparse(),
     *_stationary(),
     *_orders(),
 )

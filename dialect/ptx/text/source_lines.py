@@ -24,7 +24,7 @@ _PTX_LINE = re.compile(r"\bline (\d+)\b")
 
 class SourcePlace(NamedTuple):
     """A line of a source file. Of code that was inlined, `function` is where it is from, `caller` the outermost line
-    that it was inlined at."""
+    that it was inlined at; of a function that is called, `function` is that."""
 
     file: str
     line: int
@@ -76,7 +76,9 @@ class SourceLines:
             places.append((function.line, None))
             for statement in statements(function.body or ()):
                 if isinstance(statement, Directive) and (match := _LOC.match(statement.text)):
-                    places.append((statement.line, _place(match, files, names, outer)))
+                    place = _place(match, files, names, outer)
+                    inside = place.function or ("" if function.entry else _plain(function.name))
+                    places.append((statement.line, place._replace(function=inside)))
         if not any(place for _, place in places):
             return [], []
         places.sort(key=lambda item: item[0])

@@ -158,9 +158,8 @@ def move(ctx: Context, bound: Bindings) -> Action:
         at = np.zeros((state.warps, 2), np.int64)
         at[warps] = np.stack(address(bases), axis=1)
         for warp in warps.tolist():
-            lane, column = at[warp].tolist()
-            _check_lanes(state, warp, lane, sixteen)
-            cta = cta_of(state, warp)
+            at[warp, 0] = lane = _own_lane(state, warp, int(at[warp, 0]), sixteen)
+            column, cta = int(at[warp, 1]), cta_of(state, warp)
             tensor.check(cta, np.unique(columns) + column, warp, "reads" if loads else "writes")
             tell(state, ctx.pc, "fetch" if loads else "copy", cta, lanes + lane, columns + column, warp)
         pick = _picked(state, at, lanes, columns)
@@ -182,10 +181,15 @@ def move(ctx: Context, bound: Bindings) -> Action:
     return acting(step, where, all_of(registers), reduced)
 
 
-def _check_lanes(state: State, warp: int, lane: int, sixteen: bool) -> None:
-    """Raises FaultError if an address leads a warp to lanes that are not its own, or is not where a shape begins."""
+def _own_lane(state: State, warp: int, lane: int, sixteen: bool) -> int:
+    """The lane at which a warp begins. An address of the first lanes leads each warp to its own: GPUs do so without
+    their checks for debugging, and DeepGEMM and TileLang rely on it.
+
+    Raises:
+        FaultError: if an address leads a warp to lanes that are not its own, or is not where a shape begins.
+    """
     own = warp % state.geometry.warps_per_cta % 4
-    if lane // LANES != own:
+    if lane // LANES not in (0, own):
         first = own * LANES
         raise FaultError(
             f"warp {warp % state.geometry.warps_per_cta} reaches lanes {first} to {first + LANES - 1} of tensor "
@@ -194,6 +198,7 @@ def _check_lanes(state: State, warp: int, lane: int, sixteen: bool) -> None:
         )
     if lane % (16 if sixteen else LANES):
         raise FaultError(f"expected a lane that is a multiple of {16 if sixteen else LANES}, got {lane}", warp)
+    return own * LANES + lane % LANES
 
 
 def _picked(state: State, at: Array, lanes: Array, columns: Array) -> Callable[[Array], tuple[Array, Array, Array]]:
