@@ -6,7 +6,8 @@ Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.bac
 keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
 sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
 those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
-With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's.
+With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's. With
+`--first` channels come first in memory, for both.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ func.func @f(%X: {x}, %B: {b}) -> {d} {{
 }}
 """
 
-PAD = """%padded = tensor.pad %X low[0, {p}, {p}, 0] high[0, {p}, {p}, 0] {{
+PAD = """%padded = tensor.pad %X low{p} high{p} {{
   ^bb0(%i: index, %j: index, %k: index, %l: index):
     tensor.yield %low : bf16
   }} : {x} to {padded}"""
@@ -100,6 +101,7 @@ class Layer(NamedTuple):
     padding: int = 0
     by: str = "images"
     apart: bool = False
+    first: bool = False
 
     @property
     def result(self) -> int:
@@ -125,6 +127,12 @@ class Layer(NamedTuple):
             sums = y.replace("bf16", "f32")
             return self._padded(TEXT, x, self.padding, w=w, y=y, sums=sums, stride=str(self.stride),
                                 operation=operation)  # fmt: skip
+        if self.first:
+            (n, c, f), size, taps = (self.images, self.channels, self.features), self.size, self.taps
+            x, w = f"tensor<{n}x{c}x{size}x{size}xbf16>", f"tensor<{f}x{c}x{taps}x{taps}xbf16>"
+            y = f"tensor<{n}x{f}x{self.result}x{self.result}xbf16>"
+            return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride),
+                                operation="conv_2d_nchw_fchw")  # fmt: skip
         if self.by == "data":
             # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
             back = self.taps - 1
@@ -140,10 +148,10 @@ class Layer(NamedTuple):
 
     def _padded(self, text: str, x: str, padding: int, **given: str) -> str:
         """The text for images of a type with so many zeros around them."""
-        n, size, _, channels = x.removeprefix("tensor<").removesuffix("xbf16>").split("x")
-        whole = int(size) + 2 * padding
-        padded = f"tensor<{n}x{whole}x{whole}x{channels}xbf16>"
-        pad = PAD.format(p=padding, x=x, padded=padded) if padding else ""
+        sizes = list(map(int, x.removeprefix("tensor<").removesuffix("xbf16>").split("x")))
+        around = [0, 0, padding, padding] if self.first else [0, padding, padding, 0]
+        padded = f"tensor<{'x'.join(str(size + 2 * by) for size, by in zip(sizes, around, strict=True))}xbf16>"
+        pad = PAD.format(p=around, x=x, padded=padded) if padding else ""
         wide = given.get("d", "").replace("bf16", "f32")
         read = "%padded" if padding else "%X"
         return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, **given)
@@ -293,7 +301,8 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     sets: list[list[Any]] = []
     for _ in range(min(MOST_SETS, max(2, -(-ROTATED_BYTES // (2 * elements))))):
         drawn = (torch.randn(shape, device="cuda").to(torch.bfloat16) for shape in shapes)
-        sets.append([each.to(memory_format=torch.channels_last) for each in drawn])
+        order = torch.contiguous_format if layer.first else torch.channels_last
+        sets.append([each.to(memory_format=order) for each in drawn])
     torch.backends.cudnn.benchmark = False
     order = {"images": (0, 1, 2), "weights": (0, 2, 1), "data": (2, 1, 0)}[layer.by]
     asked = [layer.by == "data", layer.by == "weights", False]
@@ -316,6 +325,8 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
             each[order[-1]].fill_(float("nan"))
 
         def given(each: list[Any], number: int) -> Any:
+            if layer.first:
+                return each[number]
             if number != 1 or not layer.apart:
                 return each[number].permute(0, 2, 3, 1)
             return each[number].squeeze(1).permute(1, 2, 0).contiguous()
@@ -343,11 +354,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="layers whose names have this")
     parser.add_argument("--by", choices=("images", "weights", "data"), default="images")
+    parser.add_argument("--first", action="store_true", help="channels come first, for both")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--compile", type=int, default=0, metavar="PROCESSES", help="only compile")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name
+    layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS if args.only in layer.name
               and (args.by != "data" or layer.stride == 1) and (args.by == "images" or not layer.apart)]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]

@@ -294,14 +294,16 @@ OF_IDEAS = {
     "passes/pipelining/tensor_attention.py passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
-    "convolutions": "dialect/warp/tensor_maps.py passes/linalg/convolution.py passes/pipelining/tensor_copies.py",
+    "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels_last.py passes/linalg/convolution.py "
+    "passes/pipelining/tensor_copies.py",
+    "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/window_kernel.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
-    "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
+    "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",

@@ -76,11 +76,6 @@ def along_loops(
     return window.result, tuple(loops)
 
 
-def length(op: LinalgStructuredOperation, loop: int) -> int:
-    """How many indices a loop has, -1 if that is not known."""
-    return _length(op, loop)[2]
-
-
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:
     """An operand and the dimension of it that runs along a loop, and its size."""
     if (found := Nest.of(op).along(loop)) is None:

@@ -8,7 +8,7 @@ read where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple, NoReturn
@@ -39,7 +39,7 @@ from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns, operations_between
 from .contraction import multiplies_images
-from .fuse_epilogue import touched
+from .element_expressions import touched
 from .operand import collapse, drop_unused, expand, pitch, root, users_of
 from .window_sums import PADDING, WindowSum
 
@@ -128,8 +128,9 @@ class Padded(NamedTuple):
     copy: CopyOp | None
 
     @staticmethod
-    def of(memory: SSAValue, reader: Operation) -> Padded | None:
-        """The images that a product reads out of an allocation; None if it reads others."""
+    def of(memory: SSAValue, reader: Operation, ends: Collection[int] = ()) -> Padded | None:
+        """The images that a product reads out of an allocation; None if it reads others. Before the `ends`, by default
+        the first dimension and the last, there are no zeros."""
         users, parts = users_of(memory), [use.operation for use in memory.uses]
         fill, *fills = [op for op in users if isinstance(op, FillOp) and op.outputs[0] == memory] or [None]
         part, *parts = [op for op in parts if isinstance(op, memref.SubviewOp)] or [None]
@@ -137,18 +138,17 @@ class Padded(NamedTuple):
             return None
         offsets, sizes, steps = ([*each.get_values()] for each in (
             part.static_offsets, part.static_sizes, part.static_strides))  # fmt: skip
-        shape, around = memory_of(memory).get_shape(), [*offsets[:1], *offsets[-1:]]
+        shape, ends = memory_of(memory).get_shape(), ends or (0, len(offsets) - 1)
+        around = [at for at in ends if offsets[at] or sizes[at] != shape[at]]
         inside = users_of(part.result)
         readers = users - inside - {fill}
         ordered = {op.parent for op in users} == {reader.parent} and all(map(fill.is_before_in_block, inside))
         reads = all(root(output) != memory for op in readers for output in _writes(op))
-        reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes for op in readers)
+        reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes or op is reader for op in readers)
         known = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
-        if not (ordered and reads and known and _is_zero(fill.inputs[0])) or (sizes[0], sizes[-1]) != (
-            shape[0], shape[-1]
-        ):  # fmt: skip
+        if not (ordered and reads and known and _is_zero(fill.inputs[0])):
             return None
-        copy, low = next(iter(inside), None), tuple(offsets[1:-1])
+        copy, low = next(iter(inside), None), tuple(at for d, at in enumerate(offsets) if d not in ends)
         if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
             return Padded(fill, part, low, copy)
         first = next((op for op in inside if all(op is each or op.is_before_in_block(each) for each in inside)), None)

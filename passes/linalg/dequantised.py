@@ -37,8 +37,8 @@ from ...dialect.warp.operands import BlockScaledOp
 from ...dialect.warp.stored import NIBBLES
 from ..diagnostics import remark
 from ..patterns import operations_between
+from .element_expressions import touched
 from .elementwise import Elementwise, read_elementwise
-from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed
 

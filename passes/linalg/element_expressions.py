@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -34,12 +34,16 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import element_row
+from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ...dialect.warp.rows import AcrossOp
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.rows import AcrossOp, RowsOp
 from . import contraction
 from .operand import root
 
@@ -467,3 +471,21 @@ def _number_of(op: arith.ConstantOp, number: float | None) -> FloatAttr | Intege
         kind = _computed_as(value.type)
         return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
     decline("it depends on a constant of several values")
+
+
+def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
+    """The memory that an operation (reads, writes); None if that is not known."""
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
+        return set(), set()
+    if isinstance(op, LinalgStructuredOperation):
+        return roots_of(op.operands), roots_of(op.outputs)
+    if isinstance(op, MatmulOp):
+        return roots_of(op.memories), roots_of([op.d])
+    if isinstance(op, RowsOp | AttentionGradientOp):
+        return roots_of(op.operands), roots_of(op.outputs)
+    return None
+
+
+def roots_of(values: Sequence[SSAValue]) -> set[SSAValue]:
+    """The memory that values are views of."""
+    return {root(value) for value in values if isinstance(value.type, MemRefType)}

@@ -20,17 +20,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
-from .element_expressions import NotFusedError, decline
+from .element_expressions import NotFusedError, decline, roots_of, touched
 from .elementwise import Elementwise, may_share, read_elementwise
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
@@ -279,23 +277,6 @@ def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, Aff
         argument.name_hint = value.name_hint
 
 
-def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
-    """The memory that an operation (reads, writes); None if that is not known."""
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
-        return set(), set()
-    if isinstance(op, LinalgStructuredOperation):
-        return _roots(op.operands), _roots(op.outputs)
-    if isinstance(op, MatmulOp):
-        return _roots(op.memories), _roots([op.d])
-    if isinstance(op, RowsOp | AttentionGradientOp):
-        return _roots(op.operands), _roots(op.outputs)
-    return None
-
-
-def _roots(values: Sequence[SSAValue]) -> set[SSAValue]:
-    return {root(value) for value in values if isinstance(value.type, MemRefType)}
-
-
 def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
     """Up to `most` products before an operation that it can be fused with, the last one first; a remark where it cannot
     be with one that it reads."""
@@ -305,7 +286,7 @@ def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
     reason, opaque, op = "", "", elementwise.op.prev_op
     while op is not None:
         if isinstance(op, MatmulOp) and op.d in wanted:
-            inputs = _roots([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
+            inputs = roots_of([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
             match = Match(op, elementwise)
             found = opaque and f"{opaque} between them may touch any memory"
             found = found or (written & inputs and "an operation between them writes what the product reads")

@@ -12,8 +12,8 @@ from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.elements import LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.rows import AcrossOp, RowsOp
 from ..diagnostics import chose
+from .element_expressions import touched
 from .elementwise import known_view, may_share
-from .fuse_epilogue import touched
 from .operand import root
 
 PASS = "warp-fuse-rows"

@@ -41,7 +41,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
 from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.nest import Nest
@@ -167,6 +167,11 @@ class RaiseProduct(RewritePattern):
             return
         if BY_ELEMENT in op.attributes:
             return
+        if any(FIXED in access.loops for access in Nest.of(op).reads):
+            from .channels_last import with_channels_last  # with what other products do not need
+
+            if (made := with_channels_last(op)) is not None:
+                op, rewriter = made, PatternRewriter(made)
         if isinstance(op, ops.GenericOp) and not contraction.adds_products(op):
             remark(op, RaiseMatmulPass.name, "it adds no products of two inputs of types that tensor cores multiply")
             return

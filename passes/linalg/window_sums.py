@@ -32,6 +32,7 @@ REGISTERS = 104
 """Floats that a thread holds: sums, a row of its kernel, and a pixel."""
 
 MOST_PIXELS = 16
+"""Pixels of a thread, by the square of the step (H100, 3x3 of 112x112 by steps of 2: 16 pixels 99 us, 8 73, 4 67)."""
 
 
 class WindowDimension(NamedTuple):
@@ -146,7 +147,7 @@ def is_by_channels(value: SSAValue, width: int) -> bool:
 
 def _pixels(row: WindowDimension, size: int, width: int) -> int:
     """How many pixels a thread computes: those of least work, products and what is read for them."""
-    most = min(MOST_PIXELS, REGISTERS // width - row.taps, size)
+    most = min(max(1, MOST_PIXELS // row.step**2), REGISTERS // width - row.taps, size)
 
     def work(pixels: int) -> float:
         read = (pixels - 1) * row.step + (row.taps - 1) * abs(row.dilation) + 1 + row.taps

@@ -25,6 +25,7 @@ from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
 from .model import Tile
 from .validity import check, unsplit
 from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
+from .warpgroup_model import SHORT_K
 
 # The schedule of a product that a model likes best; `schedule_check` says whether one fits.
 
@@ -130,7 +131,7 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     alone = by == "fragments" or not (by or target.sm >= needs.WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
     if groups is not None:
-        large = not is_compared(product) or is_large(product, laid_out=False)
+        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=False))
         if by or large or groups.in_registers != PLAIN:
             return groups
     if product.second is not None:
@@ -142,9 +143,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
             what += f"; in tensor memory: {why_not(product, target)}"
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)
-    if groups is not None and time_of(product, groups, target) <= model.nanoseconds(product, cost):
-        return groups
-    return fragments
+    taken = model.nanoseconds(product, cost, staged=bool(fragments.staging))
+    return groups if groups is not None and time_of(product, groups, target) <= taken else fragments
 
 
 def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:

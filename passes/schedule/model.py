@@ -30,9 +30,10 @@ NOT_OVERLAPPED = 0.1
 """The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
 cover. Not measured by itself."""
 
-START_NS, COMPARED_PER_NS, STORED_PER_NS = 1000, 2.8, 2900
-"""What a launch takes beside, cycles of the model in a nanosecond, and bytes of D that memory takes, by which products
-of fragments are compared with those of warpgroups (`bench/draw.py`, H100)."""
+START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, 2.4, {True: 2900, False: 700}
+"""What a launch takes beside, cycles of the model in a nanosecond, and bytes of D that memory takes, by whole lines and
+otherwise, by which products of fragments are compared with those of warpgroups (`bench/draw.py`, H100: 14968x200x16
+9.4 us by fragments that store parts of lines, 6.9 by warpgroups)."""
 
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
@@ -375,10 +376,11 @@ def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int =
     return together if parts == 1 else together + _partial_sums(tile, parts, row)
 
 
-def nanoseconds(product: Product, cost: float) -> float:
-    """The time of a launch that the model has so many cycles for; it knows nothing of D on its way to memory."""
+def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
+    """The time of a launch that the model has so many cycles for; it knows nothing of D on its way to memory, where it
+    goes by whole lines if it is `staged`."""
     stored = product.m * product.n * product.d.element.bits / 8
-    return START_NS + cost / COMPARED_PER_NS + stored / STORED_PER_NS
+    return START_NS + cost / COMPARED_PER_NS + stored / STORED_PER_NS[staged]
 
 
 def rounded(cost: float) -> float:

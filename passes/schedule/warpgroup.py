@@ -23,12 +23,12 @@ from .model import not_packed, roles
 from .tensor_memory import part_of, tiles_of_lanes
 from .warpgroup_model import (
     LINE,
-    NARROW_RESULT,
     GroupTile,
     cost,
     k_of,
     nanoseconds,
     panel_of_b,
+    reads_weights,
     tile_count,
     tiles_of,
     tiles_of_blocks,
@@ -318,12 +318,10 @@ def pays(product: Product, target: Target, role: str) -> bool:
 def is_compared(product: Product) -> bool:
     """Whether a model says if warpgroups are faster than fragments, of a product that is not large: of single ones of
     16-bit floats as they lie."""
-    if product.m <= ROWS and product.n > NARROW_RESULT:
-        return False  # fragments of 16 rows read weights that are read once as fast (H100: 16x6144x4096 21, 25 us)
     if product.batch or product.summed or product.dynamic or product.second or product.convolves:
         return False
     bits = {product.a.element.bits, product.b.element.bits}
-    plain = product.sparsity == 1 and product.b.stored is None
+    plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
     return plain and bits == {16} and _packed(product) == PLAIN
 
 

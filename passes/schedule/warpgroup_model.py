@@ -23,6 +23,11 @@ LINE = 128
 UNIT = 16
 """Bytes that the place of each row is a multiple of, in memory that tensor copies read."""
 
+THIN_ROWS, MANY_WEIGHTS, SHORT_K = 32, 1 << 24, 32
+"""Rows of D, with so many elements of B or more, and K, with which fragments are as fast and as may be faster (H100,
+microseconds by fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 50.5, 6160x7624x8 41 and
+57; but 40x960x11000 26 and 14.7, 16x272x11960 17.6 and 11.4)."""
+
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
@@ -42,17 +47,17 @@ class Fit(NamedTuple):
     memory: float
 
 
-DRAWN = Fit(300, 120, 1000, 2300, 6.6, 155, 34, 1700)
-"""Fitted to 261 schedules of 46 sizes that nobody chose (`bench/draw.py`, H100: 12 % from what they take)."""
+DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
+"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
 """Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
 two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
 
-NOT_OVERLAPPED = 0.28
+NOT_OVERLAPPED = 0.315
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
-START_NS, CYCLES_PER_NS = 1130, 1.945
+START_NS, CYCLES_PER_NS = 1176, 1.945
 """What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
 
 HALF_LINES = 1.05
@@ -62,9 +67,9 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_STORES, NARROW_LINE = 1.1, 1.7, 32
+NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
 """By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
-bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 14176x7704x88 230 us in these, 143 in 256 columns (H100)."""
+bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 5160x12232x48 96 us in 160 columns, 76 in 256 (H100)."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
@@ -280,8 +285,9 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
-    if panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits <= 8 * NARROW_LINE:
-        step, storing = step * NARROW_PANELS, storing * (1 if product.convolves else NARROW_STORES)
+    panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
+    step *= NARROW_PANELS if panel <= NARROW_LINE else 1
+    storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
     loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
     ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
     if product.convolves:
@@ -307,6 +313,12 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
     loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)
     return loops + waves * (LISTED.latency + tile.m * tile.n / LISTED.stored) + partial_sums(tile, LISTED)
+
+
+def reads_weights(product: Product) -> bool:
+    """Whether few rows of D take as long as their weights take to be read, which fragments do as fast."""
+    many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
+    return product.m <= THIN_ROWS and many
 
 
 def read_bytes(product: Product) -> float:

@@ -1,4 +1,4 @@
-"""Convolutions by im2col tensor copies on a GPU: the interpreter's words."""
+"""Convolutions by im2col tensor copies, and by threads, on a GPU: the interpreter's words."""
 
 from __future__ import annotations
 
@@ -42,3 +42,28 @@ def test_words_are_those_of_the_interpreter(case: Case, schedule: dict[str, Any]
         kernel(x, stored, bias, residual, y, device=device)
         results.append(y.view(np.uint16))
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize(
+    ("image", "taps", "stride"), [((2, 8, 17, 12), 7, 1), ((1, 9, 11, 6), 3, 2), ((2, 4, 6, 5), 3, 1)]
+)
+def test_channels_with_filters_of_their_own(image: tuple[int, int, int, int], taps: int, stride: int) -> None:
+    """Threads sum in the order of the IR, from what the result holds."""
+    n, h, w, c = image
+    pixels = [(size - taps) // stride + 1 for size in (h, w)]
+    rng = np.random.default_rng()
+    shapes = {"x": image, "k": (taps, taps, c), "y": (n, *pixels, c)}
+    kinds = {name: f"memref<{'x'.join(map(str, shape))}x{'f32' if name == 'y' else 'bf16'}>"
+             for name, shape in shapes.items()}  # fmt: skip
+    text = f"""func.func @f(%X: {kinds["x"]}, %K: {kinds["k"]}, %Y: {kinds["y"]}) {{
+      linalg.depthwise_conv_2d_nhwc_hwc {{strides = dense<{stride}> : tensor<2xi64>}}
+          ins(%X, %K : {kinds["x"]}, {kinds["k"]}) outs(%Y : {kinds["y"]})
+      return
+    }}"""
+    images, kernel = (rng.standard_normal(shapes[name]).astype(BF16) for name in "xk")
+    start, compiled = rng.standard_normal(shapes["y"]).astype(np.float32), compile(text, target="sm_90a")
+    results = [start.copy(), start.copy()]
+    for device, y in zip(("cuda", "interp"), results, strict=True):
+        compiled(images, kernel, y, device=device)
+    np.testing.assert_array_equal(*(y.view(np.uint32) for y in results))

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions
+from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions, ConvolutionOp
 from warploom.runtime import compile
 
-LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS}
+LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS if issubclass(op, ConvolutionOp)}
 SIZES = {"n": 2, "g": 2, "c": 5, "f": 6, "m": 3, "d": 3, "h": 4, "w": 7, "D": 2, "H": 3, "W": 2}
 UNIT = 2.0**-23
 Array = npt.NDArray[np.generic]
@@ -215,3 +215,37 @@ def test_channels_with_kernels_of_their_own_in_one_launch(
     wanted = np.maximum(1.5 * exact + bias, 0)
     assert kernel.ptx.count(".entry") == 1
     assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * np.abs(wanted) + 100 * UNIT * (size + 4)).all()
+
+
+BACKWARDS = """
+func.func @f(%A: memref<2x7x9x8xbf16>, %B: memref<3x3x8xbf16>, %D: memref<2x5x5x8xf32>) {
+  linalg.generic {
+      indexing_maps = [affine_map<(n, h, w, c, r, s) -> (n, h - r + 2, w - s * 2 + 4, c)>,
+                       affine_map<(n, h, w, c, r, s) -> (r, s, c)>, affine_map<(n, h, w, c, r, s) -> (n, h, w, c)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%A, %B : memref<2x7x9x8xbf16>, memref<3x3x8xbf16>) outs(%D : memref<2x5x5x8xf32>) {
+  ^bb0(%x: bf16, %g: bf16, %old: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %g : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %old, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+"""
+
+
+def test_windows_that_run_backwards_are_added_to_what_there_is() -> None:
+    """The gradient of images, as a generic operation."""
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((2, 7, 9, 8), (3, 3, 8)))
+    d = rng.standard_normal((2, 5, 5, 8)).astype(np.float32)
+    wide, wanted, size = a.astype(np.float64), d.astype(np.float64), np.abs(d)
+    for r, s in product(range(3), range(3)):
+        term = wide[:, 2 - r : 7 - r, 4 - 2 * s : 9 - 2 * s] * b[r, s].astype(np.float64)
+        wanted, size = wanted + term, size + np.abs(term)
+    kernel = compile(BACKWARDS, target="sm_80", cache=False)
+    kernel(a, b, d, device="interp")
+    assert "ld.global.v2.b32" in kernel.ptx
+    assert (np.abs(d - wanted) <= 10 * UNIT * size).all()

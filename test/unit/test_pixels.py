@@ -160,6 +160,51 @@ def test_fragments_read_no_images() -> None:
         compile(Case((1, 5, 5, 64), 64, (3, 3)).text(), target="sm_90a", cache=False, mma="m16n8k16")
 
 
+FIRST = """
+#each = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+func.func @f(%X: tensor<2x16x5x6xbf16>, %W: tensor<24x16x3x3xbf16>, %bias: tensor<24xf32>) -> tensor<2x24x5x3xbf16> {
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  %padded = tensor.pad %X low[0, 0, 1, 1] high[0, 0, 1, 1] {
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %low : bf16
+  } : tensor<2x16x5x6xbf16> to tensor<2x16x7x8xbf16>
+  %empty = tensor.empty() : tensor<2x24x5x3xf32>
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x24x5x3xf32>) -> tensor<2x24x5x3xf32>
+  %sums = linalg.conv_2d_nchw_fchw {strides = dense<[1, 2]> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+      ins(%padded, %W : tensor<2x16x7x8xbf16>, tensor<24x16x3x3xbf16>)
+      outs(%filled : tensor<2x24x5x3xf32>) -> tensor<2x24x5x3xf32>
+  %out = tensor.empty() : tensor<2x24x5x3xbf16>
+  %y = linalg.generic {indexing_maps = [#each, affine_map<(d0, d1, d2, d3) -> (d1)>, #each],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%sums, %bias : tensor<2x24x5x3xf32>, tensor<24xf32>) outs(%out : tensor<2x24x5x3xbf16>) {
+  ^bb0(%s: f32, %b: f32, %old: bf16):
+    %0 = arith.addf %s, %b : f32
+    %1 = arith.maximumf %0, %zero : f32
+    %t = arith.truncf %1 : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<2x24x5x3xbf16>
+  return %y : tensor<2x24x5x3xbf16>
+}
+"""
+
+
+def test_channels_that_come_first_are_moved_last() -> None:
+    """Two launches before, of images and filter; one behind, with what follows; images stay where no zeros are."""
+    rng = np.random.default_rng()
+    x, w = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 16, 5, 6), (24, 16, 3, 3)))
+    bias, y = rng.standard_normal(24).astype(np.float32), np.full((2, 24, 5, 3), np.nan, BF16)
+    kernel = compile(FIRST, target="sm_90a", cache=False)
+    kernel(x, w, bias, y, device="interp")
+    assert len(kernel.launches) == 4
+    assert ".im2col." in kernel.ptx
+    case = Case((2, 5, 6, 16), 24, (3, 3), (1, 2), low=(1, 1), high=(1, 1))
+    images, taps = x.astype(np.float64).transpose(0, 2, 3, 1), w.astype(np.float64).transpose(2, 3, 1, 0)
+    wanted = np.maximum(case.sums(images, taps) + bias, 0).transpose(0, 3, 1, 2)
+    size = case.sums(np.abs(images), np.abs(taps)).transpose(0, 3, 1, 2)
+    assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * wanted + 2.0**-14 * size).all()
+
+
 def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]) -> str:
     """A sum of products along maps over loops, of which the last three are summed over."""
     a, b, d = (f"affine_map<({loops}) -> ({map_})>" for map_ in maps)

@@ -1,0 +1,133 @@
+"""Convolutions of images whose channels come first, by those of images with channels last, which tensor copies read.
+
+Images, filter and result change their layout in launches of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, MemRefType, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, TransposeOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.nest import Nest, generic
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import shape_of
+from ..diagnostics import chose
+from ..patterns import operations_between
+from .contraction import multiplies_images
+from .convolution import ALIGNED, Padded
+from .element_expressions import writer_before
+from .operand import root, users_of
+
+
+def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperation | None:
+    """Puts a convolution of images with channels last in the place of one with channels before pixels; None for any
+    other operation, for one with groups, and for channels that tensor copies do not read."""
+    nest = Nest.of(op)
+    if len(nest.reads) != 2 or len(nest.writes) != 1 or not multiplies_images(op, *op.inputs):
+        return None
+    image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
+    written, shared = nest.writes[0], {*image.loops} & {*kernel.loops} - {FIXED}
+    channels, features = shared & {*nest.summed}, {*kernel.loops} & {*written.loops}
+    if len(channels) != 1 or len(features) != 1 or shared != channels or FIXED in (*kernel.loops, *written.loops):
+        return None
+    (channel,), (feature,) = channels, features
+    size = shape_of(image.value)[image.loops.index(channel)]
+    if image.loops[-1] == channel or image.loops[0] not in written.loops or (size >= ALIGNED and size % ALIGNED):
+        return None
+    taps = [d for d, loop in enumerate(kernel.loops) if loop not in (channel, feature)]
+    orders = {
+        image: [d for d, loop in enumerate(image.loops) if loop != channel] + [image.loops.index(channel)],
+        kernel: [kernel.loops.index(feature), *taps, kernel.loops.index(channel)],
+        written: [d for d, loop in enumerate(written.loops) if loop != feature] + [written.loops.index(feature)],
+    }
+    chose(op, "warp-raise-matmul", "images, filter and result change their layout, for channels last")
+    builder, padded = Builder(InsertPoint.before(op)), Padded.of(image.value, op, (0, image.loops.index(channel)))
+    padded = None if padded is None or padded.copy is None else padded
+    moved = {kernel: transposed(builder, kernel.value, orders[kernel])}
+    moved[image] = _images(builder, image.value, padded, orders[image])
+    fill = writer_before(written.value, op)
+    if isinstance(fill, FillOp) and fill.outputs[0] is written.value:
+        moved[written] = _allocated(builder, written.value, orders[written])
+        builder.insert(FillOp(list(fill.inputs), [moved[written]], []))
+    else:
+        moved[written] = transposed(builder, written.value, orders[written])
+    maps = [AffineMap(nest.loops, 0, tuple(access.map.results[d] for d in orders[access])) for access in nest.accesses]
+    inputs = [moved[access] for access in nest.reads]
+    made = builder.insert(generic(op, inputs, [moved[written]], op.body.clone(), maps, nest.summed))
+    follower = _follower(op, fill, written.value)
+    if follower is None:
+        _turn_back(builder, moved[written], written.value, orders[written])
+    else:
+        _move(follower, written.value, moved[written], orders[written])
+    Rewriter.erase_op(op)
+    between = operations_between(fill, made) if isinstance(fill, FillOp) else None
+    if isinstance(fill, FillOp) and between is not None and users_of(root(written.value)).isdisjoint(between):
+        Rewriter.erase_op(fill)
+    if padded is not None:
+        padded.drop_unused(padded.images())
+    return made
+
+
+def _follower(op: LinalgStructuredOperation, fill: Operation | None, sums: SSAValue) -> GenericOp | None:
+    """The elementwise operation that alone reads the result of another, in its order."""
+    readers = users_of(root(sums)) - {op, fill}
+    follower = next(iter(readers), None)
+    if len(readers) != 1 or not isinstance(follower, GenericOp) or not isinstance(sums.owner, memref.AllocOp):
+        return None
+    nest = Nest.of(follower)
+    orders = {access.loops for access in (*nest.reads, *nest.writes) if access.value is sums or access in nest.writes}
+    plain = nest.is_elementwise and len(nest.writes) == 1 and not nest.writes[0].element.uses and not nest.indices
+    return follower if plain and orders == {tuple(range(nest.loops))} and follower.parent is op.parent else None
+
+
+def _move(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequence[int]) -> None:
+    """Lets an elementwise operation read sums in an order, and what lies as they did; its result changes back."""
+    builder, maps, whole = Builder(InsertPoint.before(op)), list(op.indexing_maps.data), range(len(order))
+    for number, (value, map_) in enumerate(zip(op.operands, maps, strict=True)):
+        if loops_of(map_.data) == tuple(whole):
+            read = moved if value is sums else None if value in op.outputs else transposed(builder, value, order)
+            op.operands[number] = read or _allocated(builder, value, order)
+            maps[number] = AffineMapAttr(map_along(len(order), order))
+            if read is None:
+                _turn_back(Builder(InsertPoint.after(op)), op.operands[number], value, order)
+    op.properties["indexing_maps"] = ArrayAttr(maps)
+
+
+def _turn_back(builder: Builder, value: SSAValue, into: SSAValue, order: Sequence[int]) -> None:
+    back = [order.index(d) for d in range(len(order))]
+    builder.insert(TransposeOp(value, into, DenseArrayBase.from_list(i64, back)))
+
+
+def _allocated(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """Memory with the dimensions of other memory in an order."""
+    kind = memory_of(value)
+    shape = [kind.get_shape()[d] for d in order]
+    return builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
+
+
+def transposed(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """A copy of memory with its dimensions in an order."""
+    made = _allocated(builder, value, order)
+    builder.insert(TransposeOp(value, made, DenseArrayBase.from_list(i64, order)))
+    return made
+
+
+def _images(builder: Builder, value: SSAValue, padded: Padded | None, order: Sequence[int]) -> SSAValue:
+    """A copy of images in an order; of images among zeros one that is copied among zeros."""
+    if padded is None or padded.copy is None:
+        return transposed(builder, value, order)
+    inner, larger = transposed(builder, padded.copy.inputs[0], order), _allocated(builder, value, order)
+    first, kind = (0, *padded.low, 0), memory_of(inner)
+    builder.insert(FillOp(list(padded.fill.inputs), [larger], []))
+    part = memref.SubviewOp.from_static_parameters(larger, memory_of(larger), first, kind.get_shape(), [1] * len(order))
+    builder.insert(CopyOp([inner], [builder.insert(part).result], []))
+    return larger
