@@ -276,12 +276,8 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 def simpler() -> dict[Any, Any]:
     """How operations are taken apart that torch's own decompositions for export leave."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
-    own: dict[str, Any] = {
-        "_fused_rms_norm": _rms_norm,
-        "slice_backward": _slice_backward,
-        "select_backward": _select_backward,
-    }
-    own["_transformer_encoder_layer_fwd"] = _encoder_layer
+    own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
+    own |= {"_transformer_encoder_layer_fwd": _encoder_layer}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 

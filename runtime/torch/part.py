@@ -76,11 +76,8 @@ def row_major(rank: int) -> MemoryOrder:
     return MemoryOrder(tuple(range(rank)), rank)
 
 
-REMEMBERED = 256
-"""Sizes whose launches a part remembers."""
-
-ALIGNMENT = 16
-"""Bytes that divide the addresses of what kernels read and write."""
+REMEMBERED, ALIGNMENT = 256, 16
+"""Sizes whose launches a part remembers, and bytes that divide the addresses of what kernels read and write."""
 
 SizeSource: TypeAlias = int | tuple[int, int]
 """A size: a number, or a dimension of an input."""
