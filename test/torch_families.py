@@ -44,6 +44,9 @@ FURTHER = 1.1
 LEAST = 2.0**-9
 """A relative distance from float64 that is no fault: half a rounding to bf16."""
 
+SMALL = 2.0**-7
+"""What is a small element, relative to the median of all tensors."""
+
 Inputs = dict[str, Any]
 
 
@@ -346,11 +349,15 @@ def stepped(call: Callable[..., Any], model: nn.Module, inputs: Inputs, training
 
 
 def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
-    """The relative distance of all tensors, each by its own norm."""
+    """The relative distance of all tensors, each by its own norm; gradients that are zero but for roundings, such as
+    those of a bias of keys, by what is a small element elsewhere."""
     if len(found) != len(exact):
         raise ValueError(f"expected {len(exact)} tensors, got {len(found)}")
+    sizes = [float(e.double().square().mean().sqrt()) for e in exact]
+    least = SMALL * sorted(sizes)[len(sizes) // 2]
     parts = [
-        (f.double() - e.double()).norm() / e.double().norm().clamp_min(1e-6) for f, e in zip(found, exact, strict=True)
+        (f.double() - e.double()).square().mean().sqrt() / max(size, least, 1e-9)
+        for f, e, size in zip(found, exact, sizes, strict=True)
     ]
     return float(torch.stack(parts).square().mean().sqrt())
 
