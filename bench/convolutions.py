@@ -34,7 +34,7 @@ func.func @f(%X: {x}, %W: {w}) -> {y} {{
   {pad}
   %empty = tensor.empty() : {sums}
   %filled = linalg.fill ins(%zero : f32) outs(%empty : {sums}) -> {sums}
-  %sums = linalg.conv_2d_nhwc_fhwc {{strides = dense<{stride}> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}}
+  %sums = linalg.{operation} {{strides = dense<{stride}> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}}
       ins({read}, %W : {padded}, {w}) outs(%filled : {sums}) -> {sums}
   %out = tensor.empty() : {y}
   %y = linalg.generic {{indexing_maps = [#pixels, #pixels],
@@ -87,7 +87,8 @@ PAD = """%padded = tensor.pad %X low[0, {p}, {p}, 0] high[0, {p}, {p}, 0] {{
 
 
 class Layer(NamedTuple):
-    """A convolution of square images by a square filter: images, channels, size, features, taps, stride, padding."""
+    """A convolution of square images by a square filter: images, channels, size, features, taps, stride, padding; each
+    channel may have a filter of its own, `apart`."""
 
     model: str
     images: int
@@ -98,6 +99,7 @@ class Layer(NamedTuple):
     stride: int = 1
     padding: int = 0
     by: str = "images"
+    apart: bool = False
 
     @property
     def result(self) -> int:
@@ -106,17 +108,23 @@ class Layer(NamedTuple):
 
     @property
     def name(self) -> str:
-        stride = f" s{self.stride}" if self.stride > 1 else ""
+        stride = f"{' apart' * self.apart}{f' s{self.stride}' if self.stride > 1 else ''}"
         return f"{self.model} {self.channels}@{self.size} -> {self.features} {self.taps}x{self.taps}{stride}"
 
     @property
     def operations(self) -> int:
-        return 2 * self.images * self.result**2 * self.features * self.channels * self.taps**2
+        channels = 1 if self.apart else self.channels
+        return 2 * self.images * self.result**2 * self.features * channels * self.taps**2
 
     def text(self) -> str:
         x = f"tensor<{self.images}x{self.size}x{self.size}x{self.channels}xbf16>"
         y = f"tensor<{self.images}x{self.result}x{self.result}x{self.features}xbf16>"
         w = f"tensor<{self.features}x{self.taps}x{self.taps}x{self.channels}xbf16>"
+        if self.apart:
+            w, operation = f"tensor<{self.taps}x{self.taps}x{self.channels}xbf16>", "depthwise_conv_2d_nhwc_hwc"
+            sums = y.replace("bf16", "f32")
+            return self._padded(TEXT, x, self.padding, w=w, y=y, sums=sums, stride=str(self.stride),
+                                operation=operation)  # fmt: skip
         if self.by == "data":
             # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
             back = self.taps - 1
@@ -127,7 +135,8 @@ class Layer(NamedTuple):
             maps = {"loops": "f, r, s, c, n, h, w", "beside": "n, h, w, f", "of": "f, r, s, c", "channels": "c"}
             steps = {"down": f"h * {self.stride} + r", "right": f"w * {self.stride} + s"}
             return self._padded(GRADIENT, x, self.padding, b=y, d=w, **maps, **steps)
-        return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride))
+        return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride),
+                            operation="conv_2d_nhwc_fhwc")  # fmt: skip
 
     def _padded(self, text: str, x: str, padding: int, **given: str) -> str:
         """The text for images of a type with so many zeros around them."""
@@ -161,6 +170,11 @@ LAYERS = [
     *(Layer("next", 64, width, size, 2 * width, 2, 2) for width, size in ((96, 56), (192, 28), (384, 14))),
     *(Layer("next", 64, *wide) for width, size in ((96, 56), (192, 28), (384, 14), (768, 7))
       for wide in ((width, size, 4 * width), (4 * width, size, width))),
+    *(Layer("next", 64, width, size, width, 7, 1, 3, apart=True)
+      for width, size in ((96, 56), (192, 28), (384, 14), (768, 7))),
+    *(Layer("mobile", 64, width, size, width, 3, stride, 1, apart=True) for width, size, stride in (
+        (32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1), (192, 28, 2), (384, 14, 1), (576, 14, 1),
+        (576, 14, 2), (960, 7, 1))),
     *(Layer("sdxl", 2, c, 128, f, 3, 1, 1) for c, f in ((4, 320), (320, 4))),
     *(Layer("sdxl", 2, c, size, f, 3, 1, 1) for c, size, f in (
         (320, 64, 320), (640, 32, 640), (320, 128, 320), (640, 128, 320), (960, 128, 320), (320, 64, 640),
@@ -169,7 +183,8 @@ LAYERS = [
     *(Layer("sdxl", 2, c, size, c, 3, 2, 1) for c, size in ((320, 128), (640, 64))),
     *(Layer("sdxl", 2, c, size, f) for c, size, f in ((960, 128, 320), (320, 64, 640), (2560, 32, 1280))),
 ]  # fmt: skip
-"""Those of ResNet-50, of ConvNeXt-T but for its 7x7 of single channels, of SDXL's network at 1024x1024 pixels."""
+"""Those of ResNet-50, of ConvNeXt-T, those of MobileNetV2 with a filter for each channel, those of SDXL's network at
+1024x1024 pixels."""
 
 TILES = (
     *((128, 256), (256, 128), (192, 128), (128, 192), (192, 160), (128, 160), (128, 128)),
@@ -186,7 +201,7 @@ def schedules(layer: Layer) -> list[dict[str, Any]]:
         rows, columns, depth = layer.features, depth, rows
     if layer.by == "data":
         rows, columns, depth = layer.images * layer.size**2, layer.channels, layer.features * layer.taps**2
-    for m, n in TILES:
+    for m, n in () if layer.apart else TILES:
         if n > columns or (columns % n and n > 128) or m > max(128, rows):
             continue
         tiles = -(-rows // m) * -(-columns // n)
@@ -272,7 +287,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     """Times a layer."""
     graphs = Graphs(torch)
     shapes = (layer.images, layer.channels, layer.size, layer.size), (
-        layer.features, layer.channels, layer.taps, layer.taps), (
+        layer.features, 1 if layer.apart else layer.channels, layer.taps, layer.taps), (
         layer.images, layer.features, layer.result, layer.result)  # fmt: skip
     elements = sum(a * b * c * d for a, b, c, d in shapes)
     sets: list[list[Any]] = []
@@ -283,9 +298,11 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     order = {"images": (0, 1, 2), "weights": (0, 2, 1), "data": (2, 1, 0)}[layer.by]
     asked = [layer.by == "data", layer.by == "weights", False]
 
+    groups = layer.channels if layer.apart else 1
+
     def peer(x: Any, w: Any, y: Any) -> Any:
         if layer.by == "images":
-            return torch.nn.functional.conv2d(x, w, stride=layer.stride, padding=layer.padding)
+            return torch.nn.functional.conv2d(x, w, stride=layer.stride, padding=layer.padding, groups=groups)
         steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, asked]
         return next(made for made in torch.ops.aten.convolution_backward(y, x, w, None, *steps) if made is not None)
 
@@ -297,7 +314,13 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     def ours(kernel: Any) -> tuple[Any, int]:
         for each in sets:
             each[order[-1]].fill_(float("nan"))
-        return graphs.of(lambda: [kernel.prepare(*(each[i].permute(0, 2, 3, 1) for i in order)) for each in sets])
+
+        def given(each: list[Any], number: int) -> Any:
+            if number != 1 or not layer.apart:
+                return each[number].permute(0, 2, 3, 1)
+            return each[number].squeeze(1).permute(1, 2, 0).contiguous()
+
+        return graphs.of(lambda: [kernel.prepare(*(given(each, i) for i in order)) for each in sets])
 
     theirs = graphs.of(lambda: [lambda each=each: peer(*each) for each in sets])
     tried: list[tuple[float, str, Any, Any]] = []
@@ -313,7 +336,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     error = float((made.float() - exact).norm() / exact.norm())
     if not error < LIMIT:
         raise ArithmeticError(f"relative error {error:.1e} with {kernel.schedule}")
-    return Row(layer.name, mine, cudnn, cudnn / mine, error, str(kernel.schedule[-1]))
+    return Row(layer.name, mine, cudnn, cudnn / mine, error, str(kernel.schedule[-1] if kernel.schedule else ""))
 
 
 def main() -> None:
@@ -325,7 +348,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     layers = [layer._replace(by=args.by) for layer in LAYERS if args.only in layer.name
-              and (args.by != "data" or layer.stride == 1)]  # fmt: skip
+              and (args.by != "data" or layer.stride == 1) and (args.by == "images" or not layer.apart)]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

@@ -31,6 +31,7 @@ from warploom.runtime.torch.importer import torch_to_linalg
 
 Tensor = torch.Tensor
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
+GROUPS, CHANNELS = 32, 256
 SETS_BYTES, REPLAYS, SAMPLE = 300 << 20, 7, 8
 
 
@@ -80,6 +81,21 @@ def rms_norm_backward(g: Tensor, x: Tensor, w: Tensor) -> Tensor:
     return (scale * weighted - wide * scale.pow(3) * (weighted * wide).mean(-1, keepdim=True)).to(x.dtype)
 
 
+def rms_norm_weight_gradient(g: Tensor, x: Tensor, scale: Tensor) -> Tensor:
+    """Of the weight, from the scales of rows that the forward pass stored."""
+    return (g.float() * x.float() * scale).sum(0).to(g.dtype)
+
+
+def layer_norm_gradients(g: Tensor, x: Tensor, w: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Of input, weight and bias."""
+    backward = torch.ops.aten.native_layer_norm_backward
+    return backward(g, x, x.shape[-1:], mean, scale, w, torch.zeros_like(w), [True, True, True])
+
+
+def bias_gradient(g: Tensor) -> Tensor:
+    return g.float().sum(0).to(g.dtype)
+
+
 def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Halves of each head of 128, turned."""
     a, b = x.chunk(2, -1)
@@ -101,12 +117,28 @@ def cast(x: Tensor) -> Tensor:
     return x.float()
 
 
+def concatenate(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cat((a, b), -1)
+
+
 def transpose(x: Tensor) -> Tensor:
     return x.t().contiguous()
 
 
+def cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(x.float(), labels, reduction="none")
+
+
+def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return functional.group_norm(x, GROUPS, w, b)
+
+
 def rows(*shape: int) -> Tensor:
     return torch.randn(*shape, device="cuda").bfloat16()
+
+
+def scales(rows: int) -> Tensor:
+    return torch.rand(rows, 1, device="cuda") + 0.5
 
 
 @dataclass(frozen=True)
@@ -128,6 +160,16 @@ CASES = {
     "swiglu_backward": Case(swiglu_backward, lambda m, n: (rows(m, n), rows(m, n), rows(m, n))),
     "softmax_backward": Case(softmax_backward, lambda m, n: (rows(m, n), rows(m, n))),
     "rms_norm_backward": Case(rms_norm_backward, lambda m, n: (rows(m, n), rows(m, n), rows(n))),
+    "rms_norm_weight_gradient": Case(rms_norm_weight_gradient, lambda m, n: (rows(m, n), rows(m, n), scales(m))),
+    "layer_norm_gradients": Case(
+        layer_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(m), scales(m))
+    ),
+    "bias_gradient": Case(bias_gradient, lambda m, n: (rows(m, n),)),
+    "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "group_norm": Case(
+        group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
+    ),
+    "concatenate": Case(concatenate, lambda m, n: (rows(m, n // 2), rows(m, n // 2))),
     "rope": Case(rope, lambda m, n: (rows(m, n // HEAD, HEAD), rows(m, 1, HEAD), rows(m, 1, HEAD))),
     "quantise_rows": Case(quantise_rows, lambda m, n: (rows(m, n),)),
     "quantise_blocks": Case(quantise_blocks, lambda m, n: (rows(m, n),)),
@@ -209,13 +251,16 @@ def timed(graphs: Sequence[tuple[torch.cuda.CUDAGraph, int]]) -> list[float]:
 
 def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], own: Sequence[Tensor]) -> list[float]:
     """The largest errors of our results and of torch's, in the first rows."""
-    if case.function in (transpose, cast):
+    if case.function in (transpose, cast, concatenate):
         return [float((a != b).sum()) for a, b in zip(results, own, strict=True)] * 2
-    wide = [(x[:SAMPLE] if x.dim() > 1 else x).double() for x in operands]
+    sums = case.function in (rms_norm_weight_gradient, layer_norm_gradients, bias_gradient, cross_entropy)
+    wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
+    wide = [x.double() if x.is_floating_point() else x for x in wide]
     worst = [0.0, 0.0]
     for exact, mine, peer in zip(leaves(case.function(*wide)), results, own, strict=True):
         for number, found in enumerate((mine, peer)):
-            off = (found[:SAMPLE].double() - exact.double()).abs().max() / exact.double().abs().max()
+            part = found if sums else found[:SAMPLE]
+            off = (part.double() - exact.double()).abs().max() / exact.double().abs().max()
             worst[number] = max(worst[number], float(off))
     return worst
 

@@ -142,9 +142,10 @@ LOWERINGS = _homes(
         index.mul, index.remu, index.sub, index.xor
         """,
         "passes.to_ptx.control_flow": """
-        arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi, arith.minui,
-        arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier, gpu.block_id,
-        gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if, scf.yield, warp.elect
+        affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
+        arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
+        gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
+        scf.yield, warp.elect
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
@@ -171,8 +172,8 @@ LOWERINGS = _homes(
         gpu.yield
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.wait
+        memref.atomic_rmw, warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit,
+        warp.fence, warp.make_barriers, warp.wait
         """,
         "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
@@ -198,8 +199,9 @@ MEANINGS = _homes(
         atomic, createpolicy, cvta, cvta.to, hint, isspacep, ld, mov, mov.b128, mov.pack, mov.unpack, mov.vector, st
         """,
         "runtime.interp.meaning.bulk": """
-        alloca, bulk group, cp.async, cp.async.bulk, cp.async.commit_group, cp.async.wait_all, cp.async.wait_group,
-        cp.reduce.async.bulk, red.async, st.async, st.bulk, stackrestore, stacksave
+        alloca, bulk group, cancel.done, cancel.first, cancel.try, cp.async, cp.async.bulk, cp.async.commit_group,
+        cp.async.wait_all, cp.async.wait_group, cp.reduce.async.bulk, red.async, st.async, st.bulk, stackrestore,
+        stacksave
         """,
         "runtime.interp.meaning.convert": """
         cvt.fixed, cvt.float, cvt.four, cvt.from_integer, cvt.integer, cvt.narrow, cvt.pack, cvt.pair, cvt.scale,
@@ -218,8 +220,8 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        clusterlaunchcontrol, cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem, texture
+        cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports, mul.halves, multimem,
+        texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,

@@ -251,7 +251,7 @@ TAIL = f"""## What is checked and not run
 |---|---|
 {NOT_RUN}
 
-It also refuses tensor copies of `im2col::w` and of gathered rows, and products of sm_107 that no public text describes.
+It also refuses tensor copies of `im2col::w`, and products of sm_107 that no public text describes.
 The message says so.
 
 ## What is not measured

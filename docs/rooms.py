@@ -297,7 +297,7 @@ OF_IDEAS = {
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
-    "rows": "dialect/warp/attention.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
+    "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
     "passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "

@@ -108,10 +108,17 @@ class LocatingParser(Parser):
         return op
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
+        if name.startswith("transform.") and not self._is_generic():
+            kind = self.ctx.get_optional_op(name)
+            return CARRIED_STEP()(name) if kind is None or kind.parse.__func__ is Operation.parse.__func__ else kind
         kind = super()._get_op_by_name(name)
-        if kind.name == "builtin.unregistered" and not self.lexer.input.content[: self.pos].rstrip().endswith('"'):
+        if kind.name == "builtin.unregistered" and not self._is_generic():
             self.raise_error(f"{name} is not registered: only its generic form can be read")
         return kind
+
+    def _is_generic(self) -> bool:
+        """Whether the name of an operation that has just been read stands in quotes."""
+        return self.lexer.input.content[: self.pos].rstrip().endswith('"')
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
@@ -341,6 +348,9 @@ def _builtin() -> Dialect:
 
     return builtin()
 
+
+CARRIED_STEP: Callable[[], Callable[[str], type[Operation]]] = _lazy(("dialect.schedule.carried", "carried"))
+"""A step of `transform` by its name that is read and printed as it is written."""
 
 TRANSFORM: Callable[[], Dialect] = _lazy(DIALECTS["transform"])
 """xDSL's `transform` with steps that it lacks, and those of this project; as for `linalg`."""

@@ -50,7 +50,10 @@ def cases(count: int, seed: int = 0, most: int = 300) -> Iterator[tuple[Attentio
             window=int(random.integers(n)) if random.random() < 0.2 else None,
             lengths=bool(batch) and random.random() < 0.2,
             documents=random.random() < 0.15,
+            sinks=str(random.choice(["max", "start", "sum"])) if batch and random.random() < 0.2 else "",
         )
+        if asked.softmax in ("named", "base 2"):
+            asked = replace(asked, sinks="")
         rows, plain = 16 << int(random.integers(3)), not (asked.turned or asked.dynamic or asked.on_memory)
         if batch and "b0" not in shared and plain and random.random() < 0.5:
             asked = replace(asked, pages=rows, size=(asked.size[0], -(-n // rows) * rows, d, e))

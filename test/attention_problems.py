@@ -21,8 +21,11 @@ from warploom.runtime.arguments.dtypes import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-UNITS = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
+UNITS = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134), "f8E4M3FN": (2.0**-4, 2.0**-10)}
 """By how much rounding changes a number at most: relative to it, and absolute."""
+
+CUT = 2.0**-12
+"""By how much `wgmma` cuts a sum of 32 products of bytes short, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,12 @@ def expected(asked: Attention, arguments: list[Array]) -> Problem:
 
 def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, Array]) -> tuple[Array, Array]:
     """O, and the bound; `named` are all arguments."""
-    (m, n, d, _), (unit, least) = asked.size, UNITS[asked.element]
+    (m, n, d, _), (unit, least), (of_p, least_of_p) = asked.size, UNITS[asked.stored], UNITS[asked.element]
     scores, off = asked.scale * (q @ np.swapaxes(k, -1, -2)), asked.scale * (np.abs(q) @ np.swapaxes(np.abs(k), -1, -2))
-    off *= (d + 8) * 2.0**-23
+    off *= (d + 8) * 2.0**-23 + asked.of_bytes * (d // 32 + 1) * CUT
+    if asked.of_bytes:
+        scores, off = scores * named["%of_qk"], off * np.abs(named["%of_qk"])
+        v = v * named["%of_v"]
     i, j = np.arange(m)[:, None], np.arange(n)[None, :]
     if asked.function == "softcap":
         scores = CAP * np.tanh(scores / CAP)
@@ -108,13 +114,17 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, 
         scores = np.where(j >= named["%lengths"], -np.inf, scores)
     if asked.documents:
         scores = np.where(named["%of_m"] != named["%of_n"], -np.inf, scores)
-    largest = scores.max(-1, keepdims=True)
+    sinks = named.get("%sinks", np.full(1, -np.inf))
+    largest = np.maximum(scores.max(-1, keepdims=True), sinks)
     off = np.where(np.isfinite(scores), off + 2.0**-21 * (np.abs(scores) + np.abs(largest)), 0.0)
     off = off.max(-1, keepdims=True) + 2.0**-21
-    e = (np.exp2 if asked.softmax == "base 2" else np.exp)(scores - largest)
-    p = e / e.sum(-1, keepdims=True)
+    power = np.exp2 if asked.softmax == "base 2" else np.exp
+    e = power(scores - largest)
+    p = e / (e.sum(-1, keepdims=True) + power(sinks - largest))
     value = p @ v
-    bound = (2 * off + unit + (n + 16) * 2.0**-23) * (p @ np.abs(v)) + 2.0**-25 * np.abs(v).sum(-2, keepdims=True)
+    small = 2.0**-25 + asked.of_bytes * least_of_p * 2.0**-8
+    bound = (2 * off + of_p + asked.of_bytes * 5 * CUT + (n + 16) * 2.0**-23) * (p @ np.abs(v))
+    bound += small * np.abs(v).sum(-2, keepdims=True)
     return value, bound + unit * np.abs(value) * (1 + unit) + least
 
 
@@ -148,7 +158,7 @@ def wrong(
     """What is wrong with an attention on a device, "" if nothing: also that it is not one kernel."""
     try:
         kernel, given = asked.compile(target, **schedule), problem(asked, seed)
-        if len(kernel.launches) != 1:
+        if len(kernel.launches) != asked.launches(target):
             return f"it takes {len(kernel.launches)} kernels"
         kernel(*given.arguments, device=device, checks=checks)
     except WarploomError as error:

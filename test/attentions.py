@@ -57,6 +57,9 @@ class Attention:
     """Rows of the pages that K and V lie in, as a table has them for each index of the first loop of the batch."""
     documents: bool = False
     """Whether keys count only for queries of the same document, whose numbers are in memory."""
+    sinks: str = ""
+    """How the sums of rows have a sink, a number for each index of the last loop of the batch: "max", if the largest
+    score is one of it too, "start", if the reductions start from it, "sum", if it is added alone."""
 
     def __str__(self) -> str:
         given = [self.element, "x".join(map(str, self.size)), f"batch {'x'.join(map(str, self.batch))}", self.softmax]
@@ -66,6 +69,7 @@ class Attention:
         given += [f"window {self.window}"] if self.window is not None else []
         given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
         given += [f"pages of {self.pages}"] if self.pages else []
+        given += [f"sinks by {self.sinks}"] if self.sinks else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
 
@@ -82,6 +86,22 @@ class Attention:
             blocks = sizes["n"] // self.pages
             sizes |= {"slot": self.pages, "block": blocks, "page": blocks * sizes["b0"] + 3}
         return sizes
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether Q, K and V are 8-bit floats, with scales for each index of the last loop of the batch, and O bf16."""
+        return self.element.startswith("f8")
+
+    @property
+    def stored(self) -> str:
+        """The type of O."""
+        return "bf16" if self.of_bytes else self.element
+
+    def launches(self, target: str) -> int:
+        """One; one that finds the keys of each tile by the numbers of documents; one that transposes V of bytes for
+        warpgroups."""
+        by_warpgroups = target == "sm_90a" and self.size[0] > 64 and not self.dynamic
+        return 1 + (self.documents and not self.dynamic) + (self.of_bytes and by_warpgroups)
 
     @property
     def scale(self) -> float:
@@ -106,8 +126,10 @@ class Attention:
             *masks,
             *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
             *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
+            *([Value("%sinks", self.loops[-1:], self.stored)] if self.sinks else []),
+            *([Value(name, self.loops[-1:], "f32") for name in ("%of_qk", "%of_v")] if self.of_bytes else []),
             *pages,
-            Value("%O", (*self.loops, "m", "e"), self.element),
+            Value("%O", (*self.loops, "m", "e"), self.stored),
         ]
 
     def shape(self, value: Value) -> tuple[int, ...]:
@@ -126,6 +148,7 @@ class _Text:
 
     def __init__(self, asked: Attention) -> None:
         self.asked, self.lines, self.count = asked, list[str](), 0
+        self.behind: list[Value] = []
         self.kind = "memref" if asked.on_memory else "tensor"
 
     def type_of(self, value: Value) -> str:
@@ -212,27 +235,50 @@ class _Text:
             k, v = self._gathered(k), self._gathered(v)
         whole, row = (*self.asked.loops, "m", "n"), (*self.asked.loops, "m")
         scores = self._product(q, k, self.temporary(whole, "f32"), "d")
-        scores = self.generic([scores, *given[3:]], self.temporary(whole, "f32"), self._score())
+        sinks = [value for value in given if value.name == "%sinks"]
+        behind = [value for value in given if value.name == "%of_v"]
+        beside = [value for value in given[3:] if value not in (*sinks, *behind)]
+        scores = self.generic([scores, *beside], self.temporary(whole, "f32"), self._score())
         result = output if self.asked.on_memory else self.temporary(output.loops, output.element)
+        self.result, self.behind = result, behind
         if self.asked.softmax == "named":
             into = self.temporary(whole, "f32")
             types = f"ins({scores.name} : {self.type_of(scores)}) outs({into.name} : {self.type_of(into)})"
             p = self._operation(f"linalg.softmax dimension({len(whole) - 1}) {types}", into)
-            return self._product(self._narrowed(p), v, result, "n")
-        largest = self._reduced(scores, row, "%low", "maximumf")
+            return self._values(self._narrowed(p), v)
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
+        sink = self._widened(sinks[0], row) if sinks else None
+        start = sink if self.asked.sinks == "start" else None
+        largest = self._reduced(scores, row, "%low", "maximumf", start)
+        if sink is not None and self.asked.sinks == "max":
+            body = ["%r = arith.maximumf %x0, %x1 : f32"]
+            largest = self.generic([sink, largest], self.temporary(row, "f32"), body)
         body = ["%0 = arith.subf %x0, %x1 : f32", f"%r = {power} %0 : f32"]
         e = self.generic([scores, largest], self.temporary(whole, "f32"), body)
-        total = self._reduced(e, row, "%zero", "addf")
+        if sink is not None:
+            sink = self.generic([sink, largest], self.temporary(row, "f32"), body)
+        total = self._reduced(e, row, "%zero", "addf", None if start is None else sink)
+        if sink is not None and start is None:
+            total = self.generic([sink, total], self.temporary(row, "f32"), ["%r = arith.addf %x0, %x1 : f32"])
         if self.asked.softmax == "behind":
             sums = self._product(self._narrowed(e), v, self.temporary(output.loops, "f32"), "n")
-            body = ["%0 = arith.divf %x0, %x1 : f32", f"%r = arith.truncf %0 : f32 to {output.element}"]
-            return self.generic([sums, total], result, body)
+            body = ["%0 = arith.divf %x0, %x1 : f32"]
+            body += ["%1 = arith.mulf %0, %x2 : f32"] if behind else []
+            body += [f"%r = arith.truncf %{len(body) - 1} : f32 to {output.element}"]
+            return self.generic([sums, total, *behind], result, body)
         body = ["%r = arith.divf %x0, %x1 : f32"]
         if self.asked.softmax == "inverse":
             body = ["%0 = arith.divf %one, %x1 : f32", "%r = arith.mulf %x0, %0 : f32"]
         p = self.generic([e, total], self.temporary(whole, "f32"), body)
-        return self._product(self._narrowed(p), v, result, "n")
+        return self._values(self._narrowed(p), v)
+
+    def _values(self, p: Value, v: Value) -> Value:
+        """The product of P and V, scaled and rounded behind where V has bytes."""
+        if not self.behind:
+            return self._product(p, v, self.result, "n")
+        sums = self._product(p, v, self.temporary(self.result.loops, "f32"), "n")
+        body = ["%0 = arith.mulf %x1, %x0 : f32", f"%r = arith.truncf %0 : f32 to {self.result.element}"]
+        return self.generic([sums, *self.behind], self.result, body)
 
     def _gathered(self, cache: Value) -> Value:
         """The sequences whose pages a table has."""
@@ -262,8 +308,13 @@ class _Text:
             ]
         return self.generic([a, b], self.filled(output, "%nothing" if kind == half else "%zero"), body, over)
 
-    def _reduced(self, value: Value, loops: tuple[str, ...], start: str, by: str) -> Value:
-        output = self.filled(self.temporary(loops, "f32"), start)
+    def _widened(self, value: Value, loops: tuple[str, ...]) -> Value:
+        """A number in f32 for each of more loops."""
+        return self.generic([value], self.temporary(loops, "f32"), [f"%r = arith.extf %x0 : {value.element} to f32"])
+
+    def _reduced(self, value: Value, loops: tuple[str, ...], start: str, by: str, onto: Value | None = None) -> Value:
+        """A reduction that starts from a number, or from what is there."""
+        output = onto or self.filled(self.temporary(loops, "f32"), start)
         return self.generic([value], output, [f"%r = arith.{by} %x0, %y : f32"], value.loops[-1])
 
     def _narrowed(self, value: Value) -> Value:
@@ -274,6 +325,9 @@ class _Text:
         """What is done to each score %x0."""
         lines, batch = ["%s0 = arith.mulf %x0, %scale : f32"], len(self.asked.batch)
         asked = self.asked
+        if asked.of_bytes:
+            beside = 1 + (asked.mask is not None) + asked.lengths + 2 * asked.documents
+            lines = [f"%q = arith.mulf %x0, %x{beside} : f32", "%s0 = arith.mulf %q, %scale : f32"]
         placed = (asked.causal, asked.window) != (None, None) or asked.lengths
         if placed or asked.function in ("alibi", "slopes"):
             lines += [f"%i = linalg.index {batch} : index", f"%j = linalg.index {batch + 1} : index"]

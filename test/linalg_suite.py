@@ -26,7 +26,7 @@ FUNCTION = re.compile(r"^[ \t]*func\.func\b(?! private @\w+\([^{]*\)[^{]*$)", re
 UNEXPECTED = "unexpected: "
 
 PATIENCE_S = 20
-"""Seconds for one function: xDSL reads a constant of one value element by element."""
+"""Seconds of CPU for one function: xDSL reads a constant of one value element by element."""
 
 
 class TooLong(BaseException):
@@ -76,7 +76,7 @@ def _whole(text: str, start: int) -> str:
 
 def outcome(function: Function, target: str) -> str:
     """ "" if it compiles, else the reason without place and names."""
-    signal.alarm(PATIENCE_S)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE_S)
     try:
         compile(function.text, target, file=function.file, tf32=True, cache=False)
     except TooLong:
@@ -87,7 +87,7 @@ def outcome(function: Function, target: str) -> str:
     except Exception as error:
         return f"{UNEXPECTED}{type(error).__name__}: {error}".split("\n")[0]
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return ""
 
 
@@ -96,7 +96,7 @@ def _too_long(*_: object) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="LLVM's mlir/test/Dialect/Linalg")
     parser.add_argument("--list", action="store_true", help="a line for each function")

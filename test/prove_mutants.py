@@ -50,7 +50,8 @@ STEPS = 5_000
 
 _STATEMENT = re.compile(r"^\s+(@!?%\w+ )?[a-z][\w.:]* [^;]*;$")
 _SWAPS = (("add.", "sub."), ("max.", "min."), (".trans", ""), ("setp.lt", "setp.le"), ("setp.ge", "setp.gt"),
-          (".row.col", ".row.col"), ("mul.rn", "add.rn"), ("setp.ne", "setp.eq"), ("wide.u32", "wide.s32"))  # fmt: skip
+          (".row.col", ".row.col"), ("mul.rn", "add.rn"), ("setp.ne", "setp.eq"), ("wide.u32", "wide.s32"),
+          ("bf16.bf16", "f16.f16"))  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from warploom.runtime import torch_backend
 
 pytree: Any = importlib.import_module("torch.utils._pytree")
+dynamo: Any = importlib.import_module("torch._dynamo")
 testing: Any = importlib.import_module("torch._dynamo.testing")
 
 FURTHER = 1.1
@@ -403,8 +404,8 @@ def run(family: Family, mode: str) -> Outcome:
         if mode == "export":
             for each in (model, exact):
                 if hasattr(each, "config"):
-                    setting: Any = each.config
-                    setting.use_cache = False  # caches are no type that export returns
+                    config: Any = each.config
+                    config.use_cache = False  # caches are no type that export returns
             exported = torch.export.export(model, (), cast(batches[0], torch.bfloat16), strict=False)
             called = exported.module()
         full = mode in ("inference", "export")
@@ -414,7 +415,7 @@ def run(family: Family, mode: str) -> Outcome:
             with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
                 try:
                     ours = stepped(call, called, given, training)
-                except torch._dynamo.exc.Unsupported:  # what torch cannot capture as one graph
+                except dynamo.exc.Unsupported:  # what torch cannot capture as one graph
                     outcome.broken, call = True, torch.compile(called, backend=torch_backend, options=options)
                     ours = stepped(call, called, given, training)
                 eagers = stepped(eager, eager, given, training)

@@ -314,7 +314,7 @@ def _broadcasts(x: Any, y: Any) -> bool:
     return len(y) <= len(x) and all(a == b or b == 1 for a, b in zip(reversed(x), reversed(y), strict=False))
 
 
-def _reduced(name: str, dim: int, keep: bool, x: Any) -> Any:
+def _reduced(name: str, dim: Any, keep: bool, x: Any) -> Any:
     return REDUCED[name](x, dim, keep)
 
 

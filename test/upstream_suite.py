@@ -40,8 +40,9 @@ def parts(path: Path) -> Iterator[str]:
 
 def functions(part: str) -> Iterator[str]:
     """What stands at the top of a part, each with the aliases of all."""
-    aliases = "\n".join(re.findall(r"(?m)^[#!][\w.]+ = .*$", part))
-    rest = re.sub(r"(?m)^([#!][\w.]+ = |\s*//).*$", "", part)
+    alias = r"(?m)^[#!][\w.]+ = .*(?:\n(?:[ \t]+|[\]}]).*)*"
+    aliases = "\n".join(re.findall(alias, part))
+    rest = re.sub(r"(?m)^\s*//.*$", "", re.sub(alias, "", part))
     for item in re.split(r"(?m)^(?!attributes)(?=[a-z\"][\w.]*[ \"(])", rest):
         if item.strip():
             yield f"{aliases}\n{item}"

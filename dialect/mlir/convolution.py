@@ -19,13 +19,22 @@ from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
-from xdsl.irdl import irdl_op_definition, opt_prop_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .contraction import LINALG_BASE, PoolingOp
 from .generic import converted, product_body
+from .upstream import declared
+from .words import BareWordAttr, words
 
 SPACE = "dhw"
 """The dimensions of space, by letter; in capitals, in the names of loops, those of the kernel."""
@@ -238,8 +247,24 @@ def _operation(name: str) -> type[ConvolutionOp]:
     return irdl_op_definition(cast("type[ConvolutionOp]", type(f"{title}Op", (base,), fields)))
 
 
-CONVOLUTIONS = tuple(map(_operation, (*NAMES, *POOLINGS)))
-"""An operation for each."""
+_WINOGRAD = words("linalg.winograd_conv2d_fmr", "F_2_3 F_4_3 F_2_5", BareWordAttr)
+
+
+def _transform(tile: str) -> type[IRDLOperation]:
+    """A step of Winograd's convolution, which is read and printed, and that nothing here lowers."""
+    operands = "`ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` `->` type($result)"
+    return declared(
+        IRDLOperation, f"linalg.winograd_{tile}_transform", f"attr-dict `fmr` `(` $fmr `)` {operands}",
+        f"The transform of the {tile}.", fmr=prop_def(_WINOGRAD), input=operand_def(), output=operand_def(),
+        result=result_def(),
+    )  # fmt: skip
+
+
+CONVOLUTIONS = (
+    *map(_operation, (*NAMES, *POOLINGS)),
+    *map(_transform, ("filter", "input", "output")),
+)
+"""An operation for each, and what is read of its kind."""
 
 
 LINALG = Dialect("linalg", [*LINALG_BASE.operations, *CONVOLUTIONS], [*LINALG_BASE.attributes])

@@ -31,6 +31,15 @@ from .nvvm_types import ATTRIBUTES, MatrixShapeAttr, ShapeAttr
 
 WMMA_SIZES = {size: prop_def(Integer) for size in "mnk"}
 
+WmmaMmaOp = operation(
+    "wmma.mma",
+    "D = A B + C of such matrices; `args` are the registers of A, B and C.",
+    "",
+    "$args attr-dict `:` functional-type($args, $res)",
+    args=var_operand_def(), layoutA=prop_def(types.MMA_LAYOUT), layoutB=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
+    eltypeA=prop_def(types.MMA_TYPE), eltypeB=prop_def(types.MMA_TYPE), res=result_def(LLVMStructType),
+)  # fmt: skip
+
 ROWS = (
     # Arithmetic.
     *(
@@ -81,7 +90,7 @@ ROWS = (
     operation(
         "wmma.load",
         "A matrix of memory whose rows or columns are `stride` elements apart, for `wmma.mma`.",
-        "",
+        "wmma.load.{frag}.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} (res), [ptr], stride",
         "$ptr `,` $stride attr-dict `:` functional-type($ptr, $res)",
         ptr=operand_def(LLVMPointerType), stride=operand_def(i32), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
         eltype=prop_def(types.MMA_TYPE), frag=prop_def(types.MMA_FRAGMENT), res=result_def(),
@@ -89,19 +98,12 @@ ROWS = (
     operation(
         "wmma.store",
         "Stores such a matrix.",
-        "",
+        "wmma.store.d.sync.aligned.{layout}.m{m}n{n}k{k}{@ptr}.{eltype} [ptr], (args), stride",
         "$ptr `,` $stride `,` $args attr-dict `:` type($ptr) `,` type($args)",
         ptr=operand_def(LLVMPointerType), layout=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
         eltype=prop_def(types.MMA_TYPE), args=var_operand_def(), stride=operand_def(i32),
     ),
-    operation(
-        "wmma.mma",
-        "D = A B + C of such matrices; `args` are the registers of A, B and C.",
-        "",
-        "$args attr-dict `:` functional-type($args, $res)",
-        args=var_operand_def(), layoutA=prop_def(types.MMA_LAYOUT), layoutB=prop_def(types.MMA_LAYOUT), **WMMA_SIZES,
-        eltypeA=prop_def(types.MMA_TYPE), eltypeB=prop_def(types.MMA_TYPE), res=result_def(LLVMStructType),
-    ),
+    WmmaMmaOp,
     operation(
         "wgmma.wait.group.sync.aligned",
         "Waits until at most `group` groups of products of the warpgroup are under way.",

@@ -19,7 +19,9 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
     FileLineColLoc,
+    FunctionType,
     FusedLoc,
+    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -44,6 +46,7 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -267,11 +270,61 @@ class TransposeOp(IRDLOperation):
             raise VerifyException(f"expected sizes and strides of {kind} in the order {map_}, got {made}")
 
 
-_MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp)
+ATOMIC_KINDS = (
+    "addf", "addi", "assign", "maximumf", "maxs", "maxu", "minimumf", "mins", "minu", "mulf", "muli", "ori", "andi",
+    "maxnumf", "minnumf", "xori",
+)  # fmt: skip
+"""What is done to an element at once, by its number (MLIR, `AtomicRMWKindAttr`)."""
+
+
+@irdl_op_definition
+class AtomicRMWOp(memref.AtomicRMWOp):
+    """Changes an element at once: `memref.atomic_rmw addi %x, %m[%i] : (i32, memref<4xi32>) -> i32`."""
+
+    name = "memref.atomic_rmw"
+
+    value = operand_def()
+    memref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType)
+    kind = prop_def(IntegerAttr[i64])
+    result = result_def()
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AtomicRMWOp:
+        kind = parser.parse_keyword_in(ATOMIC_KINDS, "as what is done")
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        memory = parser.parse_unresolved_operand()
+        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        start, type_ = parser.pos, parser.parse_type()
+        if not isinstance(type_, FunctionType) or len(type_.inputs) != 2:
+            parser.raise_error(f"expected types of a number and of memory, got {type_}", start)
+        number, place = (parser.resolve_operand(v, t) for v, t in zip((value, memory), type_.inputs, strict=True))
+        return cls.build(
+            operands=[number, place, [parser.resolve_operand(index, IndexType()) for index in indices]],
+            properties={"kind": IntegerAttr(ATOMIC_KINDS.index(kind), i64)},
+            attributes=attributes,
+            result_types=[type_.outputs.data],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {ATOMIC_KINDS[self.kind.value.data]} ")
+        printer.print_ssa_value(self.value)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.memref)
+        with printer.in_square_brackets():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(f" : ({self.value.type}, {self.memref.type}) -> {self.result.type}")
+
+
+_MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp, memref.AtomicRMWOp)
 
 MEMREF = Dialect(
     "memref",
-    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp, TransposeOp],
+    [*(op for op in memref.MemRef.operations if op not in _MEMREF), CopyOp, CastOp, GlobalOp, AtomicRMWOp, TransposeOp],
     list(memref.MemRef.attributes),
 )
 """xDSL's `memref` with these in place of its own; patterns written for xDSL's match them too."""

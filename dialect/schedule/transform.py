@@ -7,6 +7,7 @@ parameters, which are attributes. Source: MLIR, Transform Dialect.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import (
@@ -22,8 +23,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
     ParsePropInAttrDict,
+    RangeOf,
+    VarConstraint,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -61,21 +65,26 @@ def _parse_region(parser: Parser) -> Region:
 
 @irdl_op_definition
 class ForeachOp(IRDLOperation):
-    """Applies its body to each operation of a handle alone: `transform.foreach %h : !transform.any_op { ^bb0(%op: ...):
-    ... }`."""
+    """Applies its body to each operation of a handle, or of several handles side by side: `transform.foreach %h :
+    !transform.any_op { ^bb0(%op: ...): ... }`. A result has what the body yields in all turns."""
 
     name = "transform.foreach"
 
-    target = operand_def(Handle)
+    targets = var_operand_def(transform.TransformHandleType)
+    shortest = opt_prop_def(UnitAttr, prop_name="with_zip_shortest")
+    results_ = var_result_def(transform.TransformHandleType)
     body = region_def("single_block")
 
     traits = traits_def(NoTerminator())
 
-    assembly_format = "$target attr-dict `:` type($target) $body"
+    assembly_format = (
+        "$targets (`with_zip_shortest` $with_zip_shortest^)? attr-dict `:` type($targets)"
+        " (`->` type($results_)^)? $body"
+    )
 
     def verify_(self) -> None:
-        if [argument.type for argument in self.body.block.args] != [self.target.type]:
-            raise VerifyException(f"expected a body with one argument of type {self.target.type}")
+        if [argument.type for argument in self.body.block.args] != [target.type for target in self.targets]:
+            raise VerifyException(f"expected a body with arguments of types {', '.join(map(str, self.targets.types))}")
 
 
 @irdl_op_definition
@@ -145,6 +154,21 @@ class SplitHandleOp(IRDLOperation):
     parts = var_result_def(Handle)
 
     assembly_format = "$handle attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class MergeHandlesOp(IRDLOperation):
+    """The operations of several handles, or several parameters, in one: `transform.merge_handles %a, %b : ...`."""
+
+    name = "transform.merge_handles"
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+
+    handles = var_operand_def(RangeOf(T))
+    deduplicate = opt_prop_def(UnitAttr)
+    result = result_def(T)
+
+    assembly_format = "(`deduplicate` $deduplicate^)? $handles attr-dict `:` type($result)"
 
 
 @irdl_op_definition
@@ -305,6 +329,7 @@ OWN = (
     AlternativesOp,
     IncludeOp,
     SplitHandleOp,
+    MergeHandlesOp,
     FuseIntoContainingOp,
     WhereOp,
     SetOp,

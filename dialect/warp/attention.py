@@ -1,4 +1,4 @@
-"""`warp.attention` and `warp.rows`; along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`."""
+"""`warp.attention`; along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
     BFloat16Type,
+    Float8E4M3FNType,
     Float16Type,
-    Float32Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
     StringAttr,
     UnitAttr,
+    bf16,
+    f16,
     f32,
     i32,
     i64,
 )
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -34,143 +36,26 @@ from xdsl.irdl import (
     opt_operand_def,
     opt_prop_def,
     prop_def,
-    region_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Bit, Layout
 from ..mlir.affine import loops_of
-from .attributes import FragmentType, element_row, fragment_of, memory_of
+from .attributes import FragmentType, fragment_of, memory_of
 from .elements import (
     LoopSizes,
     PointwiseOp,
     PointwiseType,
-    element_type,
     loops_around,
     pointwise_of,
-    verify_along,
-    verify_elements,
 )
 from .fragments import IDENTITIES, Kind, KindAttr
 from .matrices import AXES
 from .op_shapes import BareWord, FragmentChange
-
-# `warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region.
-
-
-@irdl_op_definition
-class AcrossOp(IRDLOperation):
-    """Reduces all elements of a row to one: `%m = warp.across max %x : f32`. It is used in the region of
-    `warp.rows`."""
-
-    name = "warp.across"
-
-    kind = prop_def(KindAttr)
-    element = operand_def(Float32Type())
-    result = result_def(Float32Type())
-
-    traits = traits_def(Pure())
-    assembly_format = "$kind $element attr-dict `:` type($element)"
-
-    def __init__(self, kind: Kind, element: SSAValue):
-        super().__init__(operands=[element], properties={"kind": KindAttr(kind)}, result_types=[element.type])
-
-    def verify_(self) -> None:
-        if self.kind.data not in IDENTITIES:
-            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
-
-
-@irdl_op_definition
-class RowsOp(IRDLOperation):
-    """Computes each row of the output from a row of each input::
-
-        warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
-                                                        affine_map<(m, n) -> (m, n)>]}
-            : memref<64x100xf16>, memref<100xf32> into memref<64x100xf16> {
-        ^bb0(%a: f16, %w: f32):
-          %x = arith.extf %a : f16 to f32
-          %square = arith.mulf %x, %x : f32
-          %sum = warp.across add %square : f32
-          ...
-          warp.yield %r : f16
-        }
-
-    The last loop runs along a row, and the others run over rows. An output is indexed by all loops in order, or by all
-    except the last if each row has one result of it. Several outputs are made in one pass::
-
-        warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
-
-    Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
-    input; it yields one element of each output, and computes floats in f32. `warp.index` is the index along a loop.
-    """
-
-    name = "warp.rows"
-
-    inputs = var_operand_def()
-    outputs = var_operand_def(MemRefType)
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
-    body = region_def("single_block")
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
-    assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
-
-    def __init__(
-        self, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap], body: Region
-    ):
-        super().__init__(
-            operands=[list(inputs), list(outputs)],
-            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
-            regions=[body],
-        )
-
-    @property
-    def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of the inputs and the outputs."""
-        return tuple(attribute.data for attribute in self.indexing_maps)
-
-    @property
-    def loops(self) -> int:
-        """How many loops there are; the last one runs along a row."""
-        return self.maps[-1].num_dims
-
-    @property
-    def written(self) -> tuple[AffineMap, ...]:
-        """The maps of the outputs."""
-        return self.maps[len(self.inputs) :]
-
-    def is_of_rows(self, output: int) -> bool:
-        """Whether an output has one element for each row."""
-        return len(self.written[output].results) < self.loops
-
-    def verify_(self) -> None:
-        values, count = (*self.inputs, *self.outputs), len(self.inputs)
-        if len(self.maps) != len(values) or not self.outputs:
-            raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
-        every = tuple(range(self.loops))
-        for map_ in self.written:
-            if loops_of(map_) not in (every, every[:-1]):
-                raise VerifyException(
-                    f"expected the output to be indexed by all loops, or all but the last, got {map_}"
-                )
-        sizes = LoopSizes()
-        for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
-            name = f"input {number}" if number < count else "the output"
-            verify_along(name, map_, self.loops, every)
-            sizes.add(name, value, loops_of(map_))
-        if not any(every[-1] in loops_of(map_) for map_ in self.maps):
-            raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
-        kinds = [element_type(value) for value in values]
-        for number, kind in enumerate(kinds):
-            row = element_row(kind)
-            if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float):
-                raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
-        verify_elements(self.body, kinds[:count], *kinds[count:])
-
 
 # Along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`.
 #
@@ -298,14 +183,19 @@ LOOPS = ((M, D), (N, D), (N, E), (M, E))
 
 HALVES = (Float16Type, BFloat16Type)
 
+MULTIPLIED = (*HALVES, Float8E4M3FNType)
+"""The types of Q, K and V, all of one."""
+
 
 class Keys(NamedTuple):
-    """The keys that count for query m: up to m + diagonal, from m - window on, and below the element of `lengths`,
-    memory and its map, where these are given."""
+    """The keys that count for query m: up to m + diagonal, from m - window on, below the element of `lengths`, memory
+    and its map, and with the same number in the second of two `documents` as the query has in the first, where these
+    are given."""
 
     diagonal: int | None = None
     window: int | None = None
     lengths: tuple[SSAValue, AffineMap] | None = None
+    documents: tuple[tuple[SSAValue, AffineMap], ...] = ()
 
     def properties(self) -> dict[str, IntegerAttr | None]:
         """`diagonal` and `window` as properties of an operation."""
@@ -328,20 +218,24 @@ class AttentionOp(IRDLOperation):
 
     Scores are f32. With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with
     n < m - w. With `lengths`, memory of i32 that loops of the batch index by `lengths_map`, so do those of the keys
-    behind the number in it, and these keys are not read::
+    behind the number in it, and these keys are not read. With two `documents`, memory of i32 that loops of the batch
+    and m, or n, index by `documents_maps`, so do scores of queries and keys whose numbers differ::
 
         warp.attention %Q, %K, %V into %O {..., lengths_map = affine_map<(b, h, m, n, d, e) -> (b)>}
           : memref<...>, memref<...>, memref<...>, memref<...> lengths %L : memref<16xi32>
 
     With `lse`, memory of f32 that the loops of the batch and m index by `lse_map`, each row also leaves the logarithm
-    of the sum of the exponentials of its scores, which its gradient is computed from. A `warp.pointwise`, given as
+    of the sum of the exponentials of its scores, which its gradient is computed from. With `sinks`, memory of floats
+    that loops of the batch and m index by `sinks_map`, that sum has the exponential of one of them too, as of the score
+    of a key without values. A `warp.pointwise`, given as
     `scores %f`, may change them: it takes a score before scaling, and yields a score in f32. Its operands are indexed
-    by m, n and the batch.
+    by m, n and the batch. Another, given as `through %g`, takes an element of the result in f32, and yields that of O.
 
     The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
-    schedule says, with `until %n` for the first key that does not count in place of `lengths`. If CTAs share the keys
+    schedule says, with `until %n` for the first key that does not count in place of `lengths`, and `from %n` for the
+    first key that counts for any row, where `documents` tell it. If CTAs share the keys
     of a tile (`split_k`), each attends to a part of them: `tile [%m, %tile, %part]` has the numbers of the tile and the
     part, and `parts` are memory for the sums of parts, for the largest score and the sum of each of their rows, and for
     counters of arrivals.
@@ -354,25 +248,32 @@ class AttentionOp(IRDLOperation):
     v = operand_def(MemRefType)
     o = operand_def(MemRefType)
     scores = opt_operand_def(PointwiseType())
+    through = opt_operand_def(PointwiseType())
     tile = var_operand_def(IndexType())
+    first = opt_operand_def(IndexType())
     until = opt_operand_def(IndexType())
     lengths = opt_operand_def(MemRefType)
     parts = var_operand_def(MemRefType)
     lse = opt_operand_def(MemRefType)
+    sinks = opt_operand_def(MemRefType)
+    documents = var_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
+    sinks_map = opt_prop_def(AffineMapAttr)
+    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     zero_rows = opt_attr_def(UnitAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`tile` $tile^)?"
-        " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
+        "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`through` $through^)? (`tile` $tile^)?"
+        " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
         " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
+        " (`sinks` $sinks^ `:` type($sinks))? (`documents` $documents^ `:` type($documents))?"
     )
 
     def __init__(
@@ -383,21 +284,33 @@ class AttentionOp(IRDLOperation):
         scale: float = 1.0,
         keys: Keys | None = None,
         scores: SSAValue | None = None,
+        through: SSAValue | None = None,
         tile: Sequence[SSAValue] = (),
+        first: SSAValue | None = None,
         until: SSAValue | None = None,
         parts: Sequence[SSAValue] = (),
         lse: tuple[SSAValue, AffineMap] | None = None,
+        sinks: tuple[SSAValue, AffineMap] | None = None,
     ):
-        """`matrices` are Q, K, V and O, `lse` memory and its map."""
+        """`matrices` are Q, K, V and O, `lse` and `sinks` memory and its map."""
         keys = keys or Keys()
-        (lengths, map_), (sums, of_sums) = keys.lengths or (None, None), lse or (None, None)
+        beside = {"lengths": keys.lengths, "lse": lse, "sinks": sinks}
+        lengths, sums, logits = (None if placed is None else placed[0] for placed in beside.values())
+        maps_beside = {
+            f"{name}_map": None if placed is None else AffineMapAttr(placed[1]) for name, placed in beside.items()
+        }
         super().__init__(
-            operands=[*matrices, scores, list(tile), until, lengths, list(parts), sums],
+            operands=[
+                *(*matrices, scores, through, list(tile), first, until, lengths, list(parts), sums, logits),
+                [memory for memory, _ in keys.documents],
+            ],
             properties={
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
-                "lengths_map": None if map_ is None else AffineMapAttr(map_),
-                "lse_map": None if of_sums is None else AffineMapAttr(of_sums),
+                **maps_beside,
+                "documents_maps": ArrayAttr(AffineMapAttr(map_) for _, map_ in keys.documents)
+                if keys.documents
+                else None,
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -416,9 +329,11 @@ class AttentionOp(IRDLOperation):
     def keys(self) -> Keys:
         """The keys that count."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
+        maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
+        documents = tuple(zip(self.documents, maps, strict=True))
         if self.lengths is None or self.lengths_map is None:
-            return Keys(diagonal, window)
-        return Keys(diagonal, window, (self.lengths, self.lengths_map.data))
+            return Keys(diagonal, window, documents=documents)
+        return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents)
 
     @property
     def batch(self) -> int:
@@ -431,14 +346,14 @@ class AttentionOp(IRDLOperation):
         return pointwise_of(self.scores)
 
     @property
-    def score_operands(self) -> list[SSAValue]:
-        """The operands of that."""
-        return [] if self.score is None else list(self.score.inputs)
+    def function(self) -> PointwiseOp | None:
+        """What elements of the result become before they are stored."""
+        return pointwise_of(self.through)
 
     @property
-    def _along_scores(self) -> tuple[int, ...]:
-        """The loops that scores run along."""
-        return (*range(self.batch), self.batch + M, self.batch + N)
+    def function_operands(self) -> list[SSAValue]:
+        """The operands of both functions."""
+        return [value for made in (self.score, self.function) if made is not None for value in made.inputs]
 
     @property
     def sizes(self) -> LoopSizes:
@@ -458,16 +373,26 @@ class AttentionOp(IRDLOperation):
             )
         self._verify_types()
         self._verify_lengths()
-        self._verify_lse()
+        self._verify_rows()
+        self._verify_documents()
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
                 raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
         sizes = self.sizes
-        if self.score is not None:
-            if self.score.taken != f32:
-                raise VerifyException(f"expected scores of f32 to be taken, got {self.score.taken}")
-            self.score.verify_use("score operand", f32, self.maps[0].num_dims, self._along_scores, sizes)
+        self._verify_function("scores", self.score, f32, N, sizes)
+        self._verify_function("results", self.function, memory_of(self.o).element_type, E, sizes)
+
+    def _verify_function(
+        self, what: str, function: PointwiseOp | None, made: Attribute, column: int, sizes: LoopSizes
+    ) -> None:
+        """Verifies a function of elements that run along the batch, m and a further loop."""
+        if function is None:
+            return
+        if function.taken != f32:
+            raise VerifyException(f"expected {what} of f32 to be taken, got {function.taken}")
+        along = (*range(self.batch), self.batch + M, self.batch + column)
+        function.verify_use(f"{what.removesuffix('s')} operand", made, self.maps[0].num_dims, along, sizes)
 
     def _verify_lengths(self) -> None:
         if self.lengths is None and self.lengths_map is None:
@@ -480,19 +405,44 @@ class AttentionOp(IRDLOperation):
         sizes = self.sizes
         sizes.add("lengths", self.lengths, loops_of(map_))
 
-    def _verify_lse(self) -> None:
-        if (self.lse, self.lse_map) == (None, None):
-            return
-        if self.lse is None or self.lse_map is None or memory_of(self.lse).element_type != f32:
-            raise VerifyException("expected lse in memory of f32 with a map of the loops that index it")
-        of_tile = [self.batch + E] if self.tile else []  # a matrix whose columns are all the same
-        loops = loops_of(self.lse_map.data)
-        if sorted(loops) != [*range(self.batch), self.batch + M, *of_tile]:
-            raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
+    def _verify_documents(self) -> None:
+        maps = () if self.documents_maps is None else self.documents_maps.data
+        if len(self.documents) != len(maps) or len(maps) not in (0, 2):
+            raise VerifyException(
+                f"expected documents of queries and of keys, with a map each, got {len(self.documents)} and {len(maps)}"
+            )
+        for memory, map_, loop in zip(self.documents, maps, (self.batch + M, self.batch + N), strict=False):
+            loops = loops_of(map_.data)
+            if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
+                raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
+            if not self.tile and not set(loops) <= {*range(self.batch), loop}:
+                raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
+
+    def _verify_rows(self) -> None:
+        """Verifies `lse` and `sinks`: of a tile, matrices whose columns are all the same."""
+        every, of_tile = [*range(self.batch), self.batch + M], [self.batch + E] if self.tile else []
+        for name, memory, map_, kinds in (
+            ("lse", self.lse, self.lse_map, (f32,)),
+            ("sinks", self.sinks, self.sinks_map, (f32, f16, bf16)),
+        ):
+            if (memory, map_) == (None, None):
+                continue
+            if memory is None or map_ is None or memory_of(memory).element_type not in kinds:
+                listed = ", ".join(map(str, kinds))
+                raise VerifyException(f"expected {name} in memory of {listed} with a map of the loops that index it")
+            loops = loops_of(map_.data)
+            if name == "lse" and sorted(loops) != [*every, *of_tile]:
+                raise VerifyException(f"expected lse to be indexed by all loops of the batch and m, got {list(loops)}")
+            if len(set(loops)) != len(loops) or not set(loops) <= {*every, *of_tile}:
+                raise VerifyException(f"expected {name} to be indexed by loops of the batch and m, got {list(loops)}")
 
     def _verify_types(self) -> None:
         kinds = [memory_of(value).element_type for value in self.matrices]
-        if not isinstance(kinds[0], HALVES) or kinds[1] != kinds[0] or kinds[2] != kinds[0]:
-            raise VerifyException(f"expected Q, K and V of f16, or of bf16, got {', '.join(map(str, kinds[:3]))}")
-        if kinds[3] not in (kinds[0], Float32Type()):
+        if not isinstance(kinds[0], MULTIPLIED) or kinds[1] != kinds[0] or kinds[2] != kinds[0]:
+            listed = ", ".join(map(str, kinds[:3]))
+            raise VerifyException(f"expected Q, K and V of f16, of bf16, or of f8E4M3FN, got {listed}")
+        if isinstance(kinds[0], Float8E4M3FNType):
+            if kinds[3] not in (f16, bf16, f32):
+                raise VerifyException(f"expected O of f16, bf16 or f32, got {kinds[3]}")
+        elif kinds[3] not in (kinds[0], f32):
             raise VerifyException(f"expected O of {kinds[0]} or f32, got {kinds[3]}")

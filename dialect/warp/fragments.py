@@ -131,7 +131,8 @@ class ElementwiseOp(IRDLOperation):
 
 @irdl_op_definition
 class ConvertOp(FragmentChange):
-    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`.
+    """Converts each element to another type, rounding to nearest even: `%h = warp.convert %f : ... to ...`. Of 8-bit
+    floats the largest stands for finite numbers beyond it.
 
     Integers of 8 and 4 bits, minus a zero point, become f16 or bf16 exactly. This may change the order of the elements
     of a lane::

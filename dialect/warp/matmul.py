@@ -240,6 +240,9 @@ class FactorsOp(IRDLOperation):
 #
 # Every way to write a product in `linalg` is raised to this one operation, so that the passes after it read one form.
 
+BY_ELEMENT = "warp.by_element"
+"""On a product in `linalg`: no matrix instruction multiplies it, so that a thread adds up each element."""
+
 FASTMATH = "warp.fastmath"
 """The attribute with the `fastmath` flags of the additions of a product, on `linalg` operations without a body of their
 own, too."""

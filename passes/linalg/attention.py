@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, UnitAttr, f16, f32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import Rewriter
 
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AttentionOp, D, E, Keys, M, N
-from ...dialect.warp.attributes import element_row, in_place_of, memory_of
-from ...dialect.warp.elements import IndexOp, PointwiseOp, element_type
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.views import PagedOp
+from ...dialect.warp.attention import AttentionOp, Keys
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import PointwiseOp, element_type
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
@@ -43,98 +37,9 @@ from .element_expressions import (
 )
 from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import KernelArgument, VectorOperand, each_once, root
-from .product import Product, read
+from .operand import root
+from .pack_heads import PackHeads
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
-
-# What `warp.attention` asks for, read once for the passes that lower it: its two products.
-
-FACTORS = ((M, D), (D, N), (N, E), (M, E))
-"""The loops that Q, K, V and O run along, as A of Q K^T, B of it, B of P V and D of that do."""
-
-
-class Attention(NamedTuple):
-    """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V.
-
-    Scores and P are in no memory: what stands for them there is an allocation in no block.
-    """
-
-    op: AttentionOp
-    scores: Product
-    values: Product
-
-    @staticmethod
-    def of(op: AttentionOp) -> Attention:
-        """Reads a verified operation. Raises a located diagnostic for layouts that are not lowered."""
-        half, sizes = memory_of(op.v).element_type, op.sizes
-        m, n, d, e = (op.batch + loop for loop in (M, N, D, E))
-        outer = tuple(range(op.batch))
-        row = element_row(half)
-        names = [row.name if row is not None else str(half)] * 2
-        q, k, v, o = map(loops_of, op.maps)
-
-        def along(every: Sequence[int], *operands: Sequence[int]) -> list[AffineMap]:
-            """The maps of a product over these loops."""
-            return [map_along(len(every), map(every.index, loops)) for loops in operands]
-
-        changed = None
-        if op.score is not None:
-            inputs = [(value, map_along(len(outer) + 3, loops_of(map_))) for value, map_ in op.score.placed]
-            changed = op.score.moved(inputs, len(outer) + 3, 0).function
-        inner = [sizes[loop] for loop in (*outer, m, n)]
-        scores = MatmulOp(
-            *(op.q, op.k, _nowhere(f32, inner), names),
-            init=FloatAttr(0.0, f32),
-            maps=along((*outer, m, n, d), q, k, (*outer, m, n)),
-            through=changed,
-        )
-        maps = along((*outer, m, e, n), (*outer, m, n), v, o)
-        values = MatmulOp(_nowhere(half, inner), op.v, op.o, names, init=FloatAttr(0.0, f32), maps=maps)
-        scores.location = values.location = op.location
-        return Attention(op, read(scores), read(values))
-
-    @property
-    def operands(self) -> tuple[KernelArgument, ...]:
-        """Q, K, V, O and what the region on scores takes."""
-        scores, values = self.scores, self.values
-        matrices = zip("QKVO", (scores.a, scores.b, values.b, values.d), strict=True)
-        return (*(replace(operand, name=name) for name, operand in matrices), *scores.epilogue_operands)
-
-    @property
-    def lengths(self) -> VectorOperand | None:
-        """How many keys each sequence has, where memory says it."""
-        return None if self.op.lengths is None else VectorOperand("lengths", self.op.lengths)
-
-    def tiles(self, rows: int) -> int:
-        """How many tiles of so many rows O has; the sizes are known."""
-        return -(-self.scores.m // rows) * math.prod(self.values.batch)
-
-    @property
-    def memories(self) -> tuple[KernelArgument, ...]:
-        """The operands of the kernel: each memory once."""
-        q, k, v, o, *of_scores = self.operands
-        lengths = [] if self.lengths is None else [self.lengths]
-        pages = [VectorOperand("pages", view.table) for view in self.paged]
-        lse = [] if self.op.lse is None else [VectorOperand("lse", self.op.lse)]
-        given = [_in_memory(operand) for operand in (q, k, v)]
-        return each_once((*given, *of_scores, *pages, *lengths, o, *lse))
-
-    @property
-    def paged(self) -> list[PagedOp]:
-        """The views of pages that K and V are."""
-        return [view for operand in (self.op.k, self.op.v) if isinstance(view := operand.owner, PagedOp)]
-
-
-def _in_memory(operand: KernelArgument) -> KernelArgument:
-    """What a kernel takes for K or V: of a view of pages, all pages."""
-    view = operand.value.owner
-    return VectorOperand(operand.name, view.memory, divisor=operand.divisor) if isinstance(view, PagedOp) else operand
-
-
-def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
-    """Memory that stands for a matrix which is never in memory."""
-    return memref.AllocOp([], [], MemRefType(kind, shape)).memref
-
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
 #
@@ -153,6 +58,11 @@ def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
 
 EXPONENTIALS = {"math.exp": 1.0, "math.exp2": math.log(2.0)}
 """What computes E, and the natural logarithm of its base."""
+
+LARGER = ("arith.maximumf", "arith.maxnumf")
+
+ROUNDED_CONSTANT = 1e-6
+"""How far a constant may be from the number that it stands for, relative to it."""
 
 
 class Scores(NamedTuple):
@@ -192,6 +102,7 @@ class AttentionMatch:
             decline("")
         self.v = self._memory(v, names_of(of_v, names), values)
         self.o = values.outputs[0], names_of(of_o, names)
+        self.result: tuple[ElementExpression, ElementExpression] | None = None
         if not self.reader.starts_from(values, 0.0):
             decline("its result does not start from zero")
         if self._quotient(element) is None:
@@ -201,17 +112,15 @@ class AttentionMatch:
         exponential, total = self._quotient(element) or (element, element)
         _check_unrounded("its exponentials are", exponential)
         _check_unrounded("the sum of each row is", total)
-        if total != ElementExpression("reduce", "add", (exponential,)):
-            decline("what P is divided by is not the sum of each row of it")
-        self.scores = self._scores(exponential)
+        sink = self._sink(exponential, total)
+        self.scores = self._scores(exponential, sink)
+        self.sinks = None if sink is None else self._of_rows(exponential, sink)
         if nothing not in (None, exponential.operands[0].operands[1]):
             decline("its rows are 0 where something other than the largest score is minus infinity")
         self._read_factors()
         self.lse = self._logarithm(exponential, total)
         rest = self.scores.rest
-        self.score_operands = {
-            leaf: value for leaf in (*rest.leaves("load"), *rest.leaves("outside")) if (value := leaf.value)
-        }
+        self.score_operands, self.result_operands = _operands(rest, None), self._operands_behind()
 
     @staticmethod
     def _is_exponential(element: ElementExpression) -> bool:
@@ -244,16 +153,28 @@ class AttentionMatch:
             decline("what its result is divided by is not found")
         place = names_of(written, names)
         probe = following.next_op or following
-        result = self.reader.element(output, place, probe)
+        result = self.reader.element(output, place, probe).unrounded(memory_of(output).element_type)
         product = ElementExpression("product", product=self.values, place=at)
-        quotient = self._quotient(result.unrounded(memory_of(output).element_type))
-        if quotient is None or quotient[0] != product:
+        element = self._unscaled(result, lambda inner: (self._quotient(inner) or (None,))[0] == product)
+        quotient = None if element is None else self._quotient(element)
+        if element is None or quotient is None:
             decline("what follows its result is not the division by the sum of each row")
-        self.last, self.o = following, (output, place)
+        self.last, self.o, self.result = following, (output, place), (result, element)
         return ElementExpression("op", "arith.divf", (exponential, quotient[1]))
 
+    def _unscaled(
+        self, element: ElementExpression, wanted: Callable[[ElementExpression], bool]
+    ) -> ElementExpression | None:
+        """The element that is wanted, where it is multiplied by numbers that are the same for a row."""
+        if wanted(element):
+            return element
+        for rest, factor in (element.operands, element.operands[::-1]) if element.is_op("arith.mulf") else ():
+            if factor.kind in ("load", "outside", "constant") and set(factor.place) <= {*range(self.batch), QUERY}:
+                return self._unscaled(rest, wanted)
+        return None
+
     def _narrowed_behind(self) -> None:
-        """Lets an operation behind the product of P and V that only rounds its result be part of it."""
+        """Lets an operation behind the product of P and V that only scales and rounds its result be part of it."""
         temporary, at = self.o
         users = {use.operation for use in temporary.uses} - {*self.reader.used, self.values}
         following = users.pop() if len(users) == 1 else None
@@ -270,21 +191,47 @@ class AttentionMatch:
         reader = ElementReader(KEY)
         result = reader.element(output, place, following.next_op or following)
         kind = memory_of(output).element_type
-        if result == ElementExpression("product", product=self.values, place=at).rounded(kind):
-            self.last, self.o = following, (output, place)
+        result, product = result.unrounded(kind), ElementExpression("product", product=self.values, place=at)
+        if self._unscaled(result, lambda inner: inner == product) is not None:
+            self.last, self.o, self.result = following, (output, place), (result, product)
             self.reader.used |= reader.used
 
     # Scores
 
-    def _scores(self, exponential: ElementExpression) -> Scores:
-        """What is behind E = exp(X - M)."""
+    @staticmethod
+    def _sink(exponential: ElementExpression, total: ElementExpression) -> ElementExpression | None:
+        """The number whose exponential a row's sum has beside those of its scores, if there is one."""
+        of_scores = ElementExpression("reduce", "add", (exponential,))
+        if total == of_scores:
+            return None
+        others = [other for other in total.operands if other != of_scores] if total.is_op("arith.addf") else []
+        if len(others) == 1 and others[0].is_op(str(exponential.name)) and exponential.operands[0].is_op("arith.subf"):
+            (inner,), largest = others[0].operands, exponential.operands[0].operands[1]
+            if inner.is_op("arith.subf") and inner.operands[1] == largest:
+                return inner.operands[0]
+        decline("what P is divided by is not the sum of each row of it")
+
+    def _of_rows(self, exponential: ElementExpression, sink: ElementExpression) -> tuple[SSAValue, Subscripts]:
+        """The memory that sinks are read from, as they are."""
+        load, factor = scaled(sink)
+        natural = math.isclose(factor * EXPONENTIALS[str(exponential.name)], 1.0, rel_tol=ROUNDED_CONSTANT)
+        if load.kind != "load" or load.value is None or not natural:
+            decline("what is added to the sum of each row is not the exponential of a number in memory")
+        if not set(load.place) <= {*range(self.batch), QUERY}:
+            decline("what is added to the sum of each row is not in memory along the batch and the queries")
+        return load.value, load.place
+
+    def _scores(self, exponential: ElementExpression, sink: ElementExpression | None) -> Scores:
+        """What is behind E = exp(X - M), where M may be the largest of a row's scores and its sink."""
         logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
         _check_unrounded("the exponent is", inner)
         if not inner.is_op("arith.subf"):
             decline("the exponent is no score less the largest of its row")
         x, largest = inner.operands
-        if largest not in [ElementExpression("reduce", name, (x,)) for name in ("max", "maximum")]:
+        sides = [side for side in largest.operands if side != sink] if largest.is_op(*LARGER) else []
+        of_scores = sides[0] if len(sides) == 1 and len(sides) < len(largest.operands) else largest
+        if of_scores not in [ElementExpression("reduce", name, (x,)) for name in ("max", "maximum")]:
             decline("what is subtracted in the exponent is not the largest score of each row")
         if len(x.leaves("product")) != 1:
             decline("scores depend on several products")
@@ -355,9 +302,11 @@ class AttentionMatch:
             NotFusedError: if without them something is not as it was, or there is no such attention.
         """
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
-        read |= {root(value) for value in self.score_operands.values()}
+        read |= {root(value) for value in (*self.score_operands.values(), *self.result_operands.values())}
         lengths = self.scores.keys.lengths
         read |= {root(lengths.value)} if lengths is not None and lengths.value is not None else set()
+        read |= {root(self.sinks[0])} if self.sinks is not None else set()
+        read |= {root(side.value) for side in self.scores.keys.documents if side.value is not None}
         used = frozenset({*self.reader.used, self.values, self.last})
         results, last = [self.o[0]], self.last
         if self.lse is not None:
@@ -382,23 +331,51 @@ class AttentionMatch:
         score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, given, indices=order))
         if score is not None:
             score.function.name_hint = "score"
+        through = self._through(order)
         made = AttentionOp(
             [value for value, _ in matrices],
             [map_of(at, order) for _, at in matrices],
             scale=self.scores.scale,
             keys=self._keys(order),
             scores=None if score is None else score.function,
+            through=None if through is None else through.function,
             lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
+            sinks=None if self.sinks is None else (self.sinks[0], map_of(self.sinks[1], order)),
         )
         made.zero_rows = UnitAttr() if self.zero_rows else None
+        return made
+
+    def _operands_behind(self) -> dict[ElementExpression, SSAValue]:
+        """What results are scaled by."""
+        return {} if self.result is None else _operands(*self.result)
+
+    def _through(self, order: Mapping[Name, int]) -> PointwiseOp | None:
+        """The function of results that scales them, if one does."""
+        if self.result is None or self.result[0] == self.result[1]:
+            return None
+        result, element = self.result
+        given = {element: f32, **{leaf: element_type(value) for leaf, value in self.result_operands.items()}}
+        inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.result_operands.items()]
+        made = PointwiseOp(inputs, region_of(result, given, stored=element_type(self.o[0])))
+        made.function.name_hint = "result"
         return made
 
     def _keys(self, order: Mapping[Name, int]) -> Keys:
         """The keys that count, as the operation has them."""
         found = self.scores.keys
-        if found.lengths is None or found.lengths.value is None:
-            return Keys(found.diagonal, found.window)
-        return Keys(found.diagonal, found.window, (found.lengths.value, map_of(found.lengths.place, order)))
+        lengths, *documents = (
+            None if load is None or load.value is None else (load.value, map_of(load.place, order))
+            for load in (found.lengths, *found.documents)
+        )
+        return Keys(found.diagonal, found.window, lengths, tuple(filter(None, documents)))
+
+
+def _operands(element: ElementExpression, inner: ElementExpression | None) -> dict[ElementExpression, SSAValue]:
+    """The memory and the numbers that an element is made of, apart from those of an inner one."""
+    if element == inner:
+        return {}
+    leaf = {element: element.value} if element.kind in ("load", "outside") and element.value is not None else {}
+    return {**leaf, **{k: v for operand in element.operands for k, v in _operands(operand, inner).items()}}
 
 
 def _without_empty_rows(element: ElementExpression) -> tuple[ElementExpression, ElementExpression | None]:
@@ -433,47 +410,6 @@ class FuseAttention(RewritePattern):
         except NotFusedError as declined:
             if reason := str(declined):
                 remark(op, FuseAttentionPass.name, f"it is not fused into an attention: {reason}")
-
-
-# One query for each head: heads that share K and V are the rows of one tile.
-
-
-class PackHeads(RewritePattern):
-    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
-
-    A diagonal would be of queries: it stays as it is, and so does its attention.
-    """
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        sizes, query = op.sizes, op.batch + M
-        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
-        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
-        if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
-            return
-        if op.lse is not None:
-            return
-        head = max(heads, key=sizes.__getitem__)
-        order = list(range(op.maps[0].num_dims))
-        order[head], order[query] = query, head
-        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-        score = None if op.score is None else rewriter.insert(_exchanged(op.score, order)).function
-        keys = op.keys
-        if keys.lengths is not None:
-            lengths, along = keys.lengths
-            keys = keys._replace(lengths=(lengths, map_along(len(order), (order[loop] for loop in loops_of(along)))))
-        new = AttentionOp(op.matrices, maps, scale=op.scale.value.data, keys=keys, scores=score)
-        rewriter.replace(op, in_place_of(op, new))
-        drop_forms([value for value in (op.scores,) if value is not None])
-
-
-def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
-    """A function on scores whose loops have other numbers."""
-    body = score.body.clone()
-    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
-        Rewriter.replace_op(index, IndexOp(order[index.number]))
-    placed = [(value, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
-    return PointwiseOp(placed, body)
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,7 @@ class GradientMatch:
         q, k, lse = self._scores(p)
         inner, keys = masked(p.operands[0].operands[0], single=False)
         rest, scale = scaled(inner)
-        if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths is not None:
+        if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths or keys.documents:
             decline("the gradient of what scores go through is not lowered, beside scales, diagonals and windows")
         return Softmax(q, k, (lse.value, lse.place), scale, keys)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, MemRefType, ModuleOp, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp
 from xdsl.ir import Operation, SSAValue
@@ -32,7 +32,7 @@ from ...dialect.mlir.affine import loops_of, map_along, runs_backwards, windows
 from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp, strides_of
@@ -41,6 +41,7 @@ from ..patterns import apply_patterns, operations_between
 from .contraction import multiplies_images
 from .fuse_epilogue import touched
 from .operand import collapse, drop_unused, expand, pitch, root, users_of
+from .window_sums import PADDING, WindowSum
 
 ALIGNED = 8
 """Elements of 16 bits in the 16 bytes that places of a tensor map are multiples of."""
@@ -140,7 +141,8 @@ class Padded(NamedTuple):
         inside = users_of(part.result)
         readers = users - inside - {fill}
         ordered = {op.parent for op in users} == {reader.parent} and all(map(fill.is_before_in_block, inside))
-        reads = all(isinstance(op, MatmulOp) and root(op.d) != memory for op in readers)
+        reads = all(root(output) != memory for op in readers for output in _writes(op))
+        reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes for op in readers)
         known = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
         if not (ordered and reads and known and _is_zero(fill.inputs[0])) or (sizes[0], sizes[-1]) != (
             shape[0], shape[-1]
@@ -172,6 +174,11 @@ class Padded(NamedTuple):
             Rewriter.erase_op(self.copy)
         Rewriter.erase_op(self.fill)
         drop_unused(self.part.result)
+
+
+def _writes(op: Operation) -> Sequence[SSAValue]:
+    """What an operation writes, of those that read images."""
+    return op.outputs if isinstance(op, LinalgStructuredOperation) else [op.d] if isinstance(op, MatmulOp) else ()
 
 
 def _overwrites(op: Operation, images: SSAValue) -> bool:
@@ -444,6 +451,21 @@ class FlattenPixels(RewritePattern):
                 if flat is not None:
                     drop_unused(flat.memory)
         raise errors[0]
+
+
+class FoldPadding(RewritePattern):
+    """Lets a sum over windows read images where they are, not copied among zeros."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        windows = WindowSum.of(op)
+        padded = None if windows is None or PADDING in op.attributes else Padded.of(windows.image.value, op)
+        if windows is None or padded is None:
+            return
+        images = padded.images()
+        op.operands[list(op.operands).index(windows.image.value)] = images
+        op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
+        padded.drop_unused(images)
 
 
 class Im2colPass(ModulePass):

@@ -34,12 +34,12 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AcrossOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
+from ...dialect.warp.rows import AcrossOp
 from . import contraction
 from .operand import root
 
@@ -270,7 +270,10 @@ class ElementReader:
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
     ) -> ElementExpression | None:
         """What a row gives together with what was there before."""
-        return None
+        before = self.element(op.outputs[0], at, op)
+        if isinstance(combined, arith.SubfOp):
+            combined = arith.AddfOp(combined.lhs, combined.rhs)
+        return ElementExpression("op", combined.name, (before, taken), op=combined)
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether what an operation adds to is filled with a number; for infinities any number will do that is

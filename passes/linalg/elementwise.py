@@ -19,12 +19,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.mlir.affine import FIXED, is_projection, map_along
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
@@ -323,8 +324,10 @@ def check_product(op: Operation, product: MatmulOp) -> None:
 def check_attention(op: Operation, attention: AttentionOp) -> None:
     """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
     reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
-    reads += [MemoryUse("an operand of the scores", value) for value in attention.score_operands]
-    reads += [] if attention.lengths is None else [MemoryUse("lengths", attention.lengths)]
+    reads += [MemoryUse("an operand of a function", value) for value in attention.function_operands]
+    beside = {"lengths": attention.lengths, "sinks": attention.sinks}
+    reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+    reads += [MemoryUse("numbers of documents", value) for value in attention.documents]
     _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
     if attention.lse is not None and attention.lse_map is not None:
         _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))

@@ -20,7 +20,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.mlir.affine import FIXED, loops_of
-from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.cta import DisjointOp
@@ -28,6 +27,7 @@ from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
 from .element_expressions import NotFusedError, decline

@@ -27,9 +27,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
-from ...dialect.warp.attention import RowsOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
@@ -81,14 +81,6 @@ class RowReader(ElementReader):
         if not is_projection(map_) or any(FIXED in (a, b) and n != 1 for a, b, n in zip(loops, at, sizes, strict=True)):
             return None
         return {loop: name for loop, name in zip(loops, at, strict=True) if loop != FIXED}
-
-    def _onto(
-        self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
-    ) -> ElementExpression:
-        before = self.element(op.outputs[0], at, op)
-        if isinstance(combined, arith.SubfOp):
-            combined = arith.AddfOp(combined.lhs, combined.rhs)
-        return ElementExpression("op", combined.name, (before, taken), op=combined)
 
 
 class RowsMatch:

@@ -9,8 +9,8 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.mlir.affine import loops_of
-from ...dialect.warp.attention import AcrossOp, RowsOp
 from ...dialect.warp.elements import LoopSizes, YieldOp, all_yielded
+from ...dialect.warp.rows import AcrossOp, RowsOp
 from ..diagnostics import chose
 from .elementwise import known_view, may_share
 from .fuse_epilogue import touched

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product as combinations
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.context import Context
@@ -33,31 +32,30 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
 from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
-from ...dialect.nest import Nest, generic
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type, shape_of, with_functions
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.matmul import FASTMATH, MatmulOp
+from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, fail, message_of, remark
 from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
-from .contraction import SplitLoops, along_loops, length
+from .contraction import SplitLoops
 from .elementwise import check_product
 from .operand import expanded, lie_in_memory
 from .product import read
@@ -110,63 +108,6 @@ def _check_exact(op: Operation, product: MatmulOp) -> None:
         fail(op, f"sums of {depth} products of integers may pass 32 bits before they are converted to floats")
 
 
-# Sums over small windows that are no products of matrices: depthwise convolutions with their channels last.
-#
-# Neighbours in memory are of different channels, each of which is multiplied with a kernel of its own. So there is
-# nothing for a matrix instruction, and the sum is written out: one elementwise operation that reads a view of each
-# input for each place of the window. Its kernel goes through memory as any elementwise one does, with neighbours in
-# lanes.
-
-MOST_PLACES = 64
-"""Places of a window that an operation is written out for: each is two views, and two addresses in every lane."""
-
-
-def unroll(op: LinalgStructuredOperation) -> bool:
-    """Replaces a sum of products over a window by an elementwise operation on views of its inputs; not for a window
-    that is large, or of unknown size."""
-    nest = Nest.of(op)
-    summed, maps, written = nest.summed, nest.maps, nest.writes[0].loops
-    kept = [loop for loop in range(nest.loops) if loop not in summed]
-    sizes = [length(op, loop) for loop in summed]
-    if sorted(written) != kept or min(sizes) < 0 or math.prod(sizes) > MOST_PLACES:
-        return False
-    product = weighted(op.body.block, [i for i, map_ in enumerate(maps[: len(op.inputs)]) if not map_.results])
-    if product is None or not product.is_plain:
-        return False
-    inputs, seen = list[SSAValue](), list[AffineMap]()
-    for place in combinations(*map(range, sizes)):
-        fixed = dict(zip(summed, place, strict=True))
-        for factor in product.factors:
-            value, loops = along_loops(op, op.inputs[factor.argument], _at(maps[factor.argument], fixed))
-            inputs.append(value)
-            seen.append(map_along(len(kept), map(kept.index, loops)))
-    block = Block(arg_types=[element_type(value) for value in (*inputs, op.outputs[0])])
-    _fill(block, [factor.unsigned for factor in product.factors])
-    output = map_along(len(kept), map(kept.index, written))
-    Rewriter.replace_op(op, generic(op, inputs, list(op.outputs), Region(block), [*seen, output]))
-    return True
-
-
-def _at(map_: AffineMap, fixed: dict[int, int]) -> AffineMap:
-    """A map with some of its loops at a place."""
-    loops = [AffineConstantExpr(fixed[i]) if i in fixed else AffineDimExpr(i) for i in range(map_.num_dims)]
-    return map_.replace_dims_and_symbols(loops, [], map_.num_dims, 0)
-
-
-def _fill(block: Block, unsigned: Sequence[bool]) -> None:
-    """Adds the products of every two arguments to the last one; narrow floats in f32."""
-    *factors, total = block.args
-    held: Attribute = total.type
-    wide = f32 if isinstance(held, AnyFloat) and held.bitwidth < f32.bitwidth else held
-    with ImplicitBuilder(block):
-        sums = converted(total, wide)
-        for a, b in zip(factors[::2], factors[1::2], strict=True):
-            x, y = (converted(v, wide, unsigned=u) for v, u in zip((a, b), unsigned, strict=True))
-            floats = isinstance(wide, AnyFloat)
-            sums = FmaOp(x, y, sums).result if floats else arithmetic("add", sums, arithmetic("mul", x, y))
-        YieldOp(converted(sums, held))
-
-
 # `warp-raise-matmul`: every way to write a matrix product in `linalg` becomes `warp.matmul`.
 
 
@@ -211,9 +152,6 @@ class CopyStrided(RewritePattern):
             rewriter.has_done_action = True
 
 
-BY_ELEMENT = "warp.by_element"
-"""On a product: no matrix instruction multiplies it, so that a thread adds up each element."""
-
 BY_THREADS = (f16, BFloat16Type(), f32, f64, i8, i16, i32, i64)
 """The types of elements that a thread adds up."""
 
@@ -251,9 +189,14 @@ class RaiseProduct(RewritePattern):
             fail(op, reason)
         while (made := op.prev_op) is not None and made is not before:
             Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
-        if not (apart and unroll(op)):
-            remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up an element: {reason}")
-            op.attributes[BY_ELEMENT] = UnitAttr()
+        windows = None
+        if apart:
+            from .window_sums import WindowSum  # with what a product does not need
+
+            windows = WindowSum.of(op)
+        each = "an element" if windows is None else f"{windows.pixels} pixels of {windows.width} channels"
+        remark(op, RaiseMatmulPass.name, f"no tensor core multiplies it, a thread adds up {each}: {reason}")
+        op.attributes[BY_ELEMENT] = UnitAttr()
 
 
 def _objection(raised: MatmulOp) -> str:

@@ -17,22 +17,25 @@ QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 
 
 class KeyRange(NamedTuple):
-    """The keys that count for query m: from m - window on, up to m + diagonal, and as many as a sequence has; where
-    these are given."""
+    """The keys that count for query m: from m - window on, up to m + diagonal, as many as a sequence has, and with the
+    same number in memory, of queries and of keys; where these are given."""
 
     diagonal: int | None = None
     window: int | None = None
     lengths: ElementExpression | None = None
+    documents: tuple[ElementExpression, ...] = ()
 
     def both(self, other: KeyRange) -> KeyRange | None:
-        """The keys that are in both; None for two kinds of lengths."""
-        if None not in (self.lengths, other.lengths) and self.lengths != other.lengths:
-            return None
+        """The keys that are in both; None for two kinds of lengths, or of documents."""
+        for one, another in ((self.lengths, other.lengths), (self.documents, other.documents)):
+            if one and another and one != another:
+                return None
         diagonals, windows = (
             [bound for bound in pair if bound is not None]
             for pair in ((self.diagonal, other.diagonal), (self.window, other.window))
         )
-        return KeyRange(min(diagonals, default=None), min(windows, default=None), self.lengths or other.lengths)
+        bounds = min(diagonals, default=None), min(windows, default=None)
+        return KeyRange(*bounds, self.lengths or other.lengths, self.documents or other.documents)
 
 
 def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, KeyRange]:
@@ -79,6 +82,8 @@ def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRang
         return None
     predicate = condition.op.properties["predicate"]
     name = CMPI_COMPARISON_OPERATIONS[predicate.value.data] if isinstance(predicate, IntegerAttr) else ""
+    if name == ("eq" if holds else "ne"):
+        return _of_same_document(condition)
     a, b = (_linear(side, single) for side in condition.operands)
     if a is None or b is None or name[1:] not in ("gt", "ge", "lt", "le") or (a.length and b.length):
         return None
@@ -93,6 +98,18 @@ def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRang
     if above == holds:
         return _from(last, last.constant + (not equal if holds else equal))
     return _up_to(last, last.constant - (not equal if holds else equal))
+
+
+def _of_same_document(condition: ElementExpression) -> KeyRange | None:
+    """The keys with the number of the query, if a condition compares two numbers in memory of i32."""
+    sides = [side.operands[0] if side.is_op("arith.index_cast") else side for side in condition.operands]
+    if any(side.kind != "load" or side.value is None or element_type(side.value) != i32 for side in sides):
+        return None
+    of_query, of_key = sorted(sides, key=lambda side: KEY in side.place)
+    if QUERY not in of_query.place or KEY not in of_key.place:
+        return None
+    inside = all(isinstance(name, int) and name >= 0 for side in sides for name in set(side.place) - {QUERY, KEY})
+    return KeyRange(documents=(of_query, of_key)) if inside and not {QUERY, KEY} <= set(of_key.place) else None
 
 
 def _from(first: Linear, constant: int) -> KeyRange | None:

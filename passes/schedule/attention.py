@@ -14,18 +14,17 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
-from ..linalg.attention import Attention
-from ..linalg.attention_gradient import AttentionGradient
-from ..linalg.product import Product, padded
+from ..linalg.product import padded
+from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
 HALF = 2
-"""Bytes of an element of Q, K, V and P."""
+"""Bytes of an element of 16 bits."""
 
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
@@ -52,11 +51,18 @@ LEAST_TURNS = 4
 MOST_COLUMNS = 256
 """Columns of a head, padded: a lane has registers for its part of O."""
 
+MOST_OF_BYTES = 128
+"""Columns of a head of bytes, padded, by warpgroups."""
+
 MIN_SLICE = 16
 """Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
 
 FULLER = 1.3
 """How many more rows three warpgroups must take than two do, so that two are better."""
+
+IN_TURNS = 1.057
+"""How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
+TFLOP/s at 4096, 128 heads (H200), of 4224 and 4096 rows for each SM."""
 
 PART_COLUMNS = 64
 """Columns of V whose products a warp sums together: B of more would take the registers that sums need."""
@@ -70,6 +76,11 @@ def values_schedule(schedule: Schedule, columns: int) -> Schedule:
         return schedule.with_fields(cta=(m, columns, n), warp=(rows, columns), mma=shape)
     width = math.gcd(columns, PART_COLUMNS) if slices == 1 else columns // slices
     return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
+
+
+def element_bytes(read: Attention) -> int:
+    """Bytes of an element of Q, K, V and P."""
+    return read.scores.a.element.bits // BYTE
 
 
 def slices_of(schedule: Schedule) -> int:
@@ -161,9 +172,14 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
         return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
-    if reason := needs.not_copied(read.values.b):
+    columns, bytes_ = padded(read.values.n), element_bytes(read) < HALF
+    if bytes_ and not read.values.b.transposed:
+        if read.values.dynamic or not read.scores.is_known("n"):
+            return "V of bytes with a row for each key is transposed before, where its size is known"
+    elif reason := needs.not_copied(read.values.b):
         return f"V {reason}"
-    columns = padded(read.values.n)
+    if bytes_ and max(columns, padded(read.scores.k)) > MOST_OF_BYTES:
+        return f"sums of bytes are added in f32, and a thread has no registers for {columns} columns twice"
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
 
 
@@ -173,25 +189,41 @@ def _by_warpgroups(read: Attention, target: Target) -> Schedule:
     H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412,
     344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in turns 611,
     495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3 microseconds for
-    21.5.
+    21.5. Where the last turn of three would be mostly empty, two in turns: 16 heads of 4096, H100, 160 for 167. Three
+    of bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
     """
     depth, columns = padded(read.scores.k), padded(read.values.n)
     width = max(depth, columns)
-    keys, groups, m = 128 if width <= 128 else 64, 3 if width <= 64 else 2, read.scores.m
+    keys, m, of_bytes = 128 if width <= 128 else 64, read.scores.m, element_bytes(read) < HALF
+    groups = 3 if width <= 64 or of_bytes else 2
     if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
-        keys, groups = 64, 2
+        keys, groups = (128 if of_bytes else 64), 2
+    in_turns = read.op.diagonal is None and (
+        (width == 128 and groups == 2) or (groups == 3 and not of_bytes and _fewer_turns(read, target))
+    )
+    if in_turns:
+        groups = 2
     row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
-    turns = "pingpong" if width == 128 and read.op.diagonal is None else "cooperative"
     schedule = Schedule(
         cta=(groups * M, keys, depth),
         warp=(M, keys),
         mma=row.shape,
-        stages=3 if width <= 64 else 2,
-        consumers=turns,
+        stages=3 if groups == 3 or width <= 64 else 2,
+        consumers="pingpong" if in_turns else "cooperative",
         edges="predicated",
         ctas=_ctas(read, groups * M, target),
     )
+    if element_bytes(read) < HALF and not read.values.b.transposed:
+        schedule = schedule.with_fields(transpose="b")
     return schedule.with_fields(staging=needs.staged_part(read.values, values_schedule(schedule, columns))[0])
+
+
+def _fewer_turns(read: Attention, target: Target) -> bool:
+    """Whether two warpgroups in turns are faster than three because SMs have fewer rows in all."""
+    if read.values.dynamic or not read.scores.is_known("m"):
+        return False
+    three, two = (groups * M * -(-read.tiles(groups * M) // target.sms) for groups in (3, 2))
+    return three > IN_TURNS * two
 
 
 def _ctas(read: Attention, rows: int, target: Target) -> int:
@@ -201,13 +233,18 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
-    if read.op.window is not None or read.op.lengths is not None:
+    if _keys_differ(read):
         return 0
     if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
         return 0
     if read.op.diagonal is None:
         return target.sms
     return target.sms // tiles * tiles if read.scores.is_known("m") else 0
+
+
+def _keys_differ(read: Attention) -> bool:
+    """Whether keys begin or end at other places for each tile than a diagonal says."""
+    return read.op.window is not None or read.op.lengths is not None or bool(read.op.documents)
 
 
 def _by_slices(read: Attention, target: Target) -> Schedule | None:
@@ -222,11 +259,12 @@ def _by_slices(read: Attention, target: Target) -> Schedule | None:
     row = needs.instruction(read.scores, "f32", target)
     depth, columns, page = padded(read.scores.k), padded(read.values.n), page_rows(read)
     rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
-    slices = min(slices, max(1, page // SLICED_KEYS))
+    keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
+    slices = min(slices, max(1, page // keys))
     if row is None or columns < MIN_SLICE * slices or max(depth, columns) > MOST_COLUMNS:
         return None
-    cta = (rows, slices * SLICED_KEYS, depth)
-    schedule = Schedule(cta=cta, warp=(rows, SLICED_KEYS), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+    cta = (rows, slices * keys, depth)
+    schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
     split = not _unsplit(read, schedule)
     slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
     tiles = read.tiles(rows) if split else slots + 1
@@ -282,7 +320,7 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
             f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
             f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
         )
-    if schedule.ctas and (read.op.window is not None or read.op.lengths is not None):
+    if schedule.ctas and _keys_differ(read):
         raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
     if read.paged and page_rows(read) % n:
         raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
@@ -296,6 +334,10 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         check_epilogue(schedule, read.values, schedule.mma.m)
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
+    if schedule.consumers == "pingpong" and schedule.stages == 1:
+        raise ScheduleError(
+            "consumers = pingpong takes 2 stages or more: one warpgroup waits for keys while others keep theirs"
+        )
     if (needed := _shared_bytes(read, schedule)) > target.shared:
         raise ScheduleError(
             f"Q, O and {schedule.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
@@ -329,142 +371,8 @@ def _shared_bytes(read: Attention, schedule: Schedule) -> int:
     tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
     values = values_schedule(schedule, columns)
     values = values if schedule.together > 1 else part_schedule(values)
-    sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
+    sizes = [needs.whole_swizzles(element_bytes(read) * size) for size in tiles]
     if slices_of(schedule) > 1:
         warps, rows = schedule.warps, schedule.warp[0]
         sizes += [4 * warps * rows * columns, 2 * 4 * warps * state_elements(rows)]
     return needs.behind_each_other([*sizes, needs.staging_bytes(read.values, values)])
-
-
-# The schedule of `warp.attention_gradient`: that of its scores; those of its other products follow from it.
-
-
-def gradient_schedule(op: AttentionGradientOp, target: Target, given: Mapping[str, object]) -> Schedule:
-    """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
-    read = AttentionGradient.of(op)
-    if target.sm < LEAST_SM:
-        fail(op, f"{op.name} is lowered for sm_{LEAST_SM} and later; the target is {target}")
-    if any(loop in read.scores.dynamic for loop in range(read.outer, len(read.around))):
-        fail(op, f"{op.name} sums over heads whose number must be known")
-    try:
-        schedule, fixed = _chosen_gradient(read, target, asked_of(given)), (*FIXED, "split_k", "ctas")
-        who_has = "the gradients of an attention have"
-        schedule = with_given(schedule, given, fixed, who_has, target, partial(_gradient_bytes, read))
-        _check_gradient(schedule, read, target)
-    except ScheduleError as error:
-        fail(op, f"schedule: {error}")
-    return schedule
-
-
-def _products(read: AttentionGradient) -> list[Product]:
-    return [product for product in (read.scores, read.slopes, *read.sums.values()) if product is not None]
-
-
-def _columns(read: AttentionGradient) -> tuple[int, int]:
-    """Columns of Q and K, and of V and dO, padded."""
-    beside = read.sums["dV"].n if read.slopes is None else read.slopes.k
-    return padded(read.scores.k), padded(beside)
-
-
-def _chosen_gradient(read: AttentionGradient, target: Target, by: str) -> Schedule:
-    """The default: by warpgroups where they can, and have rows enough."""
-    reason = _gradient_not_by_warpgroups(read, target)
-    if by in ROLES and reason:
-        raise ScheduleError(f"warpgroups cannot multiply these gradients: {reason}")
-    rows = read.scores.m if read.scores.is_known("m") else LONGEST_FOR_FRAGMENTS + 1
-    if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
-        return _gradient_by_warpgroups(read)
-    return _gradient_by_fragments(read, target)
-
-
-def _gradient_not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
-    """Why warpgroups cannot multiply; "" if they can."""
-    if reason := why_not(read.scores, target, packed=False):
-        return reason
-    if needs.adds_in_tensor_memory(target):
-        return IN_FRAGMENTS
-    for product in _products(read)[1:]:
-        if reason := needs.not_copied(product.b):
-            return f"{product.b.name} {reason}"
-    if read.slopes is not None and (reason := needs.not_copied(read.slopes.a)):
-        return f"{read.slopes.a.name} {reason}"
-    depth, beside = _columns(read)
-    return "" if min(depth, beside) >= 64 and max(depth, beside) <= MOST_COLUMNS else f"heads of {depth} columns"
-
-
-def _gradient_by_warpgroups(read: AttentionGradient) -> Schedule:
-    """Two warpgroups; three of 64 columns.
-
-    A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384 tokens
-    of 2048 columns, 4096 a sequence: dQ of 128 columns 1107 by 128 keys at a time, 1171 by 64, causal 639 and 595; of
-    256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 keys 840.
-    """
-    depth, beside = _columns(read)
-    width, columns = max(depth, beside), sum(padded(product.n) for product in read.sums.values())
-    if columns > MOST_COLUMNS:
-        raise ScheduleError(f"sums of {columns} columns take more registers than a thread has; write dK and dV alone")
-    alone = len(read.sums) == 1
-    groups, step, stages = 2, 64, 3
-    if width <= 64:
-        groups = 3
-    elif width > 128:
-        step, stages = 64 if read.slopes is None else 48, 2
-    elif alone and read.op.diagonal is None:
-        step, stages = 128, 2
-    row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape.n == step and r.d.name == "f32")
-    schedule = Schedule(
-        cta=(groups * M, step, depth),
-        warp=(M, step),
-        mma=row.shape,
-        stages=stages,
-        consumers="cooperative",
-        edges="predicated",
-    )
-    (product, *_) = read.sums.values()
-    part = needs.staged_part(product, values_schedule(schedule, padded(product.n)))
-    return schedule.with_fields(staging=part[0])
-
-
-def _gradient_by_fragments(read: AttentionGradient, target: Target) -> Schedule:
-    row = needs.instruction(read.scores, "f32", target)
-    if row is None:
-        raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
-    columns = sum(padded(product.n) for product in read.sums.values())
-    if columns > MOST_COLUMNS or max(_columns(read)) > MOST_COLUMNS:
-        raise ScheduleError(f"sums have up to {MOST_COLUMNS} columns, got {columns}")
-    for warps, step in ((4, 32), (4, 16), (2, 16)):
-        cta = (row.shape.m * warps, step, padded(read.scores.k))
-        schedule = Schedule(cta=cta, warp=(row.shape.m, step), mma=row.shape, stages=2, edges="predicated")
-        if _gradient_bytes(read, schedule) <= target.shared:
-            return schedule
-    raise ScheduleError(f"heads of {max(_columns(read))} columns take more shared memory than {target} has")
-
-
-def _check_gradient(schedule: Schedule, read: AttentionGradient, target: Target) -> None:
-    """Refuses a schedule that is not one of gradients, or whose tiles take too much shared memory."""
-    (m, n, k), (_, width) = schedule.cta, schedule.warp
-    depth, _ = _columns(read)
-    if k != depth or width != n:
-        raise ScheduleError(
-            f"of gradients a CTA tile is as deep as Q, {depth}, and a warp's tile as wide as a CTA tile; "
-            f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
-        )
-    if schedule.own_tiles or schedule.consumers == "pingpong":
-        raise ScheduleError("consumers = pingpong: warpgroups do not take turns for gradients")
-    if (needed := _gradient_bytes(read, schedule)) > target.shared:
-        raise ScheduleError(
-            f"the tiles that stay, {schedule.stages} stages of the others and the results take {needed} bytes of "
-            f"shared memory, {target} has {target.shared} for a CTA; use fewer stages or a smaller tile"
-        )
-
-
-def _gradient_bytes(read: AttentionGradient, schedule: Schedule) -> int:
-    """Shared memory of a CTA: tiles that stay, the stages of the others, and results on their way."""
-    (m, n, _), (depth, beside) = schedule.cta, _columns(read)
-    stays = (depth,) if read.slopes is None else (depth, beside)
-    tiles = [m * width for width in stays] + [n * width for width in (depth, beside)] * schedule.stages
-    sizes = [needs.whole_swizzles(HALF * size) for size in tiles]
-    for product in read.sums.values():
-        values = values_schedule(schedule, padded(product.n))
-        sizes.append(needs.staging_bytes(product, values if schedule.together > 1 else part_schedule(values)))
-    return needs.behind_each_other(sizes) + needs.LEFT_FOR_BARRIERS

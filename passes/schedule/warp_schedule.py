@@ -24,7 +24,8 @@ from ..diagnostics import chose, fail, remark
 from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
-from .attention import attention_schedule, gradient_schedule
+from .attention import attention_schedule
+from .attention_gradient import gradient_schedule
 from .candidates import default_schedule, products
 from .needs import WARPGROUP_SM, key_of
 from .validity import Tuned, asked_of, followed, one_group, override

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -21,6 +21,7 @@ from ...dialect.schedule.transform import (
     FuseIntoContainingOp,
     FuseProductsOp,
     IncludeOp,
+    MergeHandlesOp,
     SetOp,
     SplitHandleOp,
     WhereOp,
@@ -105,9 +106,10 @@ def _include(interpreter: Interpreter, op: IncludeOp, operands: Sequence[Value])
 
 @step(ForeachOp)
 def _foreach(interpreter: Interpreter, op: ForeachOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    for one in operands[0]:
-        interpreter.block(op.body.block, [one])
-    return ()
+    if op.shortest is None and len({len(handle) for handle in operands}) > 1:
+        raise StepError(op.name, f"expected handles of equally many, got {', '.join(str(len(h)) for h in operands)}")
+    turns = [interpreter.block(op.body.block, turn) for turn in zip(*operands, strict=op.shortest is None)]
+    return [_merged(interpreter, handles) for handles in zip(*turns, strict=True)] if turns and op.results_ else ()
 
 
 @step(AlternativesOp)
@@ -176,9 +178,15 @@ def _split(interpreter: Interpreter, op: SplitHandleOp, operands: Sequence[Handl
     return [*operands[0]]
 
 
-@step(transform.MergeHandlesOp)
-def _merge(interpreter: Interpreter, op: transform.MergeHandlesOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    return (interpreter.strategy.root.of(*dict.fromkeys(each for handle in operands for each in handle.ops)),)
+@step(MergeHandlesOp)
+def _merge(interpreter: Interpreter, op: MergeHandlesOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    return (_merged(interpreter, operands),)
+
+
+def _merged(interpreter: Interpreter, handles: Iterable[Value]) -> Handle:
+    """The operations of several handles, each once."""
+    ops = (each for handle in handles if isinstance(handle, Handle) for each in handle.ops)
+    return interpreter.strategy.root.of(*dict.fromkeys(ops))
 
 
 # What changes the program.

@@ -26,10 +26,11 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, ReduceOp, StepOp, column_of
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
+from ...dialect.warp.attention import AttentionOp, ReduceOp, column_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
@@ -38,13 +39,14 @@ from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
-from ..linalg.attention import Attention
 from ..linalg.product import Product, padded
+from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
-from .fragment_math import below, constant, fma, mapped, number, power, spread, times, until
+from .fragment_math import constant, fma, mapped, number, power, spread, times
+from .key_band import Band
 from .operands import OperandTiles, copies_done, warp_origin
-from .store_epilogue import EpilogueOperands, placed
+from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 
 LOWEST = -1e38
@@ -53,6 +55,10 @@ LOWEST = -1e38
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
 """The same where a region makes scores: these may be that low."""
 
+
+EXPONENT_OF_BYTES = 8
+"""The exponent of two that P is multiplied with where it is rounded to e4m3, whose largest number is 448: numbers below
+2^-6 would have fewer digits. Sums of P are too, so that their quotient is what it was."""
 
 MOST_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
@@ -106,79 +112,6 @@ def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue) -
     return index.insert(ConvertLayoutOp(half, operand)).fragment
 
 
-class Band(NamedTuple):
-    """The scores that count by their place: in row r the columns up to r + `right`, from r - `left` on; of all where
-    there is no such number."""
-
-    right: int | None
-    left: int | None
-
-    def end(self, index: IndexBuilder, columns: Index, start: Index, rows: int) -> Index:
-        """Where columns end that count for so many rows from `start` on; there are so many `columns`."""
-        if self.right is None:
-            return columns
-        reached = index.add(start, rows + self.right)
-        columns, reached = index.value(columns), index.value(reached)
-        return index.insert(arith.MinSIOp(columns, reached, IndexType())).result
-
-    def first(self, index: IndexBuilder, start: Index, step: int) -> Index:
-        """The tile of `step` columns with the first that counts for a row from `start` on."""
-        return 0 if self.left is None else index.div(index.from_zero(index.sub(start, self.left)), step)
-
-    def masked(
-        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
-    ) -> SSAValue:
-        """Scores of a warp, which begin at a row and at a column, with minus infinity where they do not count; so many
-        `columns` do, a multiple of a tile's where zeros may stand for scores behind the end."""
-        beyond: list[SSAValue] = []
-        rows, width = schedule.warp
-        last = index.add(at, width)
-        if not isinstance(columns, int) or columns % schedule.cta[1]:
-            beyond.append(index.compare("sgt", last, columns))
-        if self.right is not None:
-            # The last column of the tile against the last that counts for the first row of the warp.
-            first = index.add(row, self.right + 1)
-            beyond.append(index.compare("sgt", last, first))
-        if self.left is not None:
-            # The first column of the tile against the first that counts for the last row of the warp.
-            first = index.add(row, rows - 1 - self.left)
-            beyond.append(index.compare("slt", at, first))
-        if not beyond:
-            return scores
-        condition, *others = beyond
-        for other in others:
-            condition = index.insert(arith.OrIOp(condition, other)).result
-        then, otherwise = Block(), Block()
-        inner = index.within(then)
-        inner.insert(scf.YieldOp(self._mask(inner, schedule, scores, row, at, columns)))
-        otherwise.add_op(scf.YieldOp(scores))
-        op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
-        return index.insert(op).results[0]
-
-    def _mask(
-        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
-    ) -> SSAValue:
-        kind = fragment_of(scores)
-        if not isinstance(columns, int) or columns % schedule.cta[1]:
-            scores = until(index, scores, index.sub(at, columns), -math.inf)
-        if self.right is not None:
-            places = self._places(index, row, at, kind, self.right + 1)
-            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, *places)
-        if self.left is not None:
-            places = self._places(index, row, at, kind, -self.left - 1)
-            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, *places)
-        return scores
-
-    @staticmethod
-    def _places(
-        index: IndexBuilder, row: Index, at: SSAValue, kind: FragmentType, less: int
-    ) -> tuple[SSAValue, SSAValue]:
-        """The columns of scores counted from the warp's first row, less a number, and their rows."""
-        start = index.sub(index.sub(at, index.value(row)), less)
-        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
-        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
-
-
 class AttentionBuilder:
     """Builds what the warps of a CTA do for its rows of O."""
 
@@ -196,6 +129,7 @@ class AttentionBuilder:
             fail(op, f"expected a scale above 0, got {scale:g}")
         self.band = Band(op.keys.diagonal, op.keys.window)
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
+        self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         self.slices = slices_of(schedule)
         self.start: Index = index.known(op.tile[0])
         self.warp_row, self.warp_key = warp_origin(index, schedule)
@@ -219,9 +153,16 @@ class AttentionBuilder:
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
             scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
             largest, sums, again, p = self._softmax(inside, scores, largest, sums)
-            parts = [times(inside, part, again) for part in parts]
             p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
-            parts = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(parts)]
+            columns = [(0, i * width, key) for i in range(len(parts))]
+            if self.bias:
+                parts = [
+                    self._added_to(inside, o, again, multiplied(inside, self.values, p, v, self._zero(inside, o), at))
+                    for o, at in zip(parts, columns, strict=True)
+                ]
+            else:
+                scaled = [times(inside, part, again) for part in parts]
+                parts = [multiplied(inside, self.values, p, v, o, at) for o, at in zip(scaled, columns, strict=True)]
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
@@ -240,6 +181,8 @@ class AttentionBuilder:
         """The first key of this CTA, how many it has, and where copies end if not where memory does."""
         index, end, parts = self.index, self._end(rows), self.schedule.split_k
         begin = self.band.first(index, self.start, step)
+        if self.op.first is not None:
+            begin = index.add(begin, index.from_zero(index.sub(index.div(self.op.first, step), begin)))
         if parts == 1:
             first = index.mul(begin, step)
             ends = self.op.until is not None and self.schedule.together == 1
@@ -247,7 +190,7 @@ class AttentionBuilder:
         if self.op.diagonal is not None:
             end = index.from_zero(end)
         tiles, part = index.ceildiv(end, step), index.known(self.op.tile[2])
-        if self.op.window is not None:
+        if self.op.window is not None or self.op.first is not None:
             tiles = index.from_zero(index.sub(tiles, begin))
         first, last = (
             index.mul(index.add(begin, index.div(index.mul(i, tiles), parts)), step) for i in (part, index.add(part, 1))
@@ -301,7 +244,16 @@ class AttentionBuilder:
             given = list(map(placed, self.read.scores.epilogue_operands))
             operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
+        if self.op.documents:
+            kind, bounds = fragment_of(scores), bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
+            numbers = (load(index, memory, kind, self.row, at, bounds) for memory in self.op.documents)
+            scores = mapped(index, self._of_same_document, scores, *numbers)
         return self.band.masked(index, self.schedule, scores, self.row, at, self.keys)
+
+    @staticmethod
+    def _of_same_document(x: Sequence[SSAValue]) -> SSAValue:
+        """A score, or minus infinity where the numbers of the query and of the key differ."""
+        return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
 
     # Softmax
 
@@ -314,7 +266,7 @@ class AttentionBuilder:
         largest = mapped(index, _larger, before, found)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._raised, before, subtracted)
-        p = mapped(index, self._raised, scores, spread(index, subtracted, scores))
+        p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
         sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
         return largest, sums, again, p
@@ -322,6 +274,21 @@ class AttentionBuilder:
     def _subtracted(self, x: Sequence[SSAValue]) -> SSAValue:
         """What is added to exponents for the largest score of a row."""
         return arith.NegfOp(x[0] if self.computed else arith.MulfOp(x[0], number(self.factor)).result).result
+
+    def _biased(self, index: IndexBuilder, subtracted: SSAValue) -> SSAValue:
+        """What is added to exponents of P."""
+        bias = self.bias / self.factor if self.computed else float(self.bias)
+        return mapped(index, lambda x: arith.AddfOp(x[0], number(bias)).result, subtracted) if bias else subtracted
+
+    @staticmethod
+    def _zero(index: IndexBuilder, sums: SSAValue) -> SSAValue:
+        """What a tile's part of O starts from."""
+        return constant(index, fragment_of(sums), 0.0)
+
+    @staticmethod
+    def _added_to(index: IndexBuilder, sums: SSAValue, again: SSAValue, added: SSAValue) -> SSAValue:
+        """Sums times a column, and what a tile adds, in f32: instructions on bytes cut long sums short."""
+        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
         """2^(c s - c m) of a score, and of what is added for m."""
@@ -332,7 +299,10 @@ class AttentionBuilder:
 
     def _logarithm(self, x: Sequence[SSAValue]) -> SSAValue:
         """The logarithm of the sum of the exponentials of a row, from its largest score and its sum."""
-        return fma(x[0], number(self.op.scale.value.data), math_dialect.LogOp(x[1]).result)
+        logarithm = math_dialect.LogOp(x[1]).result
+        if self.bias:
+            logarithm = arith.SubfOp(logarithm, number(self.bias * math.log(2.0))).result
+        return fma(x[0], number(self.op.scale.value.data), logarithm)
 
     # States that are merged
 
@@ -378,7 +348,8 @@ class AttentionBuilder:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
         lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        if self.op.score is None and (self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None):
+        some = self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None or self.op.documents
+        if self.op.score is None and some:
             # Of a state without keys c m - c m must be 0: the product is exact.
             lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1])))
         width = self.values.schedule.cta[1]
@@ -394,13 +365,29 @@ class AttentionBuilder:
             state = self._of_slices(state)
             left = index.mul(index.div(self.warp_key, self.schedule.warp[1]), self.values.schedule.warp[1])
         if self.schedule.split_k == 1:
-            self._store(index, state, left)
+            self._store(index, self._with_sinks(index, state), left)
             return
         inside = index.within(body := Block())
         last, every = self._shared(state, inside)
-        self._store(inside, every, left)
+        self._store(inside, self._with_sinks(inside, every), left)
         inside.insert(scf.YieldOp())
         index.insert(scf.IfOp(last, [], Region(body)))
+
+    def _with_sinks(self, index: IndexBuilder, state: SoftmaxState) -> SoftmaxState:
+        """The state with a further score of each row, its sink, that has no values."""
+        if self.op.sinks is None:
+            return state
+        kind = fragment_of(state.largest)
+        bounds = bounds_attribute(self.scores.inside("m"), True)
+        loaded = converted(index, load(index, self.op.sinks, kind, self.row, 0, bounds), f32)
+        scale = 1.0 / self.op.scale.value.data
+        sink = mapped(index, lambda x: arith.MulfOp(x[0], number(scale)).result, loaded)
+        largest = mapped(index, _larger, state.largest, sink)
+        subtracted = mapped(index, self._subtracted, largest)
+        again = mapped(index, self._raised, state.largest, subtracted)
+        added = mapped(index, self._raised, sink, self._biased(index, subtracted))
+        total = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sum, again, added)
+        return SoftmaxState(largest, total, [times(index, part, again) for part in state.parts])
 
     def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:
         """Leaves the state for the last CTA of the tile: whether this is the last one, and, `inside` where it is, the
@@ -456,12 +443,20 @@ class AttentionBuilder:
             rows = bounds_attribute(self.scores.inside("m"), True)
             index.insert(StoreOp(lse, self.op.lse, index.values([self.row, 0]), rows))
         inverse = mapped(index, self._inverse, state.sum)
-        schedule = ScheduleAttr(part_schedule(self.values.schedule))
+        schedule, through, function = ScheduleAttr(part_schedule(self.values.schedule)), None, self.op.function
+        if function is not None:
+            inputs = [
+                (value, map_along(2, ((0, -1, -1, 1)[loop] for loop in loops_of(map_))))
+                for value, map_ in function.placed
+            ]
+            through = index.insert(function.moved(inputs, 2, 0)).function
         for i, part in enumerate(state.parts):
             left = index.add(first, i * fragment_of(part).shape[1])
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
-                end = EpilogueOp(times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds)
+                end = EpilogueOp(
+                    times(index, part, inverse), self.op.o, at, in_bounds=self.values.in_bounds, through=through
+                )
                 end.attributes[ScheduleAttr.name] = schedule
                 end.location = self.op.location
                 index.insert(end)

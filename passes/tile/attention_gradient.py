@@ -35,8 +35,9 @@ from ..linalg.operand import KernelArgument, Spread, VectorOperand
 from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
-from .attention import Band, as_operand, multiplied
+from .attention import as_operand, multiplied
 from .fragment_math import constant, fma, mapped, number, power
+from .key_band import Band
 from .operands import (
     KTurns,
     OperandTiles,

@@ -9,7 +9,16 @@ from typing import ClassVar
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, Float16Type, MemRefType, ModuleOp, i64
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    Float16Type,
+    MemRefType,
+    ModuleOp,
+    StridedLayoutAttr,
+    i64,
+)
 from xdsl.dialects.linalg.ops import CopyOp as LinalgCopyOp
 from xdsl.dialects.linalg.ops import TransposeOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -20,8 +29,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
+from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
     BYTE,
     Memory,
@@ -44,6 +55,8 @@ from ..linalg.operand import VectorOperand
 from ..patterns import IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
+from ..schedule.warpgroup import PLAIN
+from ..schedule.warpgroup_model import UNIT
 from .tiling import LaunchedKernel, LaunchPattern
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
@@ -276,6 +289,33 @@ class TransposeOperands(RewritePattern):
             drop_forms([] if form is None else [form.operand])
 
 
+class TransposeValues(RewritePattern):
+    """V of an attention of bytes is transposed before: `wgmma` takes bytes along k alone, here keys."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        held = op.attributes.get(ScheduleAttr.name)
+        if op.tile or not isinstance(held, ScheduleAttr) or held.data.transpose == PLAIN:
+            return
+        kind, loops = memory_of(op.v), loops_of(op.maps[2])
+        key, column = (loops.index(op.batch + loop) for loop in (N, E))
+        order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
+        shape, step = [kind.get_shape()[d] for d in order], UNIT * BYTE // _bits(kind)
+        rows = [*shape[:-1], -(-shape[-1] // step) * step]
+        memory = rewriter.insert(memref.AllocOp([], [], MemRefType(kind.element_type, rows))).memref
+        Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))
+        strides = [prod(rows[d + 1 :]) for d in range(len(rows))]
+        part = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, 0))
+        view = rewriter.insert(memref.SubviewOp.get(memory, [0] * len(rows), shape, [1] * len(rows), part)).result
+        view.name_hint = f"{op.v.name_hint or 'V'}_transposed"
+        rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
+        maps = list(op.maps)
+        maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))
+        op.operands[2] = view
+        op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
+        op.attributes[ScheduleAttr.name] = ScheduleAttr(held.data.with_fields(transpose=PLAIN))
+
+
 class PadResult(RewritePattern):
     """D is made in aligned rows, and copied behind."""
 
@@ -290,8 +330,8 @@ class PadResult(RewritePattern):
 
 
 class LayOutPass(ModulePass):
-    """Transposes the operands that a schedule's `transpose` names before the product. If the schedule has `padded`, it
-    also computes D in aligned rows and copies it after the product.
+    """Transposes the operands that a schedule's `transpose` names before the product, or the attention. If the schedule
+    has `padded`, it also computes D in aligned rows and copies it after the product.
 
     It runs after `warp-schedule`.
     """
@@ -300,5 +340,5 @@ class LayOutPass(ModulePass):
     needs: ClassVar = ("schedule.transpose", "schedule.padded")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns([TransposeOperands()], op)
+        apply_patterns([TransposeOperands(), TransposeValues()], op)
         apply_patterns([PadResult()], op)

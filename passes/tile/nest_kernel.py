@@ -36,10 +36,12 @@ from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.nest import Nest, NestAccess, is_constant
 from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import shape_of
+from ...dialect.warp.matmul import BY_ELEMENT
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import check_nest, is_index, objection
 from ..linalg.operand import VectorOperand, root
+from ..linalg.window_sums import WindowSum
 from ..patterns import Index, IndexBuilder, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner
@@ -178,6 +180,11 @@ def tile(op: LinalgStructuredOperation) -> None:
     if reason := why_not(op, nest):
         fail(op, f"{op.name} has no kernel: {reason}")
     check_nest(op, nest)
+    if BY_ELEMENT in op.attributes and (windows := WindowSum.of(op)) is not None:
+        from . import window_kernel  # with operations that other nests do not need
+
+        window_kernel.tile(op, windows, starts_from_zero(op))
+        return
     outliner = Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
     body = Block(arg_types=[operand.value.type for operand in operands])
@@ -193,6 +200,13 @@ def tile(op: LinalgStructuredOperation) -> None:
     kernel = outliner.launch("", operands, body, ctas, THREADS)
     kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, a thread for each element")
     outliner.finish()
+
+
+def starts_from_zero(op: LinalgStructuredOperation) -> bool:
+    """Whether the only output of a sum was filled with zero just before."""
+    starts = op.attributes.get(STARTS)
+    number = starts.data[0] if isa(starts, ArrayAttr[Attribute]) else None
+    return isinstance(number, FloatAttr) and not number.value.data
 
 
 class FoldStart(RewritePattern):

@@ -8,40 +8,41 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, i32
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, RowsOp
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.elements import OPERAND_LOOPS, IndexOp, K, M, N, PointwiseOp
 from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm, of_form
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
-from ..linalg.attention import FACTORS, Attention
 from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.elementwise import check_product
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
+from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
-from ..schedule.attention import part_types
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, schedule_of
 
 if TYPE_CHECKING:
     from .attention_gradient import TiledGradient
+    from .outline_attention import TiledAttention
 
 
 class Inside(NamedTuple):
@@ -100,12 +101,13 @@ class Inside(NamedTuple):
         if function is None:
             return None
         inputs = [
-            (self.seen(operand), map_along(loops, (outer + loop for loop in _loops(operand)))) for operand in operands
+            (self.seen(operand), map_along(loops, (outer + loop for loop in loops_in_tile(operand))))
+            for operand in operands
         ]
         return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
 
 
-def _loops(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
+def loops_in_tile(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
     """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
     if isinstance(operand, VectorOperand):
         return tuple(loops["mn".index(axis)] for axis in operand.axis)
@@ -224,7 +226,7 @@ class TiledProduct(NamedTuple):
         """The product of the tile that begins at a row and a column; `inside` is what the kernel sees of operands."""
         product = self.product
         maps = [
-            self._map(_loops(operand, loops), operand)
+            self._map(loops_in_tile(operand, loops), operand)
             for operand, loops in zip((product.a, product.b, product.d), OPERAND_LOOPS, strict=True)
         ]
         op, outer = self.op, len(product.summed)
@@ -286,115 +288,14 @@ class TiledProduct(NamedTuple):
         return index.mul(*grid(index, extents, self.schedule))
 
 
-class TiledAttention(NamedTuple):
-    """An attention: each CTA computes some rows of O; tiles of one matrix follow each other."""
-
-    attention: Attention
-    schedule: Schedule
-
-    @property
-    def op(self) -> AttentionOp:
-        return self.attention.op
-
-    @property
-    def memories(self) -> Sequence[KernelArgument]:
-        return self.attention.memories
-
-    def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
-        """Tiles of a matrix, and the sizes of the batch."""
-        scores, values = self.attention.scores, self.attention.values
-        rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        batch = batch_sizes(index, values, memory)
-        return index.ceildiv(rows, self.schedule.cta[0]), batch
-
-    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
-        """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
-        if self.schedule.split_k == 1:
-            return ()
-        tiles = self.attention.tiles(self.schedule.cta[0])
-        sums, states = part_types(self.attention, self.schedule, tiles)
-        memories = (
-            ("sums", outliner.scratch(sums)),
-            ("states", outliner.scratch(states)),
-            ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
-        )
-        return tuple(VectorOperand(name, memory) for name, memory in memories)
-
-    def tile(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
-    ) -> Operation:
-        operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
-        number, part = index.div(cta, parts), index.rem(cta, parts)
-        tiles, batch = self._extents(index, arguments)
-        tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
-        inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
-        row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
-        op, count = self.op, len(FACTORS)
-        found = AttentionOp(
-            list(map(inside.seen, operands[:count])),
-            [map_along(count, _loops(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
-            scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None),
-            scores=inside.function(index, op.score, operands[count:], 0, count),
-            tile=index.values([row] if parts == 1 else [row, number, part]),
-            until=self._length(index, arguments, batch, matrix),
-            parts=scratch,
-            lse=self._lse(index, arguments, batch, matrix),
-        )
-        return in_place_of(op, found)
-
-    def _lse(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
-    ) -> tuple[SSAValue, AffineMap] | None:
-        """Where the rows of this CTA leave the logarithms of their sums: a matrix whose columns are all the same."""
-        op, (_, _, _, e) = self.op, range(len(FACTORS))
-        if op.lse is None or op.lse_map is None:
-            return None
-        loops, at = loops_of(op.lse_map.data), batch_index(index, batch, matrix)
-        indices = index.values([at[loop] for loop in loops if loop < len(at)])
-        rows = MatrixOp(arguments[op.lse], indices, loops.index(len(at)), None)
-        return index.insert(rows).matrix, map_along(len(FACTORS), (0, e))
-
-    def _length(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
-    ) -> SSAValue | None:
-        """How many keys the sequence of this CTA has, if memory says it; none of them is below 0."""
-        if (lengths := self.op.keys.lengths) is None:
-            return None
-        memory, map_ = lengths
-        at = batch_index(index, batch, matrix)
-        held = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
-        length = index.insert(arith.IndexCastOp(held.res, IndexType())).result
-        return index.value(index.from_zero(length))
-
-    def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
-        """Which tile it is the turn of.
-
-        What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
-        take long as others: every second time it is the turn of the mirrored one.
-        """
-        if self.op.diagonal is None:
-            return tile
-        last = index.sub(index.sub(index.value(tiles), 1), tile)
-        if not self.schedule.ctas:
-            return last
-        turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)
-        return index.where_equal(index.rem(turn, 2), 0, last, tile)
-
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        tiles, batch = self._extents(index, memory)
-        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
-
-
-def outline(tiled: TiledProduct | TiledAttention | TiledGradient) -> None:
-    """Puts a kernel and its launch in the place of an operation."""
+def outline(tiled: TiledProduct | TiledAttention | TiledGradient, paged: Sequence[PagedOp] = ()) -> None:
+    """Puts a kernel and its launch in the place of an operation, some of whose operands are views of pages."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
     operands = (*tiled.memories, *scratch)
     body = Block(arg_types=[operand.value.type for operand in operands])
     arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    paged = tiled.attention.paged if isinstance(tiled, TiledAttention) else []
     for view in dict.fromkeys(paged):
         arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
     index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
@@ -424,8 +325,10 @@ class OutlineAttention(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
-            schedule = schedule_of(op)
-            outline(TiledAttention(Attention.of(op), schedule))
+            from .outline_attention import TiledAttention  # with operations that a product does not need
+
+            attention = Attention.of(op)
+            outline(TiledAttention(attention, schedule_of(op)), attention.paged)
 
 
 class OutlineAttentionGradient(RewritePattern):
@@ -474,7 +377,13 @@ class OutlinePass(PatternPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
+            from ..linalg.convolution import FoldPadding
             from .nest_kernel import FoldStart
 
             apply_patterns([FoldStart()], op)
+            apply_patterns([FoldPadding()], op)
+        if any(isinstance(each, RowsOp) for each in op.walk()):
+            from ..linalg.split_rows import SplitRows
+
+            apply_patterns([SplitRows()], op)
         super().apply(ctx, op)

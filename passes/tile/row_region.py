@@ -15,11 +15,12 @@ from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.warp.attention import AcrossOp, BroadcastOp, ReduceOp, StepOp, column_of
+from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp, column_of
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, Kind
+from ...dialect.warp.rows import AcrossOp
 from ..patterns import Index, IndexBuilder, Turn
 from .fragment_math import constant, mapped, number, power, until
 

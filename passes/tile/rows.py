@@ -15,11 +15,12 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attention import AcrossOp, ReduceOp, RowsOp
+from ...dialect.warp.attention import ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.rows import AcrossOp, RowsOp
 from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
@@ -169,6 +170,10 @@ def _layout(
     written = [place.bits for place in sizes.long if place.value in outputs]
     within, across = lanes_along(max(written, default=least), wide, sizes.length or extents.USUAL)
     across = LANE_BITS if rows is None or output.size(rows) == 1 else across
+    of_both = [place for place in sizes.long if rows is not None and rows in place.loops]
+    reduced = not any(place.value in outputs for place in sizes.long)
+    if reduced and of_both and all(place.neighbours == rows for place in of_both):
+        within = across = 0  # neighbours in memory, of other rows, go to lanes side by side
     return lane_layout(least, within, across, more_rows=False)
 
 

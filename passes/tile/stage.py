@@ -213,9 +213,9 @@ class StageAttention(RewritePattern):
             from .attention import AttentionBuilder  # with operations that a product does not need
 
             AttentionBuilder(op, IndexBuilder(Builder(InsertPoint.before(op))), schedule_of(op)).build()
-            scores, read = op.scores, [op.k, op.v]
+            functions, read = [op.scores, op.through], [op.k, op.v]
             rewriter.erase(op)
-            drop_forms([scores])
+            drop_forms(functions)
             erase_pages(read)
 
 

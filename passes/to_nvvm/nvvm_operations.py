@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from xdsl.dialects.builtin import IntAttr, IntegerType
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, UnitAttr
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
 
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, WgmmaMmaAsyncOp
+from ...dialect.isa.wmma import WmmaMma
+from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, WgmmaMmaAsyncOp, WmmaMmaOp
 from ...dialect.mlir.nvvm_types import (
     COUNT,
     MMA_BIT_OP,
@@ -49,6 +50,8 @@ def convert(of: PtxInstruction) -> bool:
         return product(of, of.row)
     if isinstance(of.row, Wgmma):
         return product_of_warpgroup(of, of.row)
+    if isinstance(of.row, WmmaMma):
+        return product_of_opaque(of, of.row)
     opcode = canonical(of.opcode)
     for kind, made in _templates().get(of.words[0], ()):
         match = made.pattern.fullmatch(opcode)
@@ -143,6 +146,10 @@ class _Match:
         if any(name == place.name for name, _ in self.definition.results):
             if operand_text(operand) == "_":
                 return place.optional
+            if isinstance(operand, Pair):
+                self.results[place.name] = ([operand.first, operand.second], [kind, IntegerType(1)])
+                self.properties["return_value_and_is_valid"] = UnitAttr()
+                return "return_value_and_is_valid" in self.definition.properties
             kind = POINTERS[place.space] if place.space else self._register_kind(operand, kind)
             self.results[place.name] = ([operand], [kind])
             return True
@@ -176,8 +183,8 @@ class _Match:
         return len(coordinates.items) == int(self.match[f"{place.more}__count"])
 
     def _vector(self, i: int, place: TextPlace) -> bool:
-        of, items = self.of, list(self.of.items(i))
-        kind = IntegerType(32)
+        of, items, words = self.of, list(self.of.items(i)), self.match.groupdict()
+        kind = _fragment_type(words["eltype"]) if "eltype" in words else IntegerType(32)
         if any(name == place.name for name, _ in self.definition.results):
             self.results[place.name] = (items, [kind] * len(items))
             return True
@@ -245,6 +252,26 @@ def product(of: PtxInstruction, row: Mma) -> bool:
 def _fragment_type(element: str) -> Attribute:
     """What LLVM has for a register of a fragment: halves of f16 in pairs, numbers of 32 and 64 bits, else a word."""
     return value_type({"f16": "f16x2", "f32": "f32", "f64": "f64"}.get(element, "b32"))
+
+
+def product_of_opaque(of: PtxInstruction, row: WmmaMma) -> bool:
+    """`wmma.mma` whose C and D are of one type, without `.satfinite`; of f64 rounded to nearest."""
+    if row.c != row.d or row.satfinite or row.rounding not in ("", "rn") or row.a.name in ("b1", "s4", "u4"):
+        return False
+    properties: dict[str, Attribute] = dict(zip("mnk", (IntegerAttr(size, 32) for size in row.shape), strict=True))
+    properties |= {"layoutA": MMA_LAYOUT.of(row.a_layout), "layoutB": MMA_LAYOUT.of(row.b_layout)}
+    properties |= {"eltypeA": MMA_TYPE.of(row.a.name), "eltypeB": MMA_TYPE.of(row.d.name)}
+    operands = [
+        of.read(item, _fragment_type(row.element(role).name))
+        for i, role in enumerate("abc")
+        for item in of.items(i + 1)
+    ]
+    items = of.items(0)
+    made = struct([_fragment_type(row.d.name)] * len(items))
+    op = WmmaMmaOp.build(operands=[operands], result_types=[made], properties=properties)
+    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
+        of.write(item, value)
+    return True
 
 
 def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:

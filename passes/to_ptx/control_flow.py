@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xdsl.dialects import arith, gpu, scf
+from xdsl.dialects import affine, arith, gpu, llvm, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineSymExpr,
+)
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
@@ -33,8 +41,9 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 """The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""
 
 
+@lowers(llvm.ConstantOp)
 @lowers(arith.ConstantOp)
-def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
+def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
     if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16, i64):
         from .thread_code import constant
 
@@ -44,6 +53,42 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
     if not -INDEX_LIMIT <= number < INDEX_LIMIT:
         fail(op, f"indices are 32-bit, got {number}")
     lowering.values[op.result] = number
+
+
+@lowers(affine.ApplyOp)
+def _apply(lowering: KernelLowering, op: affine.ApplyOp) -> None:
+    """An index that an affine map makes of indices; what is divided is at least 0, as indices are."""
+    map_, operands = op.map.data, lowering.indices(op.mapOperands)
+    lowering.values[op.result] = _expression(lowering, op, map_.results[0], operands, map_.num_dims)
+
+
+def _expression(
+    lowering: KernelLowering, op: Operation, expr: AffineExpr, operands: Sequence[IndexValue], dims: int
+) -> IndexValue:
+    match expr:
+        case AffineConstantExpr():
+            return expr.value
+        case AffineDimExpr():
+            return operands[expr.position]
+        case AffineSymExpr():
+            return operands[dims + expr.position]
+        case AffineBinaryOpExpr():
+            left, right = (_expression(lowering, op, side, operands, dims) for side in (expr.lhs, expr.rhs))
+            make = _AFFINE.get(expr.kind)
+            divided = expr.kind not in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul)
+            if make is None or (divided and "-" in str(expr.lhs)):
+                fail(op, f"affine.apply is not lowered with {expr}")
+            return make(lowering.scalars, left, right)
+        case _:
+            fail(op, f"affine.apply is not lowered with {expr}")
+
+
+_AFFINE = {
+    AffineBinaryOpKind.Add: Scalars.add,
+    AffineBinaryOpKind.Mul: Scalars.multiply,
+    AffineBinaryOpKind.FloorDiv: Scalars.quotient,
+    AffineBinaryOpKind.Mod: Scalars.remainder,
+}
 
 
 def _of_elements(lowering: KernelLowering, op: Operation) -> None:

@@ -202,6 +202,8 @@ def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
         return
     if given.element.name in FP8 and to.element.name == "f16":
         lowering.emitter.comment(f"{op.name}: {given.element.name} to f16")
+    elif given.element.name == "f32" and to.element.name in FP8:
+        lowering.emitter.comment(f"{op.name}: f32 to {to.element.name}")
     else:
         _computes(op, to.element)
         _computes(op, given.element)

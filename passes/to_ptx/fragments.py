@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
 from .emitter import EmittedOperand, Emitter, IndexValue, VirtualRegister, common_divisor, floating, word
@@ -156,6 +156,9 @@ class FragmentEmitter:
 
     def _narrow(self, source: Fragment, element: ElementType) -> Fragment:
         result: Fragment = []
+        if element.bits == BYTE:
+            pairs = [self.emitter.compute(narrowing_bytes(element), b, a) for a, b in pairwise_of(source)]
+            return [self.emitter.compute("mov.b32", [low, high]) for low, high in pairwise_of(pairs)]
         for low, high in zip(source[::2], source[1::2], strict=True):
             if PAIRED in (opcode := self.narrowing(element)):
                 result.append(self.emitter.compute(opcode, high, low))
@@ -163,6 +166,16 @@ class FragmentEmitter:
                 halves = [self.emitter.compute(opcode, value) for value in (low, high)]
                 result.append(self.emitter.compute("mov.b32", halves))
         return result
+
+
+def pairwise_of(registers: Sequence[VirtualRegister]) -> Iterator[tuple[VirtualRegister, VirtualRegister]]:
+    """The first and the second of each two."""
+    return zip(registers[::2], registers[1::2], strict=True)
+
+
+def narrowing_bytes(element: ElementType) -> str:
+    """The instruction that makes two 8-bit floats of f32, the largest of what is beyond."""
+    return f"cvt.rn.satfinite.{element.name}x2.f32"
 
 
 def widening(element: ElementType) -> str:

@@ -8,6 +8,8 @@ from typing import Protocol
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialect.isa import wmma
+from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
@@ -38,6 +40,8 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
         _product_of_warpgroup(kernel, op)
+    elif op.name == "nvvm.wmma.mma":
+        _product_of_opaque(kernel, op)
     elif op.PTX:
         InstructionLine(kernel, op).emit()
     elif op.name == "nvvm.mbarrier.try_wait.parity":
@@ -166,6 +170,25 @@ def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
         clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
         layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
     kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+    kernel.give(op, *result)
+
+
+def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`wmma.mma`: `args` are the fragments of A, B and C, whose sizes follow from the shape."""
+    m, n, k, a, d, *layouts = (
+        spelled(op.properties[name]) for name in ("m", "n", "k", "eltypeA", "eltypeB", "layoutA", "layoutB")
+    )
+    shape, types = Shape(int(m), int(n), int(k)), {"a": a, "b": a, "c": d}
+    counts = [wmma.registers(shape, role, ELEMENT_TYPES[name]) for role, name in types.items()]
+    if len(op.operands) != sum(counts):
+        fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
+    values, operands = iter(op.operands), list[KernelOperand]()
+    for count in counts:
+        operands.append([kernel.held(next(values)) for _ in range(count)])
+    inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
+    bits = ".xor.popc" if a == "b1" else ""
+    result = kernel.fresh(op.results[0].type)
+    kernel.emit(f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}{rounding}.{d}{inputs}.{d}", result, *operands)
     kernel.give(op, *result)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import gcd, lcm, prod
 from typing import TypeAlias, TypeGuard
 
-from xdsl.dialects import arith, gpu, math, memref, vector
+from xdsl.dialects import arith, gpu, llvm, math, memref, vector
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     DenseIntOrFPElementsAttr,
@@ -105,7 +105,7 @@ def _packed(packing: ElementPacking, kind: AnyVector, elements: Sequence[HeldEle
     return [packing.pack(kind.element_type, elements[n : n + each]) for n in range(0, len(elements), each)]
 
 
-def constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
+def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
     """A constant that is no integer: a float, or a vector that is one number everywhere."""
     value, kind = op.value, op.result.type
     if isinstance(value, FloatAttr | IntegerAttr):

@@ -53,16 +53,20 @@ def run(launch: KernelRun) -> Stats:
     Raises:
         InterpreterError: if a thread does something wrong, waits for ever, or the steps run out.
     """
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    queue, total = launch.queue, launch.grid[0] * launch.grid[1] * launch.grid[2]
     at_once = min(total, _ctas_in_flight(launch))
-    stats = Stats()
+    cancels = any(decoded.traits.means == "cancel.try" for decoded in launch.kernel.code)
+    if cancels:  # so that there is something to cancel
+        at_once = min(at_once, align(-(-total // 2), geometry_of(launch, 0, 1).cluster_size))
+    stats, queue.total = Stats(), total
     with np.errstate(all="ignore"):
-        if not _side_by_side(launch, total, at_once, stats):
-            for first in range(0, total, at_once):
-                ctas = min(at_once, total - first)
+        if cancels or not _side_by_side(launch, total, at_once, stats):
+            while queue.begun < queue.total:
+                first, ctas = queue.begun, min(at_once, queue.total - queue.begun)
+                queue.begun += ctas
                 Machine(launch, geometry_of(launch, first, ctas), stats).run()
                 if launch.progress:
-                    launch.progress(first + ctas, total)
+                    launch.progress(queue.begun, queue.total)
     return stats
 
 

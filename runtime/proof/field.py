@@ -275,6 +275,8 @@ def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
     return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
 
 
+NEUTRAL = embedded(np.array([0.0, 1.0])).key
+"""The keys of 0 and 1."""
 SPECIAL = embedded(np.array([np.nan, np.inf, -np.inf])).residues
 """The residues of NaN and of infinities of the program, such as those of masks."""
 
@@ -337,10 +339,13 @@ def _one(a: Residues) -> Residues:
 
 
 def tanh(a: Residues) -> Residues:
-    """2 / (1 + exp(-2 a)) - 1."""
+    """2 / (1 + exp(-2 a)) - 1. What that is in an exponent, an unknown function says: so sums with it are exponents."""
     one, minus = _one(a), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
-    return subtract(add(inverse, inverse), one)
+    found = subtract(add(inverse, inverse), one)
+    return Residues(
+        np.concatenate([found.residues[:2], hashed("tanh", found.key).residues[2:]]), np.ones(a.exact.shape, np.bool_)
+    )
 
 
 def erf(a: Residues) -> Residues:

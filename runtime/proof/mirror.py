@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, members
-from ..interp.machine.copies import CopyQueue, OperationGroups, SharedWindow
+from ..interp.machine.copies import CopyQueue, OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, meaning_of
 from ..interp.machine.events import BoundStep, Selection
 from ..interp.machine.flow import Flow
@@ -23,6 +24,7 @@ from ..interp.machine.memory import (
     PARAM_WINDOW,
     SHARED_WINDOW,
     Buffer,
+    MachineLimitError,
     MemorySpaces,
     ParameterWindow,
     Window,
@@ -118,9 +120,24 @@ class Issued(OperationGroups):
         self.issued.append((agents, execute))
 
 
+class PlaneTensor(TensorMemory):
+    """Tensor memory of a plane. Metadata are those of the machine."""
+
+    def __init__(self, real: TensorMemory, words: Array) -> None:
+        super().__init__(real.geometry, real.flow)
+        self.real, self.words, self.owner = real, words, real.owner
+        self.products = self.issued = Issued(real.products.count)
+        self.moves["st"] = self.stores = Issued(real.geometry.warps)
+
+    def metadata(self, cta: int, base: int) -> Array:
+        if super().metadata(cta, base).any():
+            raise MachineLimitError("data decides the columns of a sparse A", 0)
+        return self.real.metadata(cta, base)
+
+
 class Mirror:
     """The planes of the CTAs in flight. `banks` are the planes of registers by their bits: (registers, planes,
-    threads); `probe` is one more state, whose registers anything may use."""
+    threads), `tensor` those of tensor memory; `probe` is one more state, whose registers anything may use."""
 
     def __init__(self, real: State, layout: StorageLayout, memory: PlaneMemory) -> None:
         self.real = real
@@ -136,6 +153,15 @@ class Mirror:
         real.mbarriers = objects
         self.products = [Issued(real.warpgroups.count) for _ in range(PLANES)]
         self.landings = [Landings(real.flow, queue) for queue in copies.planes]
+        self.tensors: list[PlaneTensor] = []
+        self.queues: list[tuple[OperationGroups, list[Issued]]] = []
+        self.tensor = np.zeros((PLANES, 0), np.uint32)
+        if hasattr(real, "tensor"):
+            self.tensor = np.zeros((PLANES, *real.tensor.words.shape), np.uint32)
+            self.tensors = [PlaneTensor(real.tensor, words) for words in self.tensor]
+            self.queues.append((real.tensor.products, [tensor.issued for tensor in self.tensors]))
+            self.queues.append((real.tensor.moves["st"], [tensor.stores for tensor in self.tensors]))
+            self.buffers[id(real.tensor.buffer)] = self.tensor.reshape(PLANES, -1).view(np.uint8)
         self.planes = [self._plane(k, copies.planes[k]) for k in range(PLANES)]
         objects.planes = self.landings
         self.probe = self._state(real.memory, {bits: np.zeros((n, threads), kinds.get(bits, np.uint32))
@@ -165,6 +191,8 @@ class Mirror:
         state = self._state(spaces, {bits: bank[:, k] for bits, bank in self.banks.items()})
         state.copies, state.warpgroups = copies, self.products[k]
         state.mbarriers = self.landings[k]
+        if self.tensors:
+            state.tensor = self.tensors[k]
         return state
 
     def _of(self, buffer: Buffer) -> Array:
@@ -200,6 +228,18 @@ class Mirror:
         for k, step in enumerate(steps):
             with_control(self.banks, k, self.real, slots, lambda step=step: step(sel))
 
+    def pass_on(self) -> None:
+        """What the planes have issued to tensor memory is executed with what the machine issues next."""
+        for groups, queues in self.queues:
+            while queues[0].issued:
+                sent = [queue.issued.pop(0) for queue in queues]
+                groups.issue(sent[0][0], partial(_execute, [run for _, run in sent]))
+
+
+def _execute(runs: Iterable[Callable[[Array], None]], done: Array) -> None:
+    for run in runs:
+        run(done)
+
 
 def with_control(
     banks: Mapping[int, Array], k: int, real: State, slots: Sequence[RegisterSlot], act: Callable[[], object]
@@ -234,7 +274,8 @@ CONTROL: Mapping[str, tuple[int, ...]] = {
 }
 """Operands, by their place, that say how much or how, of instructions whose other registers are addresses or data."""
 
-ALL_CONTROL = ("cp.async.bulk", "tensor.load", "tensor.store", "st.bulk", "cp.reduce.async.bulk")
+ALL_CONTROL = ("cp.async.bulk", "tensor.load", "tensor.store", "st.bulk", "cp.reduce.async.bulk", "tcgen05.mma",
+               "tcgen05.cp", "tcgen05.shift")  # fmt: skip
 
 
 def operands_of(decoded: Decoded) -> Operands:

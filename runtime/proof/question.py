@@ -279,12 +279,13 @@ class Trial:
         held = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
         codes = codes_of(held.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
-        self.unsure[i] = self.table.unknown(codes.value) | codes.mixed | self.unsure.get(i, False)
+        index = self.table.read_as(codes.value, KINDS[element_of(array.dtype)])
+        self.unsure[i] = self.table.unknown(index) | codes.mixed | self.unsure.get(i, False)
         (shown,) = elements(raw, KINDS[element_of(array.dtype)], 1)
         self.left.append((codes.value, shown.reshape(array.shape)))
-        numbers = self.table.numbers_or(codes.value, shown.reshape(array.shape))
-        if (bits := self.table.is_kind(codes.value, "bits") & (codes.value > 0)).any():
-            numbers = shadow.recognise(numbers, np.where(bits, self.table.root(codes.value), 0), self.left[-1][1])
+        numbers = self.table.numbers_or(index, shown.reshape(array.shape))
+        if (bits := self.table.is_kind(index, "bits") & (index > 0)).any():
+            numbers = shadow.recognise(numbers, np.where(bits, self.table.root(index), 0), self.left[-1][1])
         key = numbers.key
         return np.where(codes.mixed | (codes.first > 0), np.uint64(0xFFFFFFFFFFFFFFFF), key)
 
@@ -353,9 +354,9 @@ class Question:
                 differences.append(Difference(self.names[i], index, len(bad), reason))
         text = "; ".join(map(str, differences))
         unsure = all(trial.unsure[i][got[i] != wanted[i]].all() for i in self.outputs if i in trial.unsure)
-        if differences and trial.unknown and unsure and not differences[0].reason:
-            where = trial.lines(sorted(trial.unknown)[:4])
-            why = f"bits of data are computed with ({where}), which may be another way to compute what differs"
+        if differences and unsure and not differences[0].reason:
+            where = f" ({trial.lines(sorted(trial.unknown)[:4])})" if trial.unknown else ""
+            why = f"bits of data are computed with{where}, which may be another way to compute what differs"
             return self._open(trial, f"{why}: {text}", differences)
         if differences and trial.decided:
             where = trial.lines(sorted(trial.decided)[:4])

@@ -240,10 +240,6 @@ CONVERSIONS = ("cvt.float", "cvt.pair", "cvt.narrow", "cvt.widen", "cvt.tf32", "
 _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-TENSOR_MEMORY = ("tcgen05.mma", "tcgen05.ld", "tcgen05.ld.red", "tcgen05.st", "tcgen05.cp", "tcgen05.shift")
-"""What moves data in tensor memory, which has no planes."""
-
-
 def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     """What to do before an instruction; None if there is nothing."""
     means = decoded.row.means
@@ -270,8 +266,6 @@ class _Effect:
         self.shadow, self.decoded = shadow, decoded
 
     def look(self, sel: Selection) -> None:
-        if self.decoded.row.means in TENSOR_MEMORY:
-            raise MachineLimitError("what tensor memory holds is not followed", int(sel.threads[0]))
         for slot in self.decoded.reads:
             if self.shadow.has_data(slot, sel):
                 self.shadow.compared.add(self.decoded.source.line)
@@ -411,6 +405,10 @@ class _Arithmetic:
             found = FUNCTIONS[_WHOLE[whole]](numbers[0])
         else:
             found = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
+        # What is 0 or 1 whatever the data is no function of them; what an operation leaves as it is has its root.
+        root = np.where(np.isin(found.key, field.NEUTRAL), 0, root)
+        for (i, _), n in zip(operands, numbers, strict=True):
+            root = np.where((i > 0) & (n.key == found.key), table.root(i), root)
         if self.means not in CONVERSIONS:
             found = self.shadow.recognise(found, root, shown)
         unknown = np.logical_or.reduce([table.unknown(i) for i, _ in operands])
@@ -458,8 +456,6 @@ class _Arithmetic:
         """The one value that a result is computed from; 0 where there are several."""
         root = np.zeros(operands[0][0].shape, np.int64)
         several = np.zeros(root.shape, np.bool_)
-        if self.means == "sub.float":  # What is taken from itself is no function of it, as it is none of two values.
-            several |= (operands[0][0] > 0) & (operands[0][0] == operands[1][0])
         for index, _ in operands:
             mine = np.where(index > 0, self.shadow.table.root(index), 0)
             several |= (root > 0) & (mine > 0) & (mine != root)

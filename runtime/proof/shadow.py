@@ -16,12 +16,15 @@ import numpy as np
 
 from ...dialect.isa.form import ElementType
 from ...dialect.isa.mma import Mma
+from ...dialect.isa.tensor_product import TensorProduct
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
+from ..interp.machine.copies import OperationGroups
 from ..interp.machine.events import LANES, Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
+from ..interp.meaning.bulk import one_by_one
 from ..interp.meaning.warps import shuffle_source
 from ..numerics import floats
 from ..numerics.floats import Array
@@ -30,7 +33,7 @@ from ..numerics.fused_sum import small_codes, small_values, spread
 from ..numerics.product import SideOperands, values
 from . import field
 from .field import FieldFunctions, Residues
-from .mirror import Mirror, PlaneMemory, action_of, context_of, operands_of, with_control
+from .mirror import Issued, Mirror, PlaneMemory, action_of, context_of, operands_of, with_control
 from .values import PLANES, Table, Term, TermOperand, codes_of, planes_of, upper_half
 
 if TYPE_CHECKING:
@@ -40,10 +43,11 @@ if TYPE_CHECKING:
 
 MOVES = frozenset((
     "ld", "st", "ldmatrix", "stmatrix", "movmatrix", "cp.async", "cp.async.bulk", "tensor.load", "tensor.store",
-    "wmma.load", "wmma.store", "st.async", "st.bulk", "mov.b128",
+    "wmma.load", "wmma.store", "st.async", "st.bulk", "mov.b128", "tcgen05.ld", "tcgen05.st", "tcgen05.cp",
+    "tcgen05.shift",
 ))  # fmt: skip
 """What moves bytes, in memory or between lanes, as its bytes lie."""
-PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async"))
+PRODUCTS = frozenset(("mma", "wmma.mma", "wgmma.mma_async", "tcgen05.mma"))
 EFFECTS = (
     "bra",
     "brx",
@@ -73,7 +77,8 @@ def reduces(decoded: Decoded) -> bool:
 
 def moves(decoded: Decoded) -> bool:
     """Whether an instruction moves bytes, and does nothing else to them."""
-    return decoded.row.means in MOVES and not reduces(decoded)
+    unpacks = decoded.row.means == "tcgen05.cp" and bool(decoded.traits.bindings.get("F"))
+    return decoded.row.means in MOVES and not reduces(decoded) and not unpacks
 
 
 RuleOf: TypeAlias = "Callable[[FieldShadow, int, Decoded], Look | None]"
@@ -144,7 +149,9 @@ class FieldShadow(Observer):
             return
         planes = self.mirror.values_of(access.buffer)
         bytes_of = access.start[:, None] + np.arange(access.width)
-        if planes is not None and (bad := np.flatnonzero(planes[:, bytes_of].any(axis=(0, 2)))).size:
+        if planes is not None and decoded.row.means == "tcgen05.dealloc":
+            planes[:, bytes_of] = 0
+        elif planes is not None and (bad := np.flatnonzero(planes[:, bytes_of].any(axis=(0, 2)))).size:
             raise MachineLimitError("data is accessed here in a way that is not followed", int(access.threads[bad[0]]))
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
@@ -257,7 +264,7 @@ class _Move:
         self.decoded = decoded
         self.operands = operands_of(decoded)
         self.steps = shadow.moved(pc)
-        self.loads = decoded.row.root in ("ld", "ldmatrix") or decoded.row.means == "wmma.load"
+        self.loads = decoded.row.root in ("ld", "ldmatrix") or decoded.row.means in ("wmma.load", "tcgen05.ld")
 
     def look(self, sel: Selection) -> None:
         shadow, operands = self.shadow, self.operands
@@ -266,6 +273,7 @@ class _Move:
             shadow.clear(operands.results, sel)
             return
         shadow.mirror.run(self.steps, sel, operands.control)
+        shadow.mirror.pass_on()
         for slot in operands.results:
             if slot not in shadow.touched and shadow.mirror.words(slot).any():
                 shadow.touched.add(slot)
@@ -279,7 +287,7 @@ Collected: TypeAlias = tuple[Array, Array, Array, SideOperands]
 
 
 class FieldProduct:
-    """One `mma`, `wmma.mma` or `wgmma.mma_async`.
+    """One `mma`, `wmma.mma`, `wgmma.mma_async` or `tcgen05.mma`, whose form its descriptor says.
 
     The instruction is decoded with `_multiply` in place of its arithmetic. It runs in each plane and, for values of the
     program, with the machine's own registers: at first to collect A, B, C and what else it takes; then to write D.
@@ -287,12 +295,18 @@ class FieldProduct:
 
     def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
-        row = decoded.row
-        if not isinstance(row, Mma | Wgmma | WmmaMma):
-            raise TypeError(f"{row.spelling} is no product of matrices")
-        self.row = row
+        row, state, mirror = decoded.row, shadow.state, shadow.mirror
+        self.form = row if isinstance(row, Mma | Wgmma | WmmaMma) else None
         self.operands = operands_of(decoded)
         self.results = tuple(dict.fromkeys(decoded.writes))
+        self.written = [(state.banks[s.bits][s.index], mirror.words(s)) for s in self.results]
+        self.later: tuple[OperationGroups, Sequence[Issued]] | None = None
+        if row.root == "wgmma":
+            self.later = state.warpgroups, mirror.products
+        elif self.form is None:
+            self.written = [(state.tensor.words, mirror.tensor)]
+            self.later = mirror.queues[0]
+        self._scale = 0
         self._collected: list[Collected] = []
         self._unknown = False
         self._given: list[Array] = []
@@ -301,26 +315,33 @@ class FieldProduct:
         self.steps = [action(plane) for plane in shadow.mirror.planes]
         self.own = action(shadow.state)
 
-    def _multiply(self, a: Array, b: Array, c: Array, more: SideOperands | None = None) -> Array:
+    def _multiply(
+        self, a: Array, b: Array, c: Array, more: SideOperands | None = None, form: TensorProduct | None = None,
+        scale: int = 0,
+    ) -> Array:  # fmt: skip
         if self._given:
             return self._given.pop(0)
+        self.form, self._scale = form or self.form, scale
         self._collected.append((a, b, c, more or SideOperands()))
         return np.zeros_like(c)
 
     def look(self, sel: Selection) -> None:
         self.shadow.refuse(self.operands.control, sel, "an operand of a product")
-        if self.row.root != "wgmma":
+        if self.later is None:
             self._execute([lambda step=step: step(sel) for step in self.steps], lambda: self.own(sel))
             return
-        self._issue(sel)
+        for one in (sel,) if self.results else [one for one, _ in one_by_one(sel)]:
+            self._issue(one, *self.later)
 
-    def _issue(self, sel: Selection) -> None:
-        """The products of warpgroups are executed when they are waited for: these before those of the machine, which
-        are issued next."""
-        mirror, groups = self.shadow.mirror, self.shadow.state.warpgroups
-        mirror.run(self.steps, sel, self.operands.control)
-        issued = [plane.issued.pop() for plane in mirror.products]
+    def _issue(self, sel: Selection, groups: OperationGroups, queues: Sequence[Issued]) -> None:
+        """Products of warpgroups, and those in tensor memory, are executed when they are waited for: these before those
+        of the machine, which are issued next."""
+        state = self.shadow.state
+        self.shadow.mirror.run(self.steps, sel, self.operands.control)
+        issued = [queue.issued.pop() for queue in queues]
+        observer, state.observer = state.observer, None
         self.own(sel)
+        state.observer = observer
         own = groups.pending.pop().execute
 
         def execute(done: Array) -> None:
@@ -330,36 +351,38 @@ class FieldProduct:
 
     def _execute(self, planes: Sequence[Callable[[], object]], own: Callable[[], object]) -> None:
         shadow, mirror = self.shadow, self.shadow.mirror
-        before = [shadow.state.banks[s.bits][s.index].copy() for s in self.results]
-        codes = [mirror.words(s).copy() for s in self.results]
+        before = [(words.copy(), codes.copy()) for words, codes in self.written]
         self._collected, self._given = [], []
         for k, run in enumerate(planes):
             with_control(mirror.banks, k, shadow.state, self.operands.control, run)
-            for slot, words in zip(self.results, codes, strict=True):
-                mirror.words(slot)[k] = words[k]
         own()
-        for slot, words in zip(self.results, before, strict=True):
-            shadow.state.banks[slot.bits][slot.index][...] = words
-        self._given = self._made()
+        for (words, codes), (old, kept) in zip(self.written, before, strict=True):
+            words[...], codes[...] = old, kept
+        parts = len(self._collected) // (PLANES + 1)
+        made = [self._made(self._collected[part::parts]) for part in range(parts)]
+        self._given = [words[k] for k in range(PLANES) for words in made]
         for k, run in enumerate(planes):
             with_control(mirror.banks, k, shadow.state, self.operands.control, run)
         shadow.touched.update(self.results)
 
     # D of what was collected
 
-    def _made(self) -> list[Array]:
-        *planes, (a, b, c, more) = self._collected
-        row, self._unknown = self.row, False
+    def _made(self, collected: Sequence[Collected]) -> list[Array]:
+        *planes, (a, b, c, more) = collected
+        row, self._unknown = self._form(), False
         left = self._numbers(np.stack([p[0] for p in planes]), a, row.a)
         right = self._numbers(np.stack([p[1] for p in planes]), b, row.b)
         addend = self._numbers(np.stack([p[2] for p in planes]), c, row.c)
         data = self._any_data(planes)
+        if isinstance(row, TensorProduct):
+            addend = field.multiply(addend, field.embedded(np.array(2.0**-self._scale)))
+            left, right = (field.negate(n) if minus else n for n, minus in zip((left, right), row.negated, strict=True))
         if more.columns is not None:
             left = _spread(left, more.columns, len(b))
         left, right = (self._scaled(n, planes, more, side) for n, side in ((left, "a"), (right, "b")))
         d = field.matmul(_matrix(left, False), _matrix(right, True), _stack(addend))
         numbers = Residues(np.moveaxis(d.residues, 1, -1), np.moveaxis(d.exact, 0, -1))
-        term = self._term() if self.shadow.table.ordered else None
+        term = self._term(collected) if self.shadow.table.ordered else None
         index = self.shadow.table.add(
             numbers, row.d.name if row.d.is_float else "s32", term=term, unknown=self._unknown
         )
@@ -367,21 +390,26 @@ class FieldProduct:
         kept = planes_of(np.where(data, index, 0), width)
         return [kept[k].astype(c.dtype) for k in range(PLANES)]
 
-    def _term(self) -> Term:
+    def _form(self) -> Mma | Wgmma | WmmaMma | TensorProduct:
+        if self.form is None:
+            raise TypeError("a product of which nothing was collected")
+        return self.form
+
+    def _term(self, collected: Sequence[Collected]) -> Term:
         """The instruction with its operands.
 
         Raises:
             MachineLimitError: for one with a sparse A, scales, or elements of fewer than 8 bits.
         """
-        *planes, (a, b, c, more) = self._collected
-        kinds = (self.row.a, self.row.b, self.row.c)
+        *planes, (a, b, c, more) = collected
+        kinds = (self._form().a, self._form().b, self._form().c)
         if more.columns is not None or more.scale_a is not None or any(kind.bits < 8 for kind in kinds):
             raise MachineLimitError("the order of sums of this product is not followed", 0)
         first, second, third = (
             self._values(np.stack([np.asarray(p[i]) for p in planes]), (a, b, c)[i], kind)
             for i, kind in enumerate(kinds)
         )
-        return Term(self.row.spelling, (third,), first, second)
+        return Term(self._form().spelling, (third,), first, second)
 
     def _any_data(self, planes: Sequence[Collected]) -> bool:
         scales = (words for plane in planes for words in (plane[3].scale_a, plane[3].scale_b) if words is not None)
@@ -392,29 +420,30 @@ class FieldProduct:
         if kind.bits < 8:
             if planes.any():
                 raise MachineLimitError(f"elements of {kind.bits} bits are not followed yet", 0)
-            return field.embedded(_values(words, kind, self.row.kind))
+            return field.embedded(_values(words, kind, self._form().kind))
         return self.shadow.table.numbers_or(*self._values(planes, words, kind))
 
     def _values(self, planes: Array, words: Array, kind: ElementType) -> TermOperand:
         """The values of the elements of a matrix, and what they are."""
         codes = codes_of(planes)
-        index = codes.value
+        index = self.shadow.table.read_as(codes.value, kind.name)
         if planes.dtype == np.uint32 and codes.mixed.any():
             index = np.where(codes.mixed, upper_half(self.shadow.table, planes, words), index)
         if (codes.mixed & (index == 0)).any() or (codes.first > 0).any():
             raise MachineLimitError("an element is made of parts of several values", 0)
         self._unknown |= bool(self.shadow.table.unknown(index).any())
-        return index, _values(words, kind, self.row.kind)
+        return index, _values(words, kind, self._form().kind)
 
     def _scaled(self, numbers: Residues, planes: Sequence[Collected], more: SideOperands, side: str) -> Residues:
         """A or B times its scales, of which one stands for a block along k."""
         name = f"scale_{side}"
         words: Array | None = getattr(more, name)
-        if words is None or (scale := getattr(self.row, "scale", None)) is None:
+        if words is None or (scale := getattr(self._form(), "scale", None)) is None:
             return numbers
         codes = codes_of(np.stack([getattr(p[3], name) for p in planes]).astype(np.uint8))
         significand, exponent = decoded_scale(words, scale.type)
-        found = self.shadow.table.numbers_or(codes.value, np.ldexp(significand.astype(np.float64), exponent))
+        index = self.shadow.table.read_as(codes.value, scale.type.name)
+        found = self.shadow.table.numbers_or(index, np.ldexp(significand.astype(np.float64), exponent))
         depth = numbers.residues.shape[1]
         each = depth // len(words)
         block = Residues(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))

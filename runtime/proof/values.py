@@ -150,6 +150,17 @@ class Table:
             return Residues(found.residues, exact)
         return found
 
+    def read_as(self, index: Array, kind: str) -> Array:
+        """Values read as a type. One that was made in another is a value of which nothing is known."""
+        same = [KINDS.index(made) for made in ALIKE.get(kind, (kind,)) if made in KINDS]
+        other = (index > 0) & ~np.isin(self._kind[index], same)
+        if not other.any():
+            return index
+        old, index = index[other], index.copy()
+        made = field.hashed(f"read as {kind}", self.word(old), self._kind[old].astype(np.uint64))
+        index[other] = self.add(made, "bits", root=self._root[old], unknown=True)
+        return index
+
     def is_kind(self, index: Array, kind: str) -> Array:
         """Which values were made in a type."""
         return self._kind[index] == KINDS.index(kind)
@@ -176,6 +187,8 @@ class Table:
             self._shown[index[late]] = shown[late]
 
 
+ALIKE = {"f32": ("f32", "tf32"), "tf32": ("f32", "tf32"), "ue4m3": ("ue4m3", "e4m3")}
+"""Types of values that are the same numbers in another; of each other type it is itself."""
 KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "ue8m0", "ue4m3", "s32")
 
 
@@ -268,16 +281,18 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
         codes = codes_of(mine)
         index = codes.value.copy()
         odd = codes.mixed | (codes.first > 0)
+        halves = np.zeros(odd.shape, np.bool_)
         if odd.any() and scalar in ("f32", "tf32"):
             upper = upper_half(table, mine, word)
-            index, odd = np.where(upper > 0, upper, index), odd & (upper == 0)
+            index, halves = np.where(upper > 0, upper, index), upper > 0
         if odd.any() and scalar == "bf16":
-            odd &= ~((codes.first == 2) & ~codes.mixed & table.is_kind(index, "f32"))
+            halves = (codes.first == 2) & ~codes.mixed & table.is_kind(index, "f32")
+        odd &= ~halves
         if odd.any():
             index[odd] = table.add(
                 field.hashed("bits", signature(table, mine[:, odd], word[odd])), "bits", unknown=True
             )
-        found.append(index)
+        found.append(np.where(halves, index, table.read_as(np.where(halves, 0, index), scalar)))
     return found
 
 

@@ -114,15 +114,9 @@ def _variance(
 
 
 CONSTANTS: Mapping[object, Lowering] = {
-    aten.full.default: _constant(),
-    aten.full_like.default: _constant(),
-    aten.scalar_tensor.default: _constant(),
-    aten.zeros.default: _constant(0),
-    aten.zeros_like.default: _constant(0),
-    aten.new_zeros.default: _constant(0),
-    aten.new_ones.default: _constant(1),
-    aten.ones.default: _constant(1),
-    aten.ones_like.default: _constant(1),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
+    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
+    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
 }
 """Tensors of one number."""
 
@@ -233,6 +227,18 @@ def _rms_norm(
     return result.to(value.dtype), scale
 
 
+def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
+    """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
+    n, c, _, groups, epsilon = sizes
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    variance, mean = torch.var_mean(wide.reshape(n, groups, -1), -1, correction=0)
+    scale = torch.rsqrt(variance + epsilon)
+    normal = (wide.reshape(n, groups, c // groups, -1) - mean[..., None, None]) * scale[..., None, None]
+    normal = normal if weight is None else normal * weight.view(1, groups, -1, 1)
+    normal = normal if bias is None else normal + bias.view(1, groups, -1, 1)
+    return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice, with zeros before and behind it; torch's own for steps of more than one."""
     if step != 1:
@@ -277,7 +283,7 @@ def simpler() -> dict[Any, Any]:
     """How operations are taken apart that torch's own decompositions for export leave."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
-    own |= {"_transformer_encoder_layer_fwd": _encoder_layer}
+    own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 

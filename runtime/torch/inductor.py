@@ -25,11 +25,9 @@ def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node])
 
 
 def compile_whole(
-    module: GraphModule,
-    examples: Sequence[Any],
-    replace: Callable[[GraphModule, Sequence[Any], str], None],
+    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, Sequence[Any], str], None],
     mode: str | None,
-) -> Callable[..., Any]:
+) -> Callable[..., Any]:  # fmt: skip
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
     it is told whether it is the forward, the backward or the inference graph."""
     inductor: Any = import_module("torch._inductor")

@@ -102,6 +102,18 @@ def close(*pairs: tuple[Array, Any], rtol: float, atol: float = 0.0) -> Judge:
     return judge
 
 
+def bounded(got: Array, a: Array, b: Array, unit: float, then: Callable[[Array], Array] = lambda x: x) -> Judge:
+    """A judge of a product, A of M x K and B of N x K: within a part of the sum of the products' magnitudes."""
+
+    def judge() -> None:
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        expected = then(x @ y.T)
+        wrong = ~(np.abs(got.astype(np.float64) - expected) <= unit * (np.abs(x) @ np.abs(y).T))
+        _report(0, got, expected, wrong)
+
+    return judge
+
+
 def both(*judges: Judge) -> Judge:
     """A judge that is content when all are."""
 

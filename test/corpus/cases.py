@@ -19,6 +19,7 @@ for _file in (
     "warpgroups",
     "triton",
     "triton_hopper",
+    "triton_blackwell",
     "cute",
 ):
     import_module(f"corpus.cases_{_file}")

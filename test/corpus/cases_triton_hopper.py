@@ -17,8 +17,8 @@ def case(grid: Any, threads: int, **options: Any) -> Any:
     return _case(grid, threads, sm=90, **options)
 
 
-def _described(array: Array, *box: int) -> list[Any]:
-    return [TensorMap(array, box, swizzle=128), *array.shape, *(step // array.itemsize for step in array.strides)]
+def described(array: Array, *box: int, swizzle: int = 128) -> list[Any]:
+    return [TensorMap(array, box, swizzle=swizzle), *array.shape, *(step // array.itemsize for step in array.strides)]
 
 
 def _matmul(random: Random, columns: int) -> tuple[list[Any], Judge]:
@@ -26,7 +26,7 @@ def _matmul(random: Random, columns: int) -> tuple[list[Any], Judge]:
     a, b = (random.integers(-3, 4, shape).astype(F16) for shape in ((100, 200), (168, 200)))
     c = output((100, 168), F16)
     wanted = a.astype(np.float64) @ b.astype(np.float64).T
-    return [*_described(a, 64, 64), *_described(b, columns, 64), *_described(c, 64, 64), 200], equal((c, wanted))
+    return [*described(a, 64, 64), *described(b, columns, 64), *described(c, 64, 64), 200], equal((c, wanted))
 
 
 @case((2, 3), 128)

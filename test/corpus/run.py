@@ -20,7 +20,7 @@ from corpus.store import ARCHIVE, OUT, Store
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", default="sm_80,sm_90a")
+    parser.add_argument("--target", default="sm_80,sm_90a,sm_100a")
     parser.add_argument("--folder", type=Path, default=OUT if OUT.exists() else ARCHIVE)
     parser.add_argument("--all", action="store_true", help="print those that are right, too")
     parser.add_argument("--whole", action="store_true", help="load whole modules, not a kernel at a time")

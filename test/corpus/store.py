@@ -11,8 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent.parent / "out" / "corpus"
 ARCHIVE = HERE / "kernels.tar.xz"
-PACKED = ("sm_80", "sm_90a")
-"""The targets whose PTX the archive has."""
+PACKED = ("sm_80", "sm_90a", "sm_100a")
+"""The targets whose PTX the archive has; of the last, that of programs which have no other."""
 
 
 class Store:
@@ -48,6 +48,8 @@ def alone(text: str, kernel: str) -> str:
 def pack(folder: Path, archive: Path) -> int:
     """Puts what a folder has for the packed targets into an archive, the same bytes for the same texts; how many."""
     paths = [p for p in sorted(folder.glob("*.ptx")) if p.name.endswith(tuple(f".{t}.ptx" for t in PACKED))]
+    elsewhere = {p.name.partition(".")[0] for p in paths if not p.name.endswith(f".{PACKED[-1]}.ptx")}
+    paths = [p for p in paths if not (p.name.endswith(f".{PACKED[-1]}.ptx") and p.name.partition(".")[0] in elsewhere)]
     with tarfile.open(archive, "w:xz", preset=9) as file:
         for path in paths:
             member, data = tarfile.TarInfo(path.name), path.read_bytes()

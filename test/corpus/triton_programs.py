@@ -14,12 +14,15 @@ ONLY: dict[str, str] = {}
 """The one target of programs that have one."""
 
 
-def program(_warps: int = 4, _stages: int = 3, _jit=triton.jit, _only: str = "", **arguments: object):
+def program(
+    _warps: int = 4, _stages: int = 3, _jit=triton.jit, _only: str = "", _name: str = "", _ctas: int = 1,
+    **arguments: object,
+):  # fmt: skip
     def register(function):
-        kernel = _jit(function)
-        PROGRAMS[function.__name__] = (kernel, arguments, {"num_warps": _warps, "num_stages": _stages})
+        kernel, name = _jit(function), _name or function.__name__
+        PROGRAMS[name] = (kernel, arguments, {"num_warps": _warps, "num_stages": _stages, "num_ctas": _ctas})
         if _only:
-            ONLY[function.__name__] = _only
+            ONLY[name] = _only
         return kernel
 
     return register

@@ -19,7 +19,8 @@ from corpus.cuda_ptx import TARGETS, plain
 from corpus.store import OUT
 from corpus.triton_programs import ONLY, PROGRAMS
 
-import_module("corpus.triton_hopper")  # enters its programs
+for _module in ("triton_hopper", "triton_blackwell", "gluon_blackwell"):
+    import_module(f"corpus.{_module}")  # enters its programs
 
 PTX = 90
 """The version of PTX from sm_90 on, what a driver of CUDA 13.0 takes; before, Triton's own choice is older."""
@@ -28,16 +29,17 @@ PTX = 90
 def write(name: str, target: str, out: Path) -> None:
     """Compiles a program; the PTX's first line says how much shared memory a launch takes."""
     kernel, arguments, options = PROGRAMS[name]
-    constants = {key: value for key, value in arguments.items() if isinstance(value, int)}
+    constants = {k: getattr(value, "value", value) for k, value in arguments.items() if not isinstance(value, str)}
     signature = {key: "constexpr" if key in constants else value for key, value in arguments.items()}
     # Pointers divisible by 16, as an allocator gives them; sizes are not promised anything.
     hints = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(signature.values()) if str(kind).startswith("*")}
     make = GluonASTSource if kernel.is_gluon() else ASTSource
     source = make(kernel, signature=signature, constexprs=constants, attrs=hints)
     sm = int("".join(filter(str.isdigit, target)))
-    version = {"ptx_version": PTX} if sm >= 90 else {}
+    version = {"ptx_version": PTX} if sm >= 90 and ONLY.get(name) != "sm_100a" else {}
     compiled = compile_triton(source, target=GPUTarget("cuda", sm, 32), options=options | version)
     text = f"// shared {compiled.metadata.shared}\n{plain(compiled.asm['ptx'])}"
+    text = text.replace(compiled.metadata.name, name)
     (out / f"{name}.{target}.ptx").write_text(text)
 
 
@@ -48,7 +50,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    sources = (Path(__file__).with_name(f"triton_{what}.py") for what in ("ptx", "programs", "hopper"))
+    sources = (*Path(__file__).parent.glob("triton_*.py"), *Path(__file__).parent.glob("gluon_*.py"))
     newest = max(source.stat().st_mtime for source in sources)
     failed = 0
     for name in args.names or PROGRAMS:

@@ -11,7 +11,7 @@ import pytest
 from attention_problems import Array, expected, problem, wrong
 from attentions import SOFTMAXES, Attention
 
-from warploom.runtime import compile
+from warploom.runtime import CompileError, compile
 
 SIZE = (20, 70, 32, 32)
 
@@ -34,6 +34,12 @@ FORMS = (
     (Attention((9, 21, 32, 32), batch=(2, 3), function="slopes"), "sm_80"),
     (Attention((70, 70, 64, 64), "bf16", batch=()), "sm_100a"),
     (Attention((70, 21, 64, 64), batch=(2, 3), function="slopes", dynamic=True), "sm_90a"),
+    (Attention((70, 150, 64, 64), "bf16", (1, 2), sinks="sum", softmax="inverse", dynamic=True), "sm_90a"),
+    (Attention((20, 45, 32, 32), sinks="start", softmax="behind", causal=-5), "sm_89"),
+    (Attention((20, 40, 32, 32), "f8E4M3FN", softmax="behind", documents=True), "sm_89"),
+    (Attention((130, 150, 128, 128), "f8E4M3FN", batch=(1, 2)), "sm_90a"),
+    (Attention((70, 133, 64, 128), "f8E4M3FN", softmax="named", causal=60, dynamic=True), "sm_90a"),
+    (Attention((1, 133, 64, 64), "f8E4M3FN", batch=(2, 3), shared=("b1",), sinks="max"), "sm_90a"),
 )
 
 
@@ -51,7 +57,14 @@ KEYS = (
     (Attention((40, 128, 64, 64), batch=(2,), pages=16, causal=3), "sm_80", {}),
     (Attention((70, 300, 64, 64), batch=(1,), window=20, causal=40), "sm_90a", {}),
     (Attention((70, 150, 64, 64), batch=(2,), lengths=True), "sm_90a", {}),
-    (Attention((20, 40, 32, 32), batch=(2,), documents=True), "sm_89", {}),
+    (Attention((20, 40, 32, 32), batch=(2,), documents=True, dynamic=True), "sm_89", {}),
+    (Attention((200, 300, 64, 64), "bf16", batch=(1,), documents=True, causal=100), "sm_90a", {}),
+    (Attention((1, 300, 64, 64), batch=(1, 3), documents=True), "sm_80", {"split_k": 2}),
+    (
+        Attention((1, 200, 64, 64), "bf16", (2, 3), shared=("b1",), sinks="max", on_memory=True),
+        "sm_90a",
+        {"split_k": 3},
+    ),
 )
 """Keys that warps and CTAs share, that do not count, and that lie in pages."""
 
@@ -60,6 +73,12 @@ KEYS = (
 @pytest.mark.parametrize(("asked", "target", "schedule"), KEYS, ids=str)
 def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any]) -> None:
     assert wrong(asked, target, checks="all", **schedule) == ""
+
+
+def test_turns_with_one_stage_are_refused() -> None:
+    """Every order of the warps is a deadlock, which the check of all orders finds."""
+    with pytest.raises(CompileError, match="consumers = pingpong takes 2 stages or more"):
+        Attention((130, 70, 64, 64)).compile("sm_90a", stages=1, consumers="pingpong")
 
 
 def test_keys_that_do_not_count_are_not_read() -> None:
@@ -75,6 +94,22 @@ def test_keys_that_do_not_count_are_not_read() -> None:
     given.arguments[1][0, :64] = given.arguments[2][0, :64] = np.nan
     asked.compile("sm_80")(*given.arguments, device="interp")
     assert given.wrong() == ""
+
+
+def test_keys_of_other_documents_are_not_read() -> None:
+    """In any order: NaN in tiles of keys whose numbers are beyond those of the rows of a tile."""
+    asked = Attention((130, 300, 32, 32), batch=(1,), documents=True)
+    given = problem(asked)
+    names = [value.name for value in asked.arguments()]
+    of_m, of_n = (given.arguments[names.index(name)] for name in ("%of_m", "%of_n"))
+    of_m[:], of_n[:] = 7, np.where(np.arange(300) % 3, 13, 9)
+    of_m[::3], of_n[70:180] = -5, np.where(np.arange(110) % 5, 7, -5)
+    given = expected(asked, given.arguments)
+    given.arguments[1][0, :64] = given.arguments[2][0, 192:] = np.nan
+    kernel = asked.compile("sm_80")
+    kernel(*given.arguments, device="interp")
+    assert given.wrong() == ""
+    assert len(kernel.launches) == 2
 
 
 def test_heads_that_share_keys_are_rows() -> None:

@@ -143,3 +143,75 @@ def test_a_batch_of_unknown_size_with_channels_last() -> None:
         wanted += a[:, i : i + 4, j : j + 4].astype(np.float64) * b[i, j].astype(np.float64)
     compile(text, cache=False)(a, b, c, device="interp")
     np.testing.assert_allclose(c.astype(np.float64), wanted, rtol=2.0**-8, atol=1e-5)
+
+
+BY_CHANNELS = """
+#each = affine_map<(a, b, c, d) -> (a, b, c, d)>
+#channel = affine_map<(a, b, c, d) -> (d)>
+func.func @f(%X: {x}, %K: tensor<{r}x{s}x{c}xbf16>, %bias: tensor<{c}xf32>, %scale: f32) -> {y} {{
+  %low = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  %padded = tensor.pad %X low[0, {before}, {before}, 0] high[0, {behind}, {behind}, 0] {{
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %low : bf16
+  }} : {x} to {padded}
+  %empty = tensor.empty() : {sums}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {sums}) -> {sums}
+  %sums = linalg.depthwise_conv_2d_nhwc_hwc {{strides = dense<{stride}> : tensor<2xi64>,
+      dilations = dense<{dilation}> : tensor<2xi64>}} ins(%padded, %K : {padded}, tensor<{r}x{s}x{c}xbf16>)
+      outs(%filled : {sums}) -> {sums}
+  %out = tensor.empty() : {y}
+  %result = linalg.generic {{indexing_maps = [#each, #channel, #each],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+      ins(%sums, %bias : {sums}, tensor<{c}xf32>) outs(%out : {y}) {{
+  ^bb0(%sum: f32, %b: f32, %old: bf16):
+    %0 = arith.mulf %sum, %scale : f32
+    %1 = arith.addf %0, %b : f32
+    %2 = arith.maximumf %1, %zero : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  }} -> {y}
+  return %result : {y}
+}}
+"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("image", "taps", "stride", "dilation", "around"),
+    [
+        ((2, 5, 9, 12), (7, 7), 1, 1, (3, 3)),
+        ((1, 9, 11, 6), (3, 2), 2, 1, (1, 0)),
+        ((1, 4, 5, 5), (3, 3), 1, 1, (1, 1)),
+        ((2, 4, 7, 136), (3, 3), 1, 2, (2, 2)),
+    ],
+    ids=["7x7", "strides and two channels", "an odd number of channels", "dilations and two groups of lanes"],
+)
+def test_channels_with_kernels_of_their_own_in_one_launch(
+    image: tuple[int, int, int, int], taps: tuple[int, int], stride: int, dilation: int, around: tuple[int, int]
+) -> None:
+    """Images are read where they are, with zeros around them; bias, scale and relu come before sums are stored."""
+    n, h, w, c = image
+    padded = [size + sum(around) for size in (h, w)]
+    result = [(size - (tap - 1) * dilation - 1) // stride + 1 for size, tap in zip(padded, taps, strict=True)]
+    out = (n, *result, c)
+    shapes = {"x": image, "padded": (n, *padded, c), "sums": out, "y": out}
+    types = {name: f"tensor<{'x'.join(map(str, sizes))}x{'f32' if name == 'sums' else 'bf16'}>"
+             for name, sizes in shapes.items()}  # fmt: skip
+    text = BY_CHANNELS.format(r=taps[0], s=taps[1], c=c, before=around[0], behind=around[1], stride=stride,
+                              dilation=dilation, **types)  # fmt: skip
+    rng = np.random.default_rng()
+    x, k = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in (image, (*taps, c)))
+    bias, y = rng.standard_normal(c).astype(np.float32), np.full(out, np.nan, ml_dtypes.bfloat16)
+    kernel = compile(text, target="sm_90a", cache=False)
+    kernel(x, k, bias, 1.5, y, device="interp", checks="all")
+    wide = np.pad(x.astype(np.float64), ((0, 0), around, around, (0, 0)))
+    exact, size = np.zeros((2, *out))
+    for r, s in product(*map(range, taps)):
+        down, along = (slice(at * dilation, at * dilation + (pixels - 1) * stride + 1, stride)
+                       for at, pixels in zip((r, s), result, strict=True))  # fmt: skip
+        term = wide[:, down, along] * k[r, s].astype(np.float64)
+        exact, size = exact + term, size + np.abs(term)
+    wanted = np.maximum(1.5 * exact + bias, 0)
+    assert kernel.ptx.count(".entry") == 1
+    assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * np.abs(wanted) + 100 * UNIT * (size + 4)).all()

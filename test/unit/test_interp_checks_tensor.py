@@ -97,6 +97,13 @@ def test_planted_bugs_of_order(bad: Kernel, line: str, message: str) -> None:
     fails(bad, line, message, "strict")
 
 
+def test_a_load_whose_register_has_been_read_is_over() -> None:
+    """What follows need not wait; while nothing has been read it must."""
+    kernel({LOADED: ""}).run()
+    early = kernel({LOADED: DEALLOC.replace(", ", ","), DEALLOC: ""})
+    fails(early, DEALLOC.replace(", ", ","), "frees column 0 .* the tcgen05.ld .* no tcgen05.wait::ld has waited")
+
+
 FAULTS = [
     (kernel({LOAD: LOAD.replace("%r2", "%r1")}), LOAD[:30], "warp 1 reaches lanes 32 to 63 .*the address is of lane 0"),
     (kernel({LOAD: LOAD.replace("%r2", "%r2+96")}), LOAD[:30], "reads column 128 of tensor memory, which is not alloc"),

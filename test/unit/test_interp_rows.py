@@ -20,7 +20,7 @@ HEAD += DECLARATIONS + WIDE + SYMBOLS
 REFUSED = {
     **REASONS,
     "fma.oob": "the word of the out-of-bounds NaN is not known",
-    "tensor.unmodelled": "im2col::w and gathered rows it does not",
+    "tensor.unmodelled": "im2col::w it does not",
     "tensor.replace later": "which have no such field or value",
     "carry.untold": "the text does not say what it computes",
     "tcgen05.untold": "no public text says what it computes",

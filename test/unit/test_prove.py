@@ -116,6 +116,15 @@ def test_two_kernels_are_compared():
     assert other.differences[0].count == 32
 
 
+def test_exponentials_of_sums_with_tanh_are_products():
+    """As where the running maximum of an attention cancels whose scores are capped."""
+    scaled = "tanh.approx.f32 %f3, %f1; mul.f32 %f3, %f3, 0f3FB8AA3B; mul.f32 %f2, {}, 0f3FB8AA3B; "
+    one = launch(scaled.format("%f2") + "add.f32 %f3, %f3, %f2; ex2.approx.f32 %f3, %f3;")
+    parts = "ex2.approx.f32 %f3, %f3; ex2.approx.f32 %f2, %f2; mul.f32 %f3, %f3, %f2;"
+    assert prove(one, launch(scaled.format("%f2") + parts), ARRAYS)
+    assert prove(one, launch(scaled.format("%f1") + parts), ARRAYS, explain=False).outcome == "refuted"
+
+
 def test_branches_on_data_are_proven_in_part():
     """A maximum by a branch, and one way that no data goes; on the other way it is no sum."""
     body = "setp.lt.f32 %p, %f1, %f2; mov.f32 %f3, {}; @%p bra L; mov.f32 %f3, {}; L:"
@@ -359,3 +368,47 @@ def test_functions_are_known_through_several_operations():
     assert proof, proof
     assert "functions computed otherwise" in proof.text
     assert prove(launch(body + "st.global.f32 [%rd2], %f3;"), text, ARRAYS, explain=False).outcome == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("0x8110490", "0x8116490", "proven"),  # the signs of A and of B change
+        ("0x8110490", "0x8112490", "refuted"),
+        ("0x8110490", "0x8110010", "refuted"),  # numbers of bf16 taken for ones of f16
+        ("[%r38], %rd15, %rd17, %r8, 1;", "[%r38], %rd15, %rd17, %r8, 0;", "refuted"),
+        ("[%r118+1048576];", "[%r118];", "refuted"),
+    ],
+)
+def test_products_in_tensor_memory_are_followed(before: str, after: str, outcome: str):
+    text = product(40, 24, 72, "bf16")
+    kernel = compile(text, "sm_100a", cta="128,64,64", mma="m128n64k16", ctas=1)
+    assert before in kernel.ptx
+    assert prove(replace(kernel, ptx=kernel.ptx.replace(before, after)), text, explain=False).outcome == outcome
+
+
+def test_tensor_memory_moves_what_it_holds():
+    """Two columns are stored, and the first or the second is read."""
+    body = """.shared .b32 place;
+      tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [place], 32; bar.sync 0;
+      ld.shared.u32 %r3, [place]; mov.b32 %r4, %f1; mov.b32 %r5, %f2;
+      tcgen05.st.sync.aligned.32x32b.x2.b32 [%r3], {{%r4, %r5}}; tcgen05.wait::st.sync.aligned;
+      tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r6}}, [%r3+{column}]; tcgen05.wait::ld.sync.aligned;
+      mov.b32 %f3, %r6; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;"""
+    text = ADD.replace("sm_80", "sm_100a").replace("8.0", "8.6")
+    first, second = (
+        replace(launch(""), module=load_ptx(text.format(body=body.format(column=column)))) for column in (0, 1)
+    )
+    assert prove(first, launch("mov.f32 %f3, %f1;"), ARRAYS)
+    assert prove(second, launch("mov.f32 %f3, %f2;"), ARRAYS)
+    assert prove(second, launch("mov.f32 %f3, %f1;"), ARRAYS, explain=False).outcome == "refuted"
+
+
+def test_numbers_of_another_type_are_refuted():
+    text = product(16, 24, 40, "bf16")
+    kernel = compile(text, "sm_80")
+    mutant = replace(kernel, ptx=kernel.ptx.replace(".f32.bf16.bf16.f32", ".f32.f16.f16.f32"))
+    assert mutant.ptx != kernel.ptx
+    assert prove(mutant, text, explain=False).outcome == "refuted"
+    integers = "mov.b32 %r2, %f1; cvt.rn.f32.s32 %f3, %r2;"
+    assert prove(launch(integers), launch("mov.f32 %f3, %f1;"), ARRAYS).outcome != "proven"

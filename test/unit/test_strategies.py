@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
 
 from warploom.dialect.schedule import Schedule
 from warploom.passes.diagnostics import remarks
@@ -114,6 +115,42 @@ def test_a_handle_of_what_was_replaced_is_refused() -> None:
     product.tile(32)
     with pytest.raises(StepError, match="is not there any more"):
         product.set(stages=2)
+
+
+SIDE_BY_SIDE = """
+  %m = transform.merge_handles %a, %a : !transform.any_op
+  %r = transform.foreach %m, %a : !transform.any_op, !transform.any_op -> !transform.any_op {
+  ^bb0(%x: !transform.any_op, %y: !transform.any_op):
+    transform.warp.set %x to #warp.schedule<stages = 2> : !transform.any_op
+    transform.yield %y : !transform.any_op
+  }
+  transform.warp.set %r to #warp.schedule<warp = 32x32> : !transform.any_op"""
+
+
+def parsed(steps: str) -> ModuleOp:
+    """A strategy that begins with all products of the module."""
+    return parse_mlir(
+        make_context(),
+        f"""module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%module: !transform.any_op) {{
+    %a = transform.structured.match ops{{["linalg.matmul"]}} in %module : (!transform.any_op) -> !transform.any_op
+{steps}
+    transform.yield
+  }}
+}}""",
+    )
+
+
+def test_handles_side_by_side_and_merged() -> None:
+    module = parse_mlir(make_context(), PRODUCTS)
+    apply_strategy(make_context(), module, parsed(SIDE_BY_SIDE))
+    assert str(module).count("#warp.schedule<warp = 32x32, stages = 2>") == 2
+
+
+def test_a_step_that_is_read_and_printed_alone_is_refused_where_it_stands() -> None:
+    steps = "    transform.structured.vectorize %a vector_sizes [8, 4] : !transform.any_op"
+    with pytest.raises(DiagnosticException, match=r":4:5.*transform\.structured\.vectorize is no step"):
+        apply_strategy(make_context(), parse_mlir(make_context(), PRODUCTS), parsed(steps))
 
 
 def test_passes_and_patterns_change_a_part_alone() -> None:

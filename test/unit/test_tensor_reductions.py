@@ -126,3 +126,52 @@ def test_a_matrix_inside_its_pattern_is_read_by_its_address(case: OffsetCase) ->
     expected = (a @ b.T + c)[places[..., 0], places[..., 1]].T.reshape(-1)
     bound = (np.abs(a) @ np.abs(b).T + np.abs(c))[places[..., 0], places[..., 1]].T.reshape(-1) * 2.0**-20
     assert (np.abs(found.reshape(-1) - expected) <= bound).all()
+
+
+ROWS = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .align 16 .b8 rows[32])
+{
+.reg .b32 %r<12>; .reg .b64 %q<4>; .reg .pred %p;
+.shared .align 128 .b8 tile[512];
+.shared .align 8 .b64 object;
+mov.u32 %r8, tile; mov.u32 %r9, object;
+mov.b64 %q0, from; cvta.param.u64 %q0, %q0; mov.b64 %q1, to; cvta.param.u64 %q1, %q1;
+ld.param.v4.u32 {%r0, %r1, %r2, %r3}, [rows]; ld.param.v4.u32 {%r4, %r5, %r6, %r7}, [rows+16];
+mbarrier.init.shared.b64 [%r9], 1;
+fence.proxy.async;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r9], 512;
+cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes
+  [%r8], [%q0, {8, %r0, %r1, %r2, %r3}], [%r9];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p, [%r9], 0;
+@!%p bra WAIT;
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%q1, {0, %r4, %r5, %r6, %r7}], [%r8];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("swizzle", [0, 64, 128])
+def test_rows_are_gathered_and_scattered(swizzle: int) -> None:
+    """Rows beside the tensor are zeros when they are read, and are not written."""
+    a, b = np.random.default_rng(3).standard_normal((9, 64)).astype(np.float32), np.zeros((6, 40), np.float32)
+    box = swizzle // 4 or 32
+    come, go = (7, 0, 9, -1), (5, 2, 6, 0)
+    text = ROWS.replace("512", str(16 * box))
+    maps = [TensorMap(x, (1, box), swizzle=swizzle) for x in (a, b)]
+    load_ptx(text).launch("k", 1, 1, [*maps, np.array([*come, *go], np.int32).tobytes()], device="interp", checks="all")
+    read = [a[row, 8 : 8 + box] if 0 <= row < 9 else np.zeros(box, np.float32) for row in come]
+    wanted = np.zeros_like(b)
+    for row, values in zip(go, read, strict=True):
+        if row < 6:
+            wanted[row, :box] = values
+    assert np.array_equal(b, wanted)
+
+
+def test_a_map_of_several_rows_gathers_nothing() -> None:
+    maps = [TensorMap(np.zeros((9, 64), np.float32), (2, 32))] * 2
+    with pytest.raises(InterpreterError, match="a copy of rows takes a box of one row, the tensor map has 2"):
+        load_ptx(ROWS).launch("k", 1, 1, [*maps, bytes(32)], device="interp")

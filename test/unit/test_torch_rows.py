@@ -50,6 +50,14 @@ def quantised_blocks(x: Any) -> Any:
     return (y / scale).to(EIGHT if x.dtype == torch.float32 else x.dtype).flatten(-2), scale.squeeze(-1)
 
 
+def weight_gradients(g: Any, x: Any, scale: Any) -> Any:
+    return (g.float() * x.float() * scale).sum(0).to(g.dtype), g.float().sum(0).to(g.dtype)
+
+
+def group_norm(x: Any, w: Any, b: Any) -> Any:
+    return functional.group_norm(x, 3, w, b)
+
+
 CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "norm_statistics": (norm_statistics, (draw(5, 77), draw(77), draw(77)), 2**-8),
     "norm_statistics_long": (norm_statistics, (draw(2, 1500), draw(1500), draw(1500)), 2**-8),
@@ -63,12 +71,32 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 }
 
 
+IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
+    "columns_in_parts": (weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8),
+    "group_norm": (group_norm, (draw(2, 9, 5, 4), draw(9), draw(9)), 2**-7),
+}
+"""Functions that are two kernels: columns that are summed in parts; statistics and what is made with them."""
+
+
+@pytest.mark.parametrize("name", IN_TWO)
+def test_a_function_is_two_kernels(name: str) -> None:
+    run(*IN_TWO[name], 2)
+
+
+def test_columns_of_a_prime_length_are_one_part() -> None:
+    run(weight_gradients, (draw(97, 40), draw(97, 40), draw(97, 1).float()), 2**-8, 1)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_is_one_kernel(name: str) -> None:
-    function, operands, bound = CASES[name]
+    run(*CASES[name], 1)
+
+
+def run(function: Callable[..., Any], operands: Any, bound: float, launches: int) -> None:
+    """Runs a function with poisoned results, and compares with float64; it has so many launches."""
     kernel = compile(torch_to_linalg(function, *operands), target="sm_90a")
-    assert len(kernel.launches) == 1
+    assert len(kernel.launches) == launches
     exact = function(*(x.double() for x in operands))
     own = function(*operands)
     exact, own = (r if isinstance(r, tuple) else (r,) for r in (exact, own))

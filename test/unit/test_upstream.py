@@ -157,7 +157,9 @@ OWN_TEXT = Path(__file__).parents[1] / "filecheck" / "dialect"
 
 
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
-@pytest.mark.parametrize("file", ["gpu/host", "gpu/async", "nvgpu/roundtrip", "nvvm/products", "nvvm/ops"])
+@pytest.mark.parametrize(
+    "file", ["gpu/host", "gpu/async", "nvgpu/roundtrip", "nvvm/products", "nvvm/ops", "transform/carried"]
+)
 def test_mlir_opt_prints_the_same_of_our_text_as_of_the_original(file: str) -> None:
     for text in (OWN_TEXT / f"{file}.mlir").read_text().split("// -----"):
         command = ("mlir-opt", "--allow-unregistered-dialect", "-")

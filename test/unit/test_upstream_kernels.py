@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from upstream_kernels import KERNELS, RNG, drawn, loaded, poisoned, to_ptx
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
+from warploom.dialect.ptx.parser import parse_ptx
+from warploom.dialect.ptx.printer import import_ptx
+from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
+from warploom.passes.universe import make_context
 from warploom.runtime import PtxModule, TensorMap, load_ptx
 from warploom.runtime.interp import InterpreterError
 
@@ -36,10 +41,21 @@ def test_a_product_of_a_warp_with_copies_and_ldmatrix() -> None:
     assert (abs(d - product(a, b)) <= bound(a, b)).all()
 
 
-def test_opaque_matrices_exchanges_and_reductions() -> None:
+def through_nvvm(name: str, arch: str) -> PtxModule:
+    """A kernel whose PTX became operations of `nvvm`, none of them inline PTX, and PTX again."""
+    ptx = ModuleOp([import_ptx(parse_ptx(to_ptx((KERNELS / f"{name}.mlir").read_text(), arch)))])
+    ConvertWarpToNvvmPass().apply(make_context(), ptx)
+    text = str(ptx)
+    assert "nvvm.wmma.mma" in text
+    assert "inline_asm" not in text
+    return load_ptx(to_ptx(text, arch))
+
+
+@pytest.mark.parametrize("load", [loaded, through_nvvm])
+def test_opaque_matrices_exchanges_and_reductions(load: Callable[[str, str], PtxModule]) -> None:
     a, b, d = drawn(16, 16), drawn(16, 16), poisoned(16, 16)
     x, y, z = RNG.standard_normal(32).astype(np.float32), poisoned(32), np.full(32, -7, np.int32)
-    run(loaded("subgroup", "sm_80"), "wmma", [a, b, d, x, y, z])
+    run(load("subgroup", "sm_80"), "wmma", [a, b, d, x, y, z])
     exact, error = product(a, b.T), bound(a, b.T)
     assert (abs(d - exact**2) <= error * (2 * abs(exact) + error) + 2.0**-23 * exact**2).all()
     lanes = np.arange(32)
@@ -210,3 +226,19 @@ def test_operations_of_nvvm_in_a_kernel_of_gpu() -> None:
     expected = np.where(np.arange(32) == 0, np.packbits(a < y, bitorder="little").view(np.int32), y)
     run(load_ptx(to_ptx(kernel(body, "%A: memref<32xi32>"), "sm_90a")), "k", [a])
     assert (a == expected).all()
+
+
+def test_elements_that_threads_change_at_once() -> None:
+    """Lanes count in bins, by an affine map of their numbers; the largest is taken of what each bin had."""
+    body = """%t = gpu.thread_id x
+    %one = llvm.mlir.constant(1 : i32) : i32
+    %bin = affine.apply affine_map<(d0)[s0] -> ((d0 floordiv 4) mod 3 + s0 * 2 - 2)>(%t)[%one_index]
+    %before = memref.atomic_rmw addi %one, %A[%bin] : (i32, memref<3xi32>) -> i32
+    %zero = arith.constant 0 : index
+    %x = memref.atomic_rmw maxs %before, %B[%zero] : (i32, memref<1xi32>) -> i32"""
+    arguments = "%A: memref<3xi32>, %B: memref<1xi32>"
+    a, b = np.zeros(3, np.int32), np.full(1, -1, np.int32)
+    body = f"%one_index = arith.constant 1 : index\n    {body}"
+    run(load_ptx(to_ptx(kernel(body, arguments), "sm_80")), "k", [a, b])
+    assert (a == [12, 12, 8]).all()
+    assert (b == 11).all()

@@ -277,7 +277,7 @@ def _replacements() -> Iterator[PatternRow]:
 
 
 OTHER = "tensor.unmodelled"
-"""The meaning of what the interpreter refuses: im2col along the width alone, gathered rows, pairs of CTAs."""
+"""The meaning of what the interpreter refuses: im2col along the width alone."""
 
 _TENSOR_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
@@ -296,14 +296,14 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
         )
         for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
     ),
-    *_on_rubin(_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", OTHER, (8, 6), _GROUPED, (100, ()))),
+    *_on_rubin(_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", "tensor.load", (8, 6), _GROUPED, (100, ()))),
     *(
         row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
             _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
         for rank, mode, tensor, since, meaning, only in (
             (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
             (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
-            ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), OTHER, _GROUPED),
+            ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), "tensor.store", _GROUPED),
             (_IMAGE, ".MODE{im2col_no_offs::w}", "tensor", (9, 4), OTHER, RUBIN),
         )
     ),
@@ -321,7 +321,7 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
     row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
         meaning="tensor.prefetch"),
     row(f"{_PREFETCH}.D{{2d}}.L2.global.MODE{{tile::gather4}}{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4",
-        ptx=(8, 6), sm=100, meaning=OTHER, only=_GROUPED),
+        ptx=(8, 6), sm=100, meaning="tensor.prefetch", only=_GROUPED),
     *(
         row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
             "9.7.9.25.5.4", ptx=since, sm=90, meaning=meaning, only=only)

@@ -385,6 +385,11 @@ class TensorMemory:
 
     # Places
 
+    def metadata(self, cta: int, base: int) -> Array:
+        """The words of the metadata of a sparse matrix, (lanes, 2)."""
+        lane, column = address(base)
+        return np.roll(self.words[cta], -lane, axis=0)[:, column : column + 2]
+
     def starts(self, cta: int, lanes: Array, columns: Array) -> Array:
         """The first bytes in the buffer of words of a CTA."""
         return ((cta * LANES + lanes) * COLUMNS + columns) * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -156,6 +157,22 @@ class Geometry(NamedTuple):
             for c, n, r in zip(unravel(cluster, self.clusters), self.cluster, unravel(rank, self.cluster), strict=True)
         )
         return x, y, z
+
+
+@dataclass
+class CtaQueue:
+    """The CTAs of a launch, by their numbers: those before `begun` have been started, those from `total` on are none,
+    or have been cancelled."""
+
+    begun: int = 0
+    total: int = 0
+
+    def cancel(self, ctas: int) -> int | None:
+        """Takes the last so many out, the CTAs of a cluster; the number of their first, None if all have begun."""
+        if self.begun == self.total:
+            return None
+        self.total -= ctas
+        return self.total
 
 
 def unravel(linear: Any, sizes: Dim3) -> tuple[Any, Any, Any]:

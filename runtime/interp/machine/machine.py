@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,7 +16,7 @@ from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
-from .events import LEFT, BoundStep, Geometry, Look, Selection
+from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
 from .mbarriers import MbarrierObjects
@@ -171,6 +171,7 @@ class KernelRun:
     cluster: Dim3 | None = None
     output: Sink | None = None
     order: WarpOrder | None = None
+    queue: CtaQueue = field(default_factory=CtaQueue)
 
 
 @dataclass
@@ -211,7 +212,7 @@ class Machine:
         state.dynamic_bytes, state.explicit_cluster = launch.shared, launch.cluster is not None
         state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
-        state.prints = Prints()
+        state.prints, state.queue = Prints(), launch.queue
         state.copies = CopyQueue(state.threads, launch.observer)
         state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
         self.flow.observer = state.observer = launch.observer

@@ -13,7 +13,7 @@ import numpy as np
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.floats import Array
 from .copies import ClusterBarrier, CopyQueue, OperationGroups
-from .events import BoundStep, Events, Geometry, Selection
+from .events import BoundStep, CtaQueue, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
@@ -380,6 +380,7 @@ class State:
     bulk_groups: OperationGroups
     mbarriers: MbarrierObjects
     cluster_barrier: ClusterBarrier
+    queue: CtaQueue
     tensor: TensorMemory
     prints: Prints
     observer: Events | None = None

@@ -132,6 +132,13 @@ def mov_vector(ctx: Context, bound: Bindings) -> Action:
     return several(unchanged, every[:half], *every[half:])
 
 
+def wide(ctx: Context, operand: Operand, *, written: bool = False) -> list[Source]:
+    """The two halves of a register of 128 bits."""
+    slot = ctx.slot(operand)
+    (ctx.writes if written else ctx.reads).append(slot)
+    return [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
+
+
 @meaning("mov.b128")
 def mov_wide(ctx: Context, bound: Bindings) -> Action:
     """128 bits: a register or a literal, or two registers of 64, into the same."""
@@ -142,9 +149,7 @@ def mov_wide(ctx: Context, bound: Bindings) -> Action:
             return [take(item, "b64") for item in ctx.items(operand)]
         if isinstance(operand, Immediate) and not written:
             return [ctx.source(operand, "b64"), constant(np.uint64(ctx.integer(operand) >> 64 & (1 << 64) - 1))]
-        slot = ctx.slot(operand)
-        (ctx.writes if written else ctx.reads).append(slot)
-        return [lambda state, i=i: state.banks[128][slot.index].view(np.uint64)[i::2] for i in range(2)]
+        return wide(ctx, operand, written=written)
 
     d, a = ctx.operands
     return several(lambda low, upper: (low, upper), halves(d, written=True), *halves(a, written=False))

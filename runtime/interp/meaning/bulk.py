@@ -17,7 +17,7 @@ from ..machine.mbarriers import BulkCopy, Combine
 from ..machine.memory import Buffer, FaultError, Part, check_writable
 from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
-from .access import Locate, elementwise, identity, locate, seen_as, space_of, updates, vector_of
+from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
 from .synchronisation import Find, in_shared, objects
 
 # Asynchronous copies to shared memory: PTX ISA 9.7.9.25.3.
@@ -236,6 +236,57 @@ def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: i
         raise FaultError(f"expected a mask of the {size} CTAs of the cluster, got {ctas:#x}", thread)
     rank = first // stride % size
     return [(number - rank) * stride for number in range(size) if ctas >> number & 1]
+
+
+# Clusters that have not begun, whose launch another takes over: PTX ISA 9.7.13.17, .18. The answer is opaque: here the
+# index of the cluster's first CTA, and whether there was one.
+
+
+@meaning("cancel.try")
+def cancel(ctx: Context, bound: Bindings) -> Action:
+    """Cancels a cluster, and answers by 16 bytes in shared memory: in that of this CTA, or of each CTA of its own."""
+    target, barrier = ctx.operands
+    pc, everywhere = ctx.pc, bool(bound.get("C"))
+
+    def step(state: State, place: Locate, find: Find, sel: Selection) -> None:
+        for one, thread in one_by_one(sel):
+            (part,) = place(one, _UNIT)
+            at, size = int(part.index[0]) * _UNIT, state.geometry.cluster_size
+            last = state.queue.cancel(size)
+            answer = (
+                np.zeros(4, np.uint32) if last is None else np.array([*state.geometry.cta_index(last), 1], np.uint32)
+            )
+            data, index = answer.view(np.uint8).reshape(1, _UNIT), find(one)
+            for shift in shifts(state, part.buffer, at, (1 << size) - 1 if everywhere else None, thread):
+                places = np.array([at + shift])
+                tell_of_one(state.observer, pc, "copy", part.buffer, places, _UNIT, thread)
+                copy = BulkCopy(pc, thread, index + shift // 8, part.buffer, places, data)
+                state.mbarriers.complete_later(copy, one)
+
+    space = space_of(bound)
+    return acting(step, locate(ctx, target, space, None), objects(ctx, barrier, space))
+
+
+@meaning("cancel.done")
+def canceled(ctx: Context, bound: Bindings) -> Action:
+    """Whether an answer names a cluster."""
+    dest, answer = ctx.operands
+    return elementwise(lambda low, high: high >> np.uint64(32) != 0, ctx.dest(dest, "pred"), *wide(ctx, answer))
+
+
+@meaning("cancel.first")
+def first_cta(ctx: Context, bound: Bindings) -> Action:
+    """The index that an answer names, or one coordinate of it."""
+    dest, answer = ctx.operands
+    if axis := bound.get("A"):
+        low, high = wide(ctx, answer)
+        half, shift = {"x": (low, 0), "y": (low, 32), "z": (high, 0)}[axis[-1]]
+        return elementwise(lambda value: value >> np.uint64(shift), ctx.dest(dest, "b32"), half)
+
+    def parts(low: Array, high: Array) -> tuple[Array, ...]:
+        return tuple((half >> np.uint64(shift)).astype(np.uint32) for half in (low, high) for shift in (0, 32))
+
+    return several(parts, [ctx.dest(item, "b32") for item in ctx.items(dest)], *wide(ctx, answer))
 
 
 @meaning("st.async")

@@ -13,7 +13,6 @@ REASONS = {
     "cp.async.bulk.edges": "what the barrier counts of bytes that are left out is not known",
     "mbarrier.reports": "what a barrier reports besides its phase is not simulated",
     "mbarrier.multicast": "signals to several CTAs at once are not simulated",
-    "clusterlaunchcontrol": "a launch on the CPU has no scheduler of clusters to ask",
     "multimem": "memory of several GPUs is not simulated",
     "fabric": "memory behind a fabric is not simulated",
     "texture": "textures and surfaces are objects of a driver, which are not simulated",

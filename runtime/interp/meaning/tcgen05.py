@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -26,7 +26,7 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 from ..machine.copies import address
-from ..machine.decode import Context, meaning
+from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import Selection
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
@@ -74,7 +74,8 @@ def _value(read: Any, one: Selection, thread: int) -> Any:
 
 @dataclass(frozen=True)
 class _Instruction:
-    """One product decoded: its operands by name, as they are bound to a state; `negated` is its predicate."""
+    """One product decoded: its operands by name, as they are bound to a state; `negated` is its predicate. `multiply`
+    stands for the product of the target, and is told its form and by how much D is scaled down."""
 
     pc: int
     target: str
@@ -83,6 +84,7 @@ class _Instruction:
     constants: dict[str, int]
     negated: bool
     in_memory: bool
+    multiply: Multiply | None
 
     @staticmethod
     def of(ctx: Context, bound: Bindings) -> _Instruction:
@@ -99,7 +101,7 @@ class _Instruction:
         if bound.get("A"):
             constants["ashift"] = 1
         return _Instruction(ctx.pc, ctx.target, opcode_of(bound), sources, constants, negated,
-                            isinstance(named["x"], Address))  # fmt: skip
+                            isinstance(named["x"], Address), ctx.multiply)  # fmt: skip
 
     def bind(self, state: State) -> dict[str, Any]:
         """The operands of a state."""
@@ -134,7 +136,8 @@ class _Issued:
         self.instruction, self.state, self.thread, self.given = instruction, state, thread, given
         try:
             self.product = _decoded(instruction.opcode, given["i"])
-            self.compute = _compute(instruction.target, self.product)
+            self.compute = _compute(instruction.target, self.product) if instruction.multiply is None else partial(
+                instruction.multiply, form=self.product, scale=instruction.constants.get("s", 0))  # fmt: skip
         except InstructionDescriptorError as error:
             raise FaultError(str(error), thread) from None
         except ValueError as error:
@@ -243,7 +246,7 @@ class _Issued:
         return self.shared.read(cta, places, element.bits // 8)
 
     def _signed(self, matrix: Array, role: str) -> Array:
-        if not self.product.negated["ab".index(role)]:
+        if not self.product.negated["ab".index(role)] or self.instruction.multiply is not None:
             return matrix
         return matrix ^ matrix.dtype.type(1 << _sign(self.product, self.product.element(role)))
 
@@ -282,7 +285,7 @@ class _Issued:
         if not self.adds:
             return np.zeros_like(words)
         scale = self.constants.get("s", 0)
-        if not scale:
+        if not scale or self.instruction.multiply is not None:
             return words
         kind = np.float32 if words.dtype == np.uint32 else np.float16
         return np.ldexp(words.view(kind), -scale).astype(kind).view(words.dtype)
@@ -302,9 +305,7 @@ class _Issued:
         where, scale_a, scale_b = None, None, None
         if product.metadata is not None:
             nibbles = nibbles_of(product)
-            base = self._metadata_address
-            lane, column = address(base)
-            words = np.roll(tensor.words[cta], -lane, axis=0)[:, column : column + 2].astype(np.uint64)
+            words = tensor.metadata(cta, self._metadata_address).astype(np.uint64)
             joined = words[:, 0] | (words[:, -1] << np.uint64(32) if int(nibbles.words.max()) else np.uint64(0))
             try:
                 where = columns(product, joined[:, None], 0)

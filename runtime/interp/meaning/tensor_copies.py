@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -45,11 +45,12 @@ ALIGNMENT = 128
 
 class Box(NamedTuple):
     """A box that a thread copies: what the map says, where the box begins, and how far behind the filter's corner its
-    pixels lie; fastest dimension first."""
+    pixels lie; fastest dimension first. `rows` are the rows that a gather or scatter names."""
 
     fields: TensorMapFields
     start: tuple[int, ...]
     offsets: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
 
     def elements(self) -> tuple[Array, Array]:
         """The addresses of the elements, (rows, fastest), and which of them lie in the tensor."""
@@ -63,7 +64,8 @@ class Box(NamedTuple):
         fields, counts = self.fields, self.fields.copied
         address, inside = np.full(1, fields.address, np.int64), np.ones(1, np.bool_)
         for axis in range(len(counts) - 1, 0, -1):
-            at = self.start[axis] + np.arange(counts[axis], dtype=np.int64) * fields.steps[axis]
+            step = np.arange(counts[axis], dtype=np.int64) * fields.steps[axis]
+            at = np.array(self.rows, np.int64) if self.rows else self.start[axis] + step
             address = (address[:, None] + at * fields.strides[axis - 1]).reshape(-1)
             inside = (inside[:, None] & (at >= 0) & (at < fields.sizes[axis])).reshape(-1)
         return address, inside
@@ -102,11 +104,12 @@ ReadBox: TypeAlias = Callable[[int], Box]
 @dataclass(frozen=True)
 class BoxOperand:
     """The operand `[map, {c0, ...}]`: whose address and where the box begins, fastest dimension first; for a copy in
-    im2col mode also `{o0, ...}`."""
+    im2col mode also `{o0, ...}`. A gather or scatter names a column and four rows."""
 
     address: Source
     coordinates: tuple[Source, ...]
     offsets: tuple[Source, ...] | None
+    of_rows: bool
 
     @staticmethod
     def of(ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> BoxOperand:
@@ -123,7 +126,8 @@ class BoxOperand:
         by = () if offsets is None else tuple(ctx.source(o, "u16") for o in ctx.items(offsets))
         pixels = mode in ("im2col", "im2col_no_offs")
         coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
-        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None)
+        of_rows = mode in ("tile::gather4", "tile::scatter4")
+        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None, of_rows)
 
     def bind(self, state: State) -> ReadBox:
         """Reads the map, the coordinates and the offsets of a thread."""
@@ -134,9 +138,10 @@ class BoxOperand:
             fields = _fields(state, int(addresses[thread]), thread)
             start = tuple(int(s[thread].view(np.int32)) for s in starts)
             by = None if offsets is None else tuple(int(o[thread]) for o in offsets)
+            start, rows = ((start[0], 0), start[1:]) if self.of_rows else (start, ())
             if problem := _problem(fields, start, by):
                 raise FaultError(problem, thread)
-            return Box(fields, start, by or ())
+            return Box(_of_rows(fields, len(rows), thread) if rows else fields, start, by or (), rows)
 
         return read
 
@@ -152,6 +157,15 @@ def _fields(state: State, address: int, thread: int) -> TensorMapFields:
         return _decoded(words.tobytes())
     except TensorMapError as error:
         raise FaultError(str(error), thread) from None
+
+
+def _of_rows(fields: TensorMapFields, rows: int, thread: int) -> TensorMapFields:
+    """The fields of a copy of so many rows by a map whose box has one."""
+    box = fields.box
+    if isinstance(box, PixelBox) or box[1:] != (1,):
+        has = "pixels" if isinstance(box, PixelBox) else box[1]
+        raise FaultError(f"a copy of rows takes a box of one row, the tensor map has {has}", thread)
+    return replace(fields, box=(box[0], rows))
 
 
 @lru_cache(256)
@@ -382,7 +396,7 @@ def unmodelled(ctx: Context, bound: Bindings) -> Action:
     """Raises:
     DecodeError: always.
     """
-    ctx.fail("the interpreter runs tile and im2col mode; im2col::w and gathered rows it does not")
+    ctx.fail("the interpreter runs tile and im2col mode; im2col::w it does not")
 
 
 @meaning("tensor.prefetch")
@@ -405,7 +419,7 @@ def prefetch(ctx: Context, bound: Bindings) -> Action:
 
 
 @meaning("tensor.replace")
-def replace(ctx: Context, bound: Bindings) -> Action:
+def replace_now(ctx: Context, bound: Bindings) -> Action:
     """Another value for one field of a map in global or shared memory."""
     field = bound["FIELD"]
     where, *more = ctx.operands

@@ -26,13 +26,19 @@ if TYPE_CHECKING:
 
 
 class Transactions(Check):
-    """Looks, when CTAs are done, at the objects at which copies arrived."""
+    """Looks, when CTAs are done or objects end, at the objects at which copies arrived."""
 
     name = "barriers"
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
+        self.ends = {pc for pc, one in enumerate(kernel.code) if one.source.opcode.startswith("mbarrier.inval")}
+
+    def access(self, access: MemoryAccess) -> None:
+        if access.pc in self.ends:
+            for start in access.start.tolist():
+                self._look(start)
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """Keeps the last copy that arrived at an object: its instruction and thread."""
@@ -45,13 +51,17 @@ class Transactions(Check):
             start = int(copy.index[0]) * 8
             flying[start] += copy.data.size
             self.arrived[start] = (copy.pc, copy.thread)
-        for start, (pc, thread) in self.arrived.items():
-            word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
-            more = flying[start] - int(Phases.of(word).transactions[0])
-            if live(word)[0] and more > 0:
-                address = start % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
-                text = f"{more} bytes more than were expected have arrived at the mbarrier object at {address:#x}"
-                self.report(pc, text, thread, address, about="bytes")
+        for start in tuple(self.arrived):
+            self._look(start, flying[start])
+
+    def _look(self, start: int, flying: int = 0) -> None:
+        """Says what has arrived and nobody expects, at an object that ends here; its memory may then hold anything."""
+        word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
+        more = flying - int(Phases.of(word).transactions[0])
+        if (last := self.arrived.pop(start, None)) and live(word)[0] and more > 0:
+            address = start % (self.state.memory.shared.buffer.size // self.state.geometry.ctas)
+            text = f"{more} bytes more than were expected have arrived at the mbarrier object at {address:#x}"
+            self.report(last[0], text, last[1], address, about="bytes")
 
 
 # CTAs that leave their cluster while others still access their shared memory. PTX ISA 9.7.13.3, 5.1.5.

@@ -76,7 +76,7 @@ class TensorAccesses(SharedCheck):
         self.operations: dict[int, _Operation] = {}
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
         self.fences = [_Fences() for _ in range(state.warps)]
-        self._issued: dict[tuple[int, int, bool], int] = {}
+        self.loading: dict[tuple[int, int], list[_Operation]] = {}
 
     # Fences
 
@@ -129,13 +129,19 @@ class TensorAccesses(SharedCheck):
         queue, agent = self.tensor.products, now.thread
         if now.moves:
             queue, agent = self.tensor.moves[_MOVES[now.means][-2:]], now.thread % self.state.warps
+            self.loading.setdefault((now.pc, agent), []).append(now)
         queue.issue(np.array([agent]), self._finish(now))
 
     def _finish(self, operation: _Operation) -> Callable[[Array], None]:
         def finish(_: Array) -> None:
-            operation.done = self.shared.clocks.tick()
+            operation.done = operation.done or self.shared.clocks.tick()
 
         return finish
+
+    def loaded(self, pc: int, warp: int) -> None:
+        """A register has been read that a load of a warp brings: the load is over, as if it had been waited for."""
+        for operation in self.loading.pop((pc, warp), ()):
+            operation.done = operation.done or self.shared.clocks.tick()
 
     def _unwritten(self, now: _Operation, words: Array) -> None:
         lacking = ~self.written[words]
@@ -215,6 +221,10 @@ class LoadedRegisters(Check):
 
     name = "tensor"
 
+    def __init__(self, findings: Findings, accesses: TensorAccesses) -> None:
+        super().__init__(findings)
+        self.accesses = accesses
+
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         loads = {pc: _brought(d) for pc, d in enumerate(kernel.code) if d.traits.means.startswith("tcgen05.ld")}
@@ -256,6 +266,13 @@ class LoadedRegisters(Check):
         # Compilers rely on the dependence of the registers where they read.
         note = deeds[number] == "reads"
         self.report(pc, text, warp, about=("loaded", line), note=note, together=note)
+        for i, at in np.argwhere(bad).tolist() if note else ():
+            self._depend(int(self.by[numbers[i], warps[at]]), int(warps[at]))
+
+    def _depend(self, pc: int, warp: int) -> None:
+        """A load of which a register has been read is over."""
+        self.pending[self.loads[pc], warp] = 0
+        self.accesses.loaded(pc, warp)
 
     def _begin(self, pc: int, numbers: Array, warps: Array) -> None:
         at = np.ix_(numbers, warps)
@@ -265,7 +282,8 @@ class LoadedRegisters(Check):
 
     def _finish(self, numbers: Array) -> Callable[[Array], None]:
         def finish(warps: Array) -> None:
-            self.pending[np.ix_(numbers, warps)] -= 1
+            at = np.ix_(numbers, warps)
+            self.pending[at] = np.maximum(self.pending[at] - 1, 0)
 
         return finish
 
@@ -280,4 +298,5 @@ def _brought(decoded: Decoded) -> list[RegisterSlot]:
 
 def tensor_checks(findings: Findings, shared: SharedMemory) -> tuple[Check, ...]:
     """The checks of tensor memory."""
-    return TensorAccesses(findings, shared), LoadedRegisters(findings)
+    accesses = TensorAccesses(findings, shared)
+    return accesses, LoadedRegisters(findings, accesses)

@@ -303,7 +303,7 @@ func.func @whole(%q: memref<32x64xf32>, %k: memref<48x64xf32>, %v: memref<48x64x
   linalg.matmul indexing_maps = #qk ins(%q, %k : memref<32x64xf32>, memref<48x64xf32>) outs(%s : memref<32x48xf32>)
   linalg.softmax dimension(1) ins(%s : memref<32x48xf32>) outs(%e : memref<32x48xf32>)
   linalg.fill ins(%nothing : f32) outs(%o : memref<32x64xf32>)
-  // CHECK-DAG: declined.mlir:[[# @LINE + 1]]:3: remark: warp-fuse-attention: it is not fused into an attention: expected Q, K and V of f16, or of bf16, got f32, f32, f32
+  // CHECK-DAG: declined.mlir:[[# @LINE + 1]]:3: remark: warp-fuse-attention: it is not fused into an attention: expected Q, K and V of f16, of bf16, or of f8E4M3FN, got f32, f32, f32
   linalg.matmul ins(%e, %v : memref<32x48xf32>, memref<48x64xf32>) outs(%o : memref<32x64xf32>)
   return
 }

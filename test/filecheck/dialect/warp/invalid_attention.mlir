@@ -18,7 +18,7 @@ func.func @maps(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf
 #v = affine_map<(m, n, d, e) -> (n, e)>
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
-// expected-error @+2 {{warp.attention: expected Q, K and V of f16, or of bf16, got f16, bf16, f16}}
+// expected-error @+2 {{warp.attention: expected Q, K and V of f16, of bf16, or of f8E4M3FN, got f16, bf16, f16}}
 func.func @types(%q: memref<32x64xf16>, %k: memref<48x64xbf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xbf16>, memref<48x16xf16>, memref<32x16xf16>
   return
@@ -178,5 +178,31 @@ func.func @lengths(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x1
 // expected-error @+2 {{warp.attention: expected lengths in memory of i32 with a map of the loops that index them}}
 func.func @no_map(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %l: memref<i32>) {
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> lengths %l : memref<i32>
+  return
+}
+
+// -----
+
+#q = affine_map<(b, m, n, d, e) -> (b, m, d)>
+#k = affine_map<(b, m, n, d, e) -> (b, n, d)>
+#v = affine_map<(b, m, n, d, e) -> (b, n, e)>
+#o = affine_map<(b, m, n, d, e) -> (b, m, e)>
+
+// expected-error @+2 {{warp.attention: expected sinks to be indexed by loops of the batch and m, got [2]}}
+func.func @sinks(%q: memref<2x32x64xf16>, %k: memref<2x48x64xf16>, %v: memref<2x48x16xf16>, %o: memref<2x32x16xf16>, %s: memref<48xf32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], sinks_map = affine_map<(b, m, n, d, e) -> (n)>} : memref<2x32x64xf16>, memref<2x48x64xf16>, memref<2x48x16xf16>, memref<2x32x16xf16> sinks %s : memref<48xf32>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected documents in memory of i32 along d1, got memref<48xf32>}}
+func.func @documents(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48x16xf16>, %o: memref<32x16xf16>, %m: memref<32xi32>, %n: memref<48xf32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], documents_maps = [affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> documents %m, %n : memref<32xi32>, memref<48xf32>
   return
 }

@@ -1,0 +1,138 @@
+"""`warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, Float32Type, MemRefType
+from xdsl.ir import Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ..mlir.affine import loops_of
+from .attributes import element_row
+from .elements import LoopSizes, element_type, verify_along, verify_elements
+from .fragments import IDENTITIES, Kind, KindAttr
+
+
+@irdl_op_definition
+class AcrossOp(IRDLOperation):
+    """Reduces all elements of a row to one: `%m = warp.across max %x : f32`. It is used in the region of
+    `warp.rows`."""
+
+    name = "warp.across"
+
+    kind = prop_def(KindAttr)
+    element = operand_def(Float32Type())
+    result = result_def(Float32Type())
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $element attr-dict `:` type($element)"
+
+    def __init__(self, kind: Kind, element: SSAValue):
+        super().__init__(operands=[element], properties={"kind": KindAttr(kind)}, result_types=[element.type])
+
+    def verify_(self) -> None:
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+
+
+@irdl_op_definition
+class RowsOp(IRDLOperation):
+    """Computes each row of the output from a row of each input::
+
+        warp.rows %x, %weight into %y {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>,
+                                                        affine_map<(m, n) -> (m, n)>]}
+            : memref<64x100xf16>, memref<100xf32> into memref<64x100xf16> {
+        ^bb0(%a: f16, %w: f32):
+          %x = arith.extf %a : f16 to f32
+          %square = arith.mulf %x, %x : f32
+          %sum = warp.across add %square : f32
+          ...
+          warp.yield %r : f16
+        }
+
+    The last loop runs along a row, and the others run over rows. An output is indexed by all loops in order, or by all
+    except the last if each row has one result of it. Several outputs are made in one pass::
+
+        warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
+
+    Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
+    input; it yields one element of each output, and computes floats in f32. `warp.index` is the index along a loop.
+    """
+
+    name = "warp.rows"
+
+    inputs = var_operand_def()
+    outputs = var_operand_def(MemRefType)
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+    body = region_def("single_block")
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect(), IsolatedFromAbove())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+    assembly_format = "$inputs `into` $outputs attr-dict `:` type($inputs) `into` type($outputs) $body"
+
+    def __init__(
+        self, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], maps: Sequence[AffineMap], body: Region
+    ):
+        super().__init__(
+            operands=[list(inputs), list(outputs)],
+            properties={"indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps])},
+            regions=[body],
+        )
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of the inputs and the outputs."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are; the last one runs along a row."""
+        return self.maps[-1].num_dims
+
+    @property
+    def written(self) -> tuple[AffineMap, ...]:
+        """The maps of the outputs."""
+        return self.maps[len(self.inputs) :]
+
+    def is_of_rows(self, output: int) -> bool:
+        """Whether an output has one element for each row."""
+        return len(self.written[output].results) < self.loops
+
+    def verify_(self) -> None:
+        values, count = (*self.inputs, *self.outputs), len(self.inputs)
+        if len(self.maps) != len(values) or not self.outputs:
+            raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
+        every = tuple(range(self.loops))
+        for map_ in self.written:
+            if loops_of(map_) not in (every, every[:-1]):
+                raise VerifyException(
+                    f"expected the output to be indexed by all loops, or all but the last, got {map_}"
+                )
+        sizes = LoopSizes()
+        for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
+            name = f"input {number}" if number < count else "the output"
+            verify_along(name, map_, self.loops, every)
+            sizes.add(name, value, loops_of(map_))
+        if not any(every[-1] in loops_of(map_) for map_ in self.maps):
+            raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
+        kinds = [element_type(value) for value in values]
+        for number, kind in enumerate(kinds):
+            row = element_row(kind)
+            if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float):
+                raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
+        verify_elements(self.body, kinds[:count], *kinds[count:])

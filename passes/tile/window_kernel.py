@@ -1,0 +1,396 @@
+"""A kernel for a sum over windows in which each channel has a kernel of its own (`linalg/window_sums.py`).
+
+A thread computes some neighbouring channels, as vectors, of several neighbouring pixels of a row. It goes along the
+other dimensions of the window in loops, without turns for what lies in zeros around the images. In a turn it has a row
+of its kernel, and each pixel that it reads is multiplied for all pixels of the result whose windows have it: a pixel is
+read once in a turn, not once for each tap. Rows of a CTA read the same pixels out of the first cache. What is done to
+each element of the sums, and no reduction, is done before they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, gpu, math, memref, vector
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, StringAttr, VectorType, f32
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.warp.attributes import COMPUTES
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
+from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.rows import RowsOp
+from ..diagnostics import fail
+from ..linalg.elementwise import read_elementwise
+from ..linalg.fuse_epilogue import touched
+from ..linalg.operand import VectorOperand, drop_unused, root, users_of
+from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
+from ..patterns import Index, IndexBuilder, operations_between
+from .tiling import Outliner
+from .traversal import LARGEST_GRID
+
+THREADS, LANES, ROWS = 256, 32, 8
+"""Threads of a CTA at most, those along channels, and rows of pixels: so many share most of what they read."""
+
+BY_VECTORS = (
+    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
+    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
+    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
+)  # fmt: skip
+"""What threads do to vectors, element by element."""
+
+
+class Finish(NamedTuple):
+    """What is done to each element of the sums: a body, and what in it stands for an element of each input, which is
+    None for the sums; the maps of inputs by the loops of the output in order."""
+
+    op: Operation
+    body: Block
+    elements: Sequence[SSAValue]
+    inputs: Sequence[SSAValue | None]
+    maps: Sequence[AffineMap]
+    output: SSAValue
+
+    @staticmethod
+    def of(op: LinalgStructuredOperation, windows: WindowSum) -> Finish | None:
+        """What the only reader of the sums does to them; None if it does something else, or there are others."""
+        sums = windows.nest.writes[0].value
+        readers = users_of(root(sums)) - {op}
+        made = _read(*readers) if len(readers) == 1 and isinstance(root(sums).owner, memref.AllocOp) else None
+        between = None if made is None else operations_between(op, made.op)
+        if made is None or between is None or not made.fits(windows, sums):
+            return None
+        touching, own = list(map(touched, between)), {root(access.value) for access in windows.nest.accesses}
+        outside = {root(value) for value in made.inputs if value is not None and isinstance(value.type, MemRefType)}
+        writes = [set[SSAValue]() if each is None else each[1] for each in touching]
+        if None in touching or any(own & written for written in writes) or root(made.output) in own:
+            return None
+        if root(made.output) in outside:
+            return None
+        return made._replace(inputs=[None if value == sums else value for value in made.inputs])
+
+    def fits(self, windows: WindowSum, sums: SSAValue) -> bool:
+        """Whether threads do it to vectors of their channels."""
+        rank = len(shape_of(sums))
+        same, last = map_along(rank, range(rank)), rank - 1
+        for op in self.body.ops:
+            kinds = [value.type for value in (*op.operands, *op.results)]
+            known = isinstance(op, (*BY_VECTORS, arith.ConstantOp, YieldOp, ElementYieldOp))
+            if not known or not all(isa(kind, AnyFloat) for kind in kinds):
+                return False
+        for value, along, argument in zip(self.inputs, self.maps, self.elements, strict=True):
+            if value is None or not argument.uses or not isinstance(value.type, MemRefType):
+                continue
+            whole = last in loops_of(along)
+            if root(value) == root(sums) and (value != sums or along != same):
+                return False
+            if not is_projection(along) or (
+                whole and not (loops_of(along)[-1] == last and is_by_channels(value, windows.width))
+            ):
+                return False
+        return shape_of(self.output) == shape_of(sums) and is_by_channels(self.output, windows.width)
+
+
+def _read(op: Operation) -> Finish | None:
+    if isinstance(op, RowsOp):
+        one = len(op.outputs) == 1 and not op.is_of_rows(0)
+        body, maps = op.body.block, op.maps[: len(op.inputs)]
+        return Finish(op, body, body.args, op.inputs, maps, op.outputs[0]) if one else None
+    made = read_elementwise(op)
+    if made is None or made.indexed or made.body.args[-1].uses:
+        return None
+    count, inputs = len(made.op.inputs), (*made.op.inputs, *made.captured)
+    maps, elements = (*made.maps[:count], *made.maps[count + 1 :]), (*made.body.args[:count], *made.captured)
+    return Finish(op, made.body, elements, inputs, maps, made.output)
+
+
+@dataclass
+class WindowThread:
+    """What a thread does, where `index` builds; `arguments` are what stands in the kernel for values of the host, and
+    `at` its place along each loop, the first of its pixels and channels."""
+
+    windows: WindowSum
+    arguments: dict[SSAValue, SSAValue]
+    index: IndexBuilder
+    at: dict[int, Index] = field(default_factory=dict[int, Index])
+    tile: Index = 0
+
+    def kind(self, element: Attribute) -> Attribute:
+        """The type of so many neighbouring channels: a vector, or a number of a single one."""
+        return element if self.windows.width == 1 else VectorType(element, [self.windows.width])
+
+    def load(self, value: SSAValue, indices: Sequence[Index]) -> SSAValue:
+        """So many neighbouring channels of memory."""
+        memory, at, kind = self.arguments[value], self.index.values(indices), self.kind(element_type(value))
+        if isa(kind, VectorType[Attribute]):
+            return self.index.insert(vector.LoadOp(memory, at, kind)).result
+        return self.index.insert(memref.LoadOp.get(memory, at)).res
+
+    def store(self, value: SSAValue, memory: SSAValue, indices: Sequence[Index]) -> None:
+        """Stores them."""
+        kind, at = memref.StoreOp.get if self.windows.width == 1 else vector.StoreOp, self.index.values(indices)
+        self.index.insert(kind(value, self.arguments[memory], at))
+
+    def wide(self, value: SSAValue) -> SSAValue:
+        """The channels as f32."""
+        kind = self.kind(f32)
+        return value if value.type == kind else self.index.insert(arith.ExtFOp(value, kind)).result
+
+    def splat(self, number: float, element: AnyFloat = f32) -> SSAValue:
+        """Channels that are one number everywhere."""
+        if self.windows.width == 1:
+            return self.index.constants.insert(arith.ConstantOp(FloatAttr(number, element))).result
+        kind = VectorType(element, [self.windows.width])
+        splat: DenseIntOrFPElementsAttr = DenseIntOrFPElementsAttr.from_list(kind, [number])
+        return self.index.constants.insert(arith.ConstantOp(splat)).result
+
+    def _zero(self, memory: SSAValue) -> SSAValue:
+        element = element_type(memory)
+        return self.splat(0.0, element if isa(element, AnyFloat) else f32)
+
+    def sums(self, start: Callable[[int], SSAValue]) -> list[SSAValue]:
+        """The sums of all pixels of this thread, from what they start from."""
+        windows = self.windows
+        others = [i for i in range(len(windows.dimensions)) if i != windows.along]
+        place: dict[int, Index] = {}
+        return self._along(others, place, [self.wide(start(pixel)) for pixel in range(windows.pixels)])
+
+    def _along(self, others: Sequence[int], place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
+        """Adds what the window has along some dimensions of the images; `place` has the index along each before."""
+        if not others:
+            return self._row(place, sums)
+        one, index = self.windows.dimensions[others[0]], self.index
+        first = index.add(index.mul(self.at.get(one.pixel, 0), one.step), one.first)
+        low, high = (0, 1) if one.tap < 0 else self._turns(one, first)
+        if (low, high) == (0, 1):
+            self.at[one.tap] = 0
+            return self._along(others[1:], {**place, others[0]: first}, sums)
+        with index.loop(low, high, 1, sums) as turn:
+            self.index, self.at[one.tap] = turn.index, turn.counter
+            here = turn.index.add(first, turn.index.mul(turn.counter, one.dilation))
+            turn.handed = self._along(others[1:], {**place, others[0]: here}, turn.carried)
+        self.index = index
+        return turn.results
+
+    def _turns(self, one: WindowDimension, first: Index) -> tuple[Index, Index]:
+        """The turns of a loop along the window in which it is inside the images."""
+        size = self.windows.sizes[one.pixel] if one.pixel >= 0 else 1
+        taps = [tap * one.dilation for tap in (0, one.taps - 1)]
+        ends = [one.first + pixel * one.step + tap for pixel in (0, size - 1) for tap in taps]
+        if size > 0 and min(ends) >= 0 and max(ends) < one.size:
+            return 0, one.taps
+        index, by = self.index, abs(one.dilation)
+        # Of taps forwards, those from index 0 on and below the size; of taps backwards, the reverse.
+        before, behind = index.sub(0, first), index.sub(one.size, first)
+        if one.dilation < 0:
+            before, behind = index.add(index.sub(first, one.size), 1), index.add(first, 1)
+        low, high = (index.ceildiv(index.from_zero(each), by) for each in (before, behind))
+        return low, index.minimum(high, one.taps)
+
+    def _row(self, place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
+        """Adds a row of the window."""
+        windows, index = self.windows, self.index
+        row, made = windows.row, list(sums)
+        weights = [self.wide(self._weight(tap)) for tap in range(row.taps)]
+        uses: dict[int, list[tuple[int, int]]] = {}
+        for pixel in range(windows.pixels):
+            for tap in range(row.taps):
+                uses.setdefault(pixel * row.step + tap * row.dilation, []).append((pixel, tap))
+        base = index.add(index.mul(self.tile, windows.pixels * row.step), row.first)
+        for offset, pairs in sorted(uses.items()):
+            x = self._pixel(place, base, offset)
+            if x is not None:
+                for pixel, tap in sorted(pairs, key=lambda pair: pair[1]):
+                    made[pixel] = index.insert(math.FmaOp(x, weights[tap], made[pixel])).result
+        return made
+
+    def _weight(self, tap: int) -> SSAValue:
+        self.at[self.windows.row.tap] = tap
+        kernel = self.windows.kernel
+        return self.load(kernel.value, [self.at[loop] for loop in kernel.loops])
+
+    def _pixel(self, place: dict[int, Index], base: Index, offset: int) -> SSAValue | None:
+        """The channels of a pixel, zero where it is outside of the images; None for one that is so in all tiles."""
+        windows, index, row = self.windows, self.index, self.windows.row
+        step, along = windows.pixels * row.step, index.add(base, offset)
+        tiles = range(-(-windows.sizes[row.pixel] // windows.pixels))
+        outside = [tile for tile in tiles if not 0 <= tile * step + row.first + offset < row.size]
+        if len(outside) == len(tiles):
+            return None
+        inside = None
+        if outside:
+            ends = outside[0] if outside in ([0], [tiles[-1]]) else None
+            inside = index.compare("ult", along, row.size) if ends is None else index.compare("ne", self.tile, ends)
+            along = index.insert(arith.SelectOp(inside, index.value(along), index.value(0))).result
+        indices = [{**place, windows.along: along}[i] for i in range(len(windows.dimensions))]
+        x = self.load(windows.image.value, [*indices, self.at[windows.channel]])
+        if inside is not None:
+            x = index.insert(arith.SelectOp(inside, x, self._zero(windows.image.value))).result
+        return self.wide(x)
+
+    def finished(self, finish: Finish | None, sums: SSAValue, place: Sequence[Index]) -> SSAValue:
+        """What is stored for the sums of a pixel, whose place in the output is given."""
+        rounded = self.rounded(sums, element_type(self.windows.nest.writes[0].value))
+        if finish is None:
+            return rounded
+        known: dict[SSAValue, SSAValue] = {}
+        for value, along, argument in zip(finish.inputs, finish.maps, finish.elements, strict=True):
+            if argument.uses:
+                known[argument] = rounded if value is None else self._beside(value, along, place)
+        for op in finish.body.ops:
+            for value in op.operands:
+                if value not in known and isinstance(value.owner, arith.ConstantOp):
+                    known[value] = self._constant(value.owner)
+            if isinstance(op, YieldOp | ElementYieldOp):
+                return known[op.operands[0]]
+            if not isinstance(op, arith.ConstantOp):
+                kinds = [self.kind(value.type) for value in op.results]
+                inner = type(op).create(operands=[known[value] for value in op.operands], result_types=kinds,
+                                        properties=op.properties)  # fmt: skip
+                known[op.results[0]] = self.index.insert(inner).results[0]
+        raise AssertionError("a verified region ends with a yield")
+
+    def rounded(self, sums: SSAValue, element: Attribute) -> SSAValue:
+        """Sums as memory has them."""
+        if element == f32:
+            return sums
+        return self.index.insert(arith.TruncFOp(sums, self.kind(element))).result
+
+    def _constant(self, op: arith.ConstantOp) -> SSAValue:
+        if not isa(op.value, FloatAttr[AnyFloat]):
+            fail(op, f"expected a float, got {op.value}")
+        return self.splat(op.value.value.data, op.value.type)
+
+    def _beside(self, value: SSAValue, along: AffineMap, place: Sequence[Index]) -> SSAValue:
+        """The elements of an input for the channels of a pixel; a number, or one of their own."""
+        own = [0 if loop == FIXED else place[loop] for loop in loops_of(along)]
+        if own and loops_of(along)[-1] == len(place) - 1:
+            return self.load(value, own)
+        number = self.arguments[value]
+        if isinstance(value.type, MemRefType):
+            number = self.index.insert(memref.LoadOp.get(number, self.index.values(own))).res
+        kind = self.kind(number.type)
+        return (
+            self.index.insert(vector.BroadcastOp(number, kind)).vector if isa(kind, VectorType[Attribute]) else number
+        )
+
+
+class WindowGrid(NamedTuple):
+    """Threads of a CTA along channels, tiles of pixels and rows, and how many groups, tiles and rows there are."""
+
+    threads: tuple[int, int, int]
+    counts: tuple[int, int, int]
+    row: int | None
+    outer: Sequence[int]
+
+    @staticmethod
+    def of(windows: WindowSum) -> WindowGrid:
+        *outer, _, _ = windows.nest.writes[0].loops
+        row = outer.pop() if outer and windows.sizes[outer[-1]] > 0 else None
+        groups = windows.sizes[windows.channel] // windows.width
+        tiles = -(-windows.sizes[windows.row.pixel] // windows.pixels)
+        rows = 1 if row is None else windows.sizes[row]
+        lanes = min(LANES, groups)
+        down = min(ROWS, rows, THREADS // lanes)
+        return WindowGrid((lanes, min(tiles, THREADS // (lanes * down)), down), (groups, tiles, rows), row, outer)
+
+
+def _place(thread: WindowThread, grid: WindowGrid, sizes: Callable[[int], Index], inside: ExitStack) -> None:
+    """Finds the place of a thread, of those that have one."""
+    index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
+    cta: Index = index.insert(BlockIdOp(dimension)).result
+    lane: Index = index.insert(ThreadIdOp(dimension)).result
+    found = list[Index]()
+    for number, (count, threads) in enumerate(zip(grid.counts, grid.threads, strict=True)):
+        ctas = index.ceildiv(count, threads)
+        own = lane if number == 2 else index.rem(lane, threads)
+        lane, at = index.div(lane, threads), index.add(index.mul(index.rem(cta, ctas), threads), own)
+        cta = index.div(cta, ctas)
+        found.append(0 if count == 1 else at)
+    for loop in reversed(grid.outer):
+        thread.at[loop] = cta if loop == grid.outer[0] else index.rem(cta, sizes(loop))
+        cta = index.div(cta, sizes(loop))
+    for at, count, threads in zip(found, grid.counts, grid.threads, strict=True):
+        if count % threads:
+            thread.index = inside.enter_context(thread.index.where(thread.index.compare("slt", at, count)))
+    thread.at[thread.windows.channel] = thread.index.mul(found[0], thread.windows.width)
+    thread.tile = found[1]
+    if grid.row is not None:
+        thread.at[grid.row] = found[2]
+
+
+def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | None) -> None:
+    """Computes and stores the elements of a thread."""
+    windows = thread.windows
+    written, size = windows.nest.writes[0], windows.sizes[windows.row.pixel]
+    first = thread.index.mul(thread.tile, windows.pixels)
+
+    def place(pixel: int) -> list[Index]:
+        thread.at[windows.row.pixel] = thread.index.add(first, pixel)
+        return [thread.at[loop] for loop in written.loops]
+
+    def start(pixel: int) -> SSAValue:
+        # Pixels behind the last are summed from another, and not stored.
+        inside = size % windows.pixels == 0 or pixel < size % windows.pixels
+        return thread.load(written.value, place(pixel if inside else 0)) if starts is None else starts
+
+    sums, output = thread.sums(start), written.value if finish is None else finish.output
+    for pixel, total in enumerate(sums):
+        with ExitStack() as inside:
+            if size % windows.pixels and pixel >= size % windows.pixels:
+                last = size // windows.pixels
+                outer, condition = thread.index, thread.index.compare("ne", thread.tile, last)
+                thread.index = inside.enter_context(outer.where(condition))
+                inside.callback(setattr, thread, "index", outer)
+            value = thread.finished(finish, total, at := place(pixel))
+            thread.store(value, output, at)
+
+
+def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
+    """Makes a sum over windows, and what is done to each of its elements, a kernel and its launch; sums start from
+    `zero`, or from what memory has."""
+    finish = Finish.of(op, windows) if zero else None
+    end = op if finish is None else finish.op
+    outliner, sums = Outliner(end), windows.nest.writes[0].value
+    given = [windows.image.value, windows.kernel.value, *([] if finish else [sums])]
+    if finish is not None:
+        inputs = zip(finish.inputs, finish.elements, strict=True)
+        given += [value for value, argument in inputs if value is not None and argument.uses] + [finish.output]
+    operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(dict.fromkeys(given))]
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    arguments: dict[SSAValue, SSAValue] = dict(zip((each.value for each in operands), body.args, strict=True))
+    thread, grid = WindowThread(windows, arguments, index), WindowGrid.of(windows)
+
+    def dim(builder: IndexBuilder, memory: SSAValue, loop: int) -> Index:
+        return builder.dim(memory, windows.nest.writes[0].loops.index(loop))
+
+    output = sums if finish is None else finish.output
+    with ExitStack() as inside:
+        _place(thread, grid, lambda loop: dim(index, arguments[output], loop), inside)
+        _compute(thread, finish, thread.splat(0.0) if zero else None)
+    index.insert(ReturnOp([]))
+    known = prod(-(-count // each) for count, each in zip(grid.counts, grid.threads, strict=True))
+    ctas: Index = known
+    for loop in grid.outer:
+        ctas = outliner.index.mul(ctas, dim(outliner.index, output, loop))
+    if isinstance(ctas, int) and ctas > LARGEST_GRID:
+        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
+    kernel = outliner.launch("", operands, body, ctas, prod(grid.threads))
+    shape = f"{windows.pixels} pixels of {windows.width} channels for each thread"
+    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, {shape}")
+    outliner.finish()
+    if finish is not None:
+        Rewriter.erase_op(op)
+        drop_unused(sums)
