@@ -402,7 +402,7 @@ def run(family: Family, mode: str) -> Outcome:
         eager, autocast = deepcopy(model), mode == "autocast"
         called = model
         if mode == "export":
-            for each in (model, exact):
+            for each in (*model.modules(), *exact.modules()):
                 if hasattr(each, "config"):
                     config: Any = each.config
                     config.use_cache = False  # caches are no type that export returns

@@ -585,6 +585,13 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
+def test_rows_of_one_element_are_not_as_long_as_others() -> None:
+    """What is reduced does not read along the row: nothing else says how long it is."""
+    compiled = Compiled(lambda x: x.amax(1, keepdim=True).float().square().sum(-1), dynamic=True)
+    x = drawn(5, 7)
+    assert close(compiled.call(x), x.double().amax(1).square(), 1.0)
+
+
 def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For any batch; the file of a program that has no kernels is refused."""
     torch.manual_seed(0)
