@@ -130,7 +130,8 @@ The products are `warp.tile_mma`, and are lowered like those of `warp.matmul`.
 The other passes work as for products. `warp-fragments` lowers products to matrix instructions, `warp-pipeline` makes
 copies of K and V run ahead of the products, `warp-allocate` places tiles in shared memory, and `convert-warp-to-ptx`
 emits the instructions of one thread. On sm_90a, attention with more than 64 queries and heads of more than 32 columns
-uses `wgmma`, and [a producer warp](hopper.md) with tensor copies.
+uses `wgmma`, and [a producer warp](hopper.md) with tensor copies. On sm_100a, scores, P and O are
+[in tensor memory](hopper.md#attention-in-tensor-memory).
 """)
     yield block(
         "ptx",

@@ -21,7 +21,7 @@ from attentions import SOFTMAXES, Attention
 WIDTHS = (64, 128, 256, 32, 40, 72, 80, 96, 7, 1, 200)
 """Columns of Q and K, and of V."""
 
-TARGETS = ("sm_80", "sm_90a", "sm_120a", "sm_89")
+TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_89")
 
 
 def cases(count: int, seed: int = 0, most: int = 300) -> Iterator[tuple[Attention, str]]:

@@ -366,6 +366,8 @@ def _attentions() -> Iterator[Pinned]:
         (Attention((128, 256, 64, 64), "f16", causal=128, softmax="behind"), "sm_90a", {}),
         (Attention((1, 320, 128, 64), "bf16", (2, 3), ("b1",), lengths=True, pages=32), "sm_90a", {"split_k": 2}),
         (Attention((90, 200, 64, 64), "f16", (1,), window=20, causal=40), "sm_90a", {}),
+        (Attention((140, 150, 64, 64), "bf16", (2,), causal=0), "sm_100a", {"ctas": 2}),
+        (Attention((90, 140, 128, 128), "f16", (1,), function="softcap"), "sm_100a", {}),
     ):
         yield Pinned(asked, target, schedule=schedule)
 

@@ -243,7 +243,8 @@ class Wgmma(ProductForm):
         alone = {"a": multiplicand(16, self.stored_k, self.a.bits), "d": accumulator(16, 8)}[role]
         if self.shape.m == M:
             return Layout(alone.lane, alone.element, _OF_WARP)
-        return Layout(alone.lane, (*alone.element, row(4)), _OF_WARP_OF_TWO)
+        behind = alone.element.index(row(3)) + 1
+        return Layout(alone.lane, (*alone.element[:behind], row(4), *alone.element[behind:]), _OF_WARP_OF_TWO)
 
     def registers(self, role: str) -> int:
         """32-bit registers of each lane that operand "a" or "d" takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -185,7 +186,8 @@ class PackOp(IRDLOperation):
 
     With `blocks`, the destination has the blocks of the source behind each other, those of the same rows first. Blocks
     begin with each tile of so many rows. The layout says which row and column of a block an element of each line is.
-    Words of 32 bits beyond the source are metadata of the first elements of a chunk, 0x44444444::
+    Words of 32 bits beyond the source are metadata of the first elements of a chunk, 0x44444444. The source may be
+    several matrices, whose blocks are behind each other::
 
         warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
             : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
@@ -216,7 +218,8 @@ class PackOp(IRDLOperation):
             raise VerifyException(f"expected at least one share, got {self.shares.value.data}")
         if source.element_type != destination.element_type:
             raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
-        if source.get_num_dims() != 2 or destination.get_num_dims() != 2:
+        rank = source.get_num_dims()
+        if rank < 2 or (rank > 2 and self.blocks is None) or destination.get_num_dims() != 2:
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
         if self.blocks is not None:
             self._verify_blocks(self.blocks, source.get_shape(), destination.get_shape())
@@ -225,10 +228,11 @@ class PackOp(IRDLOperation):
 
     @staticmethod
     def _verify_blocks(blocks: BlocksAttr, source: tuple[int, ...], destination: tuple[int, ...]) -> None:
-        order, wanted, (lines, columns) = blocks.layout, blocks.lines(source[0]), destination
-        if columns != order.elements or lines < wanted or source[1] > blocks.along * order.columns:
+        order, (*others, rows, row), (lines, columns) = blocks.layout, source, destination
+        wanted = prod(others) * blocks.lines(rows)
+        if columns != order.elements or lines < wanted or row > blocks.along * order.columns:
             raise VerifyException(
-                f"expected {wanted} lines of {order.elements} elements or more for {source[0]}x{source[1]} "
+                f"expected {wanted} lines of {order.elements} elements or more for {'x'.join(map(str, source))} "
                 f"elements in {blocks}, got {lines}x{columns}"
             )
 

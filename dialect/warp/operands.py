@@ -366,12 +366,12 @@ class SparseOp(OperandForm):
             span = metadata_span(ELEMENT_TYPES[multiplied])
         except PatternError:
             return  # f32, before it is said that it is multiplied as tf32
-        rows, k = sizes
-        words = -(-rows // METADATA_ROWS), -(-k // span) * LANES
+        *others, rows, k = sizes
+        words = *others, -(-rows // METADATA_ROWS), -(-k // span) * LANES
         if shape != words:
+            wanted, of = ("x".join(map(str, numbers)) for numbers in (words, sizes))
             raise VerifyException(
-                f"expected metadata of {words[0]}x{words[1]} words for a sparse A of {rows}x{k} {multiplied}, got "
-                f"{self.metadata.type}"
+                f"expected metadata of {wanted} words for a sparse A of {of} {multiplied}, got {self.metadata.type}"
             )
 
 

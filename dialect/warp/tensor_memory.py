@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ..isa.tensor_product import TensorProduct
     from ..isa.wgmma import Wgmma
 
+WORD_BITS = 32
+"""Of a lane of a column."""
+
 
 @irdl_op_definition
 class TensorMmaOp(IRDLOperation):
@@ -46,6 +49,8 @@ class TensorMmaOp(IRDLOperation):
     The operation is one instruction: the rows and columns of matrix `%g` of D, and 32 bytes of K. The indices and
     `mn_major_a`, `mn_major_b` are as in `warp.wgmma`. With `adds %p`, D = A * B where %p is false. Source: PTX ISA
     9.7.16.10.9.1.
+
+    A may be in tensor memory as well, a matrix of the rows of D, of 16-bit elements that lie side by side along K.
 
     The scales of a product with scales, of A and of B, are in tensor memory too, where `warp.copy` brings them; so is
     the metadata of a sparse A. They are those of stage `%s`, of step `step` of the K tile::
@@ -89,12 +94,13 @@ class TensorMmaOp(IRDLOperation):
         adds: SSAValue | None = None,
         beside: Sequence[SSAValue] = (),
         stage: SSAValue | None = None,
+        a: SSAValue | None = None,
     ):
-        """The product of warpgroups, whose tiles begin at `places`, with D in tensor memory, and what is read
-        `beside`."""
+        """The product of warpgroups, whose tiles begin at `places`, with D in tensor memory, and what is read `beside`;
+        `a` is A in tensor memory, if it is there."""
         super().__init__(
             operands=[
-                *(product.a, places[0], product.b, places[1], d, number),
+                *(product.a if a is None else a, places[0], product.b, places[1], d, number),
                 *(list(beside), stage if beside else None, adds),
             ],
             properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b", "kind", "step")},
@@ -104,9 +110,15 @@ class TensorMmaOp(IRDLOperation):
         """Whether operand "a" or "b" lies along M or N."""
         return (self.mn_major_a if role == "a" else self.mn_major_b) is not None
 
+    @property
+    def a_in_tensor_memory(self) -> bool:
+        """Whether A is there too, as D is."""
+        return memory_space(memory_of(self.a)) == TENSOR_SPACE
+
     def tiles(self) -> Iterator[tuple[str, SSAValue, Sequence[SSAValue]]]:
         """The operands in shared memory: "a" or "b", the tile, where in it they begin."""
-        yield "a", self.a, self.a_indices
+        if not self.a_in_tensor_memory:
+            yield "a", self.a, self.a_indices
         yield "b", self.b, self.b_indices
 
     @property
@@ -157,25 +169,42 @@ class TensorMmaOp(IRDLOperation):
         return replace(product, along_mn=along, scale_ids=(first, first), selector=selector)
 
     def verify_(self) -> None:
-        matrices = [("D", self.d), *(("scales and metadata", value) for value in self.beside)]
+        matrices = [
+            ("D", self.d),
+            *([("A", self.a)] if self.a_in_tensor_memory else []),
+            *(("scales and metadata", value) for value in self.beside),
+        ]
         for name, memory in ((name, memory_of(value)) for name, value in matrices):
             if memory_space(memory) != TENSOR_SPACE or memory.get_num_dims() != 3:
                 wanted = f"matrices in tensor memory (space {TENSOR_SPACE})"
                 raise VerifyException(f"expected {name} to be {wanted}, got {memory}")
         if bool(self.beside) != (self.stage is not None):
             raise VerifyException("expected a stage with scales or metadata, and nowhere else")
+        if self.a_in_tensor_memory:
+            self._verify_a(memory_of(self.a))
         shared = self.kind is not None
         for role, value, indices in self.tiles():
             verify_tile(memory_of(value), indices, f"operand {role.upper()}", shared_bytes=shared)
             descriptor_of(memory_of(value), mn_major=self.major(role))
         verify_target(self, self.row)
 
+    def _verify_a(self, a: Memory) -> None:
+        """A in tensor memory: halves of words, of the rows of D."""
+        rows, element = memory_of(self.d).get_shape()[-2], element_row(a.element_type)
+        if element is None or 2 * element.memory_bits != WORD_BITS or a.get_shape()[-2] != rows or self.beside:
+            raise VerifyException(f"expected A in tensor memory to be {rows} rows of 16 bits, and dense, got {a}")
+        if len(self.a_indices) != 3 or self.major("a"):
+            raise VerifyException("expected A in tensor memory along K, at a matrix, a row and a column of it")
+
 
 def columns_of(memory: Memory) -> int:
-    """Columns of tensor memory of a matrix there, the last two dimensions: those of its words, or of the words of
-    scales of 32 of its rows."""
+    """Columns of tensor memory of a matrix there, the last two dimensions: those of its words, with two elements of 16
+    bits each, or of the words of scales of 32 of its rows."""
     *_, rows, columns = memory.get_shape()
-    return rows // LANES * (columns // SCALES_OF_WORD) if holds_scales(memory) else columns
+    if holds_scales(memory):
+        return rows // LANES * (columns // SCALES_OF_WORD)
+    element = element_row(memory.element_type)
+    return columns if element is None else columns * element.memory_bits // WORD_BITS
 
 
 def holds_scales(memory: Memory) -> bool:

@@ -361,7 +361,7 @@ class WgmmaOp(IRDLOperation):
             raise VerifyException("A in registers begins nowhere: expected no indices behind it")
         if self.mn_major_a is not None:
             raise VerifyException("A in registers lies along K; only a tile does not")
-        wanted = FragmentType.of("a", M, row.stored_k, kind.element_type, numbered(row.layout("a"), numbers))
+        wanted = FragmentType.of("a", row.shape.m, row.stored_k, kind.element_type, numbered(row.layout("a"), numbers))
         if kind != wanted:
             raise VerifyException(f"expected A in registers to be {wanted}, got {kind}")
 

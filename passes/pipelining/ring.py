@@ -20,7 +20,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -255,7 +255,15 @@ class Ring(NamedTuple):
     @staticmethod
     def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
         """The ring that an operation makes at the insertion point."""
-        return Ring(index.insert(made).ring, made.ring.type.count.data)
+        return Ring.of_value(index.insert(made).ring)
+
+    @staticmethod
+    def of_value(value: SSAValue) -> Ring:
+        """The ring that a value is."""
+        kind = value.type
+        if not isinstance(kind, RingType):
+            raise ValueError(f"expected a ring, got {kind}")
+        return Ring(value, kind.count.data)
 
     def step(
         self,

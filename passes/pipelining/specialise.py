@@ -69,6 +69,9 @@ products of 192 wait for each other."""
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
 
+OF_ATTENTION = {2: (120, 192)}
+"""The same where these are of two kinds, with tiles of their own (with 88: 88 bytes)."""
+
 
 class Specialiser:
     """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not; `by` is the pass that remarks."""
@@ -185,7 +188,8 @@ class Specialiser:
         sums = sum(fragment_of(value).registers for value in starts)
         of_groups = self.consumers // WARPS
         if self._in_tensor_memory():
-            return OF_TENSOR_MEMORY.get(of_groups)
+            of_attention = any(op.a_in_registers for op in products)
+            return (OF_ATTENTION if of_attention else OF_TENSOR_MEMORY).get(of_groups)
         return MANY_SUMS if of_groups == 2 and sums > MOST_SUMS else REGISTERS.get(of_groups)
 
     def _share(self, index: IndexBuilder, copy: CopyOp, cluster: CtaCluster | None) -> Share | None:

@@ -20,6 +20,7 @@ from ..linalg.product import padded
 from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import check_epilogue, in_strips
+from .tensor_memory import why_no_attention
 from .validity import asked_of
 from .warpgroup import ROLES, why_not
 
@@ -109,10 +110,6 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
-IN_FRAGMENTS = "scores and outputs are in registers, and sums of warpgroups are in tensor memory"
-"""Why `mma.sync` multiplies an attention where there is tensor memory."""
-
-
 def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
     read = Attention.of(op)
@@ -125,8 +122,8 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
-    if (reason := _not_by_warpgroups(read, target)) == IN_FRAGMENTS and "in_registers" not in given:
-        remark(op, "warp-schedule", f"{schedule.mma} by fragments: {reason}")
+    if needs.adds_in_tensor_memory(target) and (reason := _not_by_warpgroups(read, target)):
+        remark(op, "warp-schedule", f"{schedule.mma} by fragments, not in tensor memory: {reason}")
     return schedule
 
 
@@ -159,7 +156,7 @@ def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Sch
         raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
     rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
     if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
-        return _by_warpgroups(read, target)
+        return (_by_lanes if needs.adds_in_tensor_memory(target) else _by_warpgroups)(read, target)
     few = _by_slices(read, target) if rows <= MOST_SLICED and read.op.lse is None else None
     return few or _by_fragments(read, target)
 
@@ -168,11 +165,11 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     """Why warpgroups cannot multiply; "" if they can."""
     if reason := why_not(read.scores, target, packed=False):
         return reason
-    if needs.adds_in_tensor_memory(target):
-        return IN_FRAGMENTS
     if read.paged:
         return "K and V lie in pages"
     columns, bytes_ = padded(read.values.n), element_bytes(read) < HALF
+    if bytes_ and needs.adds_in_tensor_memory(target):
+        return "P of bytes lies otherwise in registers than in tensor memory"
     if bytes_ and not read.values.b.transposed:
         if read.values.dynamic or not read.scores.is_known("n"):
             return "V of bytes with a row for each key is transposed before, where its size is known"
@@ -181,6 +178,33 @@ def _not_by_warpgroups(read: Attention, target: Target) -> str:
     if bytes_ and max(columns, padded(read.scores.k)) > MOST_OF_BYTES:
         return f"sums of bytes are added in f32, and a thread has no registers for {columns} columns twice"
     return "" if 64 <= columns <= 256 and padded(read.scores.k) >= 64 else f"heads of {read.values.n} columns"
+
+
+def _by_lanes(read: Attention, target: Target) -> Schedule:
+    """As many rows for a warpgroup as tensor memory has lanes: two warpgroups where there is a place for the scores,
+    P and O of both, with as many keys as fit."""
+    depth, columns = padded(read.scores.k), padded(read.values.n)
+    groups = 1 if read.scores.is_known("m") and read.scores.m <= 2 * M else 2
+    for count, keys in ((groups, 128), (groups, 64), (1, 128), (1, 64), (1, 32)):
+        if keys == 128 and read.op.score is not None:
+            continue  # whose region has no registers beside so many
+        row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape[:2] == (2 * M, keys) and r.d.name == "f32")
+        for stages in (4, 3, 2):
+            schedule = Schedule(
+                cta=(count * 2 * M, keys, depth),
+                warp=(2 * M, keys),
+                mma=row.shape,
+                stages=stages,
+                consumers="cooperative",
+                edges="predicated",
+                ctas=_ctas(read, count * 2 * M, target),
+            )
+            staging = needs.staged_part(read.values, values_schedule(schedule, columns))[0]
+            schedule = schedule.with_fields(staging=staging)
+            fits = not why_no_attention(schedule, columns)
+            if fits and _shared_bytes(read, schedule) + needs.LEFT_FOR_BARRIERS <= target.shared:
+                return schedule
+    raise ScheduleError(f"heads of {read.scores.k} and {read.values.n} columns take more memory than {target} has")
 
 
 def _by_warpgroups(read: Attention, target: Target) -> Schedule:
@@ -332,6 +356,10 @@ def _check(schedule: Schedule, read: Attention, target: Target) -> None:
         raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
     if schedule.together == 1:
         check_epilogue(schedule, read.values, schedule.mma.m)
+    elif needs.adds_in_tensor_memory(target) and (reason := why_no_attention(schedule, padded(read.values.n))):
+        raise ScheduleError(reason)
+    elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
     if schedule.own_tiles:
         raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
     if schedule.consumers == "pingpong" and schedule.stages == 1:

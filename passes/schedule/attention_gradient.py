@@ -16,7 +16,6 @@ from . import needs
 from .attention import (
     FIXED,
     HALF,
-    IN_FRAGMENTS,
     LEAST_SM,
     LONGEST_FOR_FRAGMENTS,
     MOST_COLUMNS,
@@ -71,7 +70,7 @@ def _gradient_not_by_warpgroups(read: AttentionGradient, target: Target) -> str:
     if reason := why_not(read.scores, target, packed=False):
         return reason
     if needs.adds_in_tensor_memory(target):
-        return IN_FRAGMENTS
+        return "what is multiplied twice is in registers, and sums of warpgroups are in tensor memory"
     for product in _products(read)[1:]:
         if reason := needs.not_copied(product.b):
             return f"{product.b.name} {reason}"

@@ -26,6 +26,12 @@ the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
 LEAST_STAGES = 4
 """Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
 
+MOST_GROUPS = 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows."""
+
+LEAST_AHEAD = 2
+"""Stages of K and V: scores of the next keys are multiplied before the values of the last."""
+
 BUFFERS = 2
 """Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
 
@@ -47,6 +53,20 @@ def stages_beside(product: Product, schedule: Schedule) -> int:
         return COLUMNS
     left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
     return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
+
+
+def why_no_attention(schedule: Schedule, columns: int) -> str:
+    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
+
+    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
+    keys = schedule.cta[1]
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MOST_GROUPS * schedule.mma.m or schedule.stages < LEAST_AHEAD:
+        return (
+            f"in tensor memory up to {MOST_GROUPS} warpgroups have {2 * ROWS} rows each, and {LEAST_AHEAD} stages or "
+            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
+        )
+    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
+    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"
 
 
 def check_beside(schedule: Schedule, product: Product) -> None:

@@ -198,8 +198,8 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if product.scales and (product.batch or product.dynamic):
-        return "scales of a batch are read by mma.sync alone"
+    if product.scales and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in product.scales)):
+        return "scales are copied of matrices behind each other, of known size"
     if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:

@@ -26,12 +26,13 @@ from xdsl.dialects import math as math_dialect
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 
+from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, ReduceOp, column_of
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
-from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -62,6 +63,10 @@ EXPONENT_OF_BYTES = 8
 
 MOST_MERGED = 8
 """Fragments of sums that the last CTA of a tile loads together."""
+
+
+LOADED = 64
+"""Columns of O in tensor memory that are loaded and stored together: a panel of 16-bit elements, or two."""
 
 
 class SoftmaxState(NamedTuple):
@@ -450,8 +455,13 @@ class AttentionBuilder:
                 for value, map_ in function.placed
             ]
             through = index.insert(function.moved(inputs, 2, 0)).function
-        for i, part in enumerate(state.parts):
-            left = index.add(first, i * fragment_of(part).shape[1])
+        rows, columns = fragment_of(state.parts[0]).shape
+        # Sums in tensor memory are loaded in parts.
+        width = min(columns, LOADED) if self.schedule.mma.m > GROUP_ROWS else columns
+        for i in range(len(state.parts) * columns // width):
+            left, part = index.add(first, i * width), state.parts[i * width // columns]
+            if width < columns:
+                part = index.insert(SubfragmentOp(part, (0, i * width % columns), (rows, width))).fragment
             if not isinstance(left, int) or left < self.read.values.n or not self.read.values.is_known("n"):
                 at = index.values([self.row, left])
                 end = EpilogueOp(

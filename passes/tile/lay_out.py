@@ -48,11 +48,11 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
-from ...dialect.warp.views import BlocksAttr
+from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail, remark
 from ..linalg.operand import VectorOperand
-from ..patterns import IndexBuilder, PatternPass, apply_patterns
+from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
 from ..schedule.warpgroup import PLAIN
@@ -137,26 +137,45 @@ def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
 
 
 def _packed(copy: CopyOp, ctas: int) -> MemRefType:
-    """Memory of as many whole tiles as cover the source of a copy, or of all blocks of these."""
+    """Memory of as many whole tiles as cover the source of a copy, or of all blocks of these, of all its matrices."""
     source, tile = memory_of(copy.source), memory_of(copy.destination).get_shape()
     if copy.blocks is not None:
         # A CTA that makes the last cluster whole reads a tile behind the last one.
-        lines = copy.blocks.lines(source.get_shape()[0] + (ctas - 1) * copy.blocks.rows)
+        more = copy.blocks.lines((ctas - 1) * copy.blocks.rows)
+        lines = prod(_others(copy)) * copy.blocks.lines(source.get_shape()[0]) + more
         return MemRefType(source.element_type, [lines, tile[-1]])
     shape = [-(-size // step) * step for size, step in zip(source.get_shape(), tile, strict=True)]
     return MemRefType(source.element_type, shape)
 
 
-def _copy_blocks(copy: CopyOp, blocks: BlocksAttr) -> None:
+def _source(copy: CopyOp) -> SSAValue:
+    """The memory that a copy reads a matrix of."""
+    return copy.source.owner.memory if isinstance(copy.source.owner, MatrixOp) else copy.source
+
+
+def _others(copy: CopyOp) -> tuple[int, ...]:
+    """The dimensions of memory around those of the matrix that is copied."""
+    return memory_of(_source(copy)).get_shape()[:-2]
+
+
+def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     """Copies the blocks of a tile from where they have been packed, those of the same rows at a time."""
     index, (order, parts) = IndexBuilder(Builder(InsertPoint.before(copy))), (blocks.layout, blocks.of_tile)
     row, column = map(index.known, copy.indices)
-    down = index.mul(index.div(row, blocks.rows), parts)
+    tile: Index = index.div(row, blocks.rows)
+    if isinstance(view := copy.source.owner, MatrixOp):
+        number: Index = 0
+        for size, at in zip(_others(copy), view.indices, strict=True):
+            number = index.add(index.mul(number, size), at)
+        tile = index.add(index.mul(number, -(-memory_of(copy.source).get_shape()[0] // blocks.rows)), tile)
+    down = index.mul(tile, parts)
     for part in range(parts):
         block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
         where = index.values([index.mul(block, order.threads), 0])
-        index.insert(CopyOp(copy.source, where, copy.destination, in_bounds=copy.in_bounds, part=(part, parts)))
+        index.insert(CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=(part, parts)))
     Rewriter.erase_op(copy)
+    if isinstance(view, MatrixOp) and not view.matrix.uses:
+        Rewriter.erase_op(view)
 
 
 def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
@@ -167,10 +186,11 @@ def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
         scratch = launch.host.scratch(_packed(copy, prod(launch.schedule.cluster)))
         if memory_of(source).element_count():
             pairs.append((VectorOperand(name, value), VectorOperand(f"{name}_packed", scratch), copy.blocks))
-        launch.replace(source, [copy], scratch, f"{name}_packed")
         if copy.blocks is not None:
-            _copy_blocks(copy, copy.blocks)
+            _copy_blocks(copy, copy.blocks, launch.insert(source.index, scratch, f"{name}_packed"))
+            launch.drop_unused(source)
         else:
+            launch.replace(source, [copy], scratch, f"{name}_packed")
             copy.in_bounds = bounds_attribute(True, True)
     if pairs:
         kernel = _launch(launch, pairs)
@@ -213,9 +233,11 @@ class PackOperands(LaunchPattern):
             sources = {}
         for op in launch.kernel.walk():
             if isinstance(op, CopyOp) and op.blocks is not None:
-                if not isinstance(op.source, BlockArgument):
-                    fail(op, f"blocks are packed of single matrices of known size, got {op.source.type}")
-                sources[op] = op.source
+                memory, view = _source(op), op.source.owner
+                last = memory_of(memory).get_num_dims() - 2, memory_of(memory).get_num_dims() - 1
+                if not isinstance(memory, BlockArgument) or (isinstance(view, MatrixOp) and view.dimensions != last):
+                    fail(op, f"blocks are packed of matrices behind each other, of known size, got {op.source.type}")
+                sources[op] = memory
         if sources:
             _pack(launch, sources)
 

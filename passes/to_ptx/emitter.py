@@ -245,8 +245,9 @@ class Emitter:
     """Builds the body of one function for a target. What it emits, the table of instructions has: see `facts_of`."""
 
     def __init__(self, target: Target, operation: Operation | None = None) -> None:
-        self._levels = [Level()]
-        self._labels = 0
+        self._levels, self._labels = [Level()], 0
+        self.outermost = 0
+        """The level that no pure value goes out of."""
         self._deferred: dict[VirtualRegister, Sequence[BodyStatement]] = {}
         self.target = target
         self._known = _FACTS.setdefault(target, {})
@@ -378,8 +379,7 @@ class Emitter:
 
     def settle(self) -> None:
         """Sets every register that waits for its reader."""
-        if self._deferred:
-            self._emit_deferred(list(self._deferred))
+        self._emit_deferred(list(self._deferred))
 
     def _emit_deferred(self, registers: Iterable[VirtualRegister]) -> None:
         for register in registers:
@@ -393,7 +393,10 @@ class Emitter:
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
         """
         level = self.level if self._result_type(opcode) == "pred" else _level_of(sources)
-        values, key = self._levels[level].values, (opcode, type, sources)
+        key = opcode, type, sources
+        if level < self.outermost and key not in self._levels[level].values:
+            level = self.outermost
+        values = self._levels[level].values
         if key not in values:
             values[key] = self._set_pure(level, opcode, sources, type)
         return values[key]
@@ -418,9 +421,10 @@ class Emitter:
     @contextmanager
     def loop(self) -> Generator[None]:
         """Statements inside go to a new level; pure values of outer sources still go out."""
+        outermost = self.outermost
         self._levels.append(Level())
         yield
-        inner = self._levels.pop()
+        inner, self.outermost = self._levels.pop(), outermost
         self._levels[-1].statements.extend(inner.statements)
 
     def finish(self) -> list[Operation]:
@@ -466,11 +470,7 @@ def _operation(statement: BodyStatement, values: Mapping[VirtualRegister, SSAVal
 
 def _level_of(sources: Iterable[ScalarOperand]) -> int:
     """The outermost level where all of them are known."""
-    level = 0
-    for source in sources:
-        if isinstance(source, VirtualRegister) and source.level > level:
-            level = source.level
-    return level
+    return max((source.level for source in sources if isinstance(source, VirtualRegister)), default=0)
 
 
 def _access(

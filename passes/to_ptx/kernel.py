@@ -36,6 +36,7 @@ from ...dialect.warp.attributes import (
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
+from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate, allocate_all
 from ..diagnostics import fail, warn
@@ -376,10 +377,10 @@ def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
 
 def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
     """The size of clusters; and what lets the assembler know how many registers a thread has at entry, without which it
-    drops `setmaxnreg`."""
+    drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
     if CLUSTER_SIZE in kernel.attributes:
         yield f".reqnctapercluster {', '.join(map(str, _cluster(kernel, target)))}"
-    if any(isinstance(op, SetRegistersOp) for op in kernel.walk()):
+    if any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
         yield ".minnctapersm 1"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 from xdsl.ir import SSAValue
@@ -13,7 +14,7 @@ from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.cta import PackOp
 from ...dialect.warp.views import BlocksAttr, strides_of
 from ..diagnostics import fail
-from .addressing import CHUNK
+from .addressing import CHUNK, MemoryArgument
 from .emitter import IndexValue, VirtualRegister, word
 from .fragments import Fragment, gather
 from .kernel import KernelLowering, lowers
@@ -33,9 +34,11 @@ FIRST_TWO = word(0x44444444)
 
 @dataclass(frozen=True)
 class PackedRows:
-    """A matrix of known size without gaps between its rows; of packed elements each byte counts as one."""
+    """A matrix of known size without gaps between its rows, or so many such `matrices` behind each other; of packed
+    elements each byte counts as one."""
 
     base: VirtualRegister
+    matrices: int
     rows: int
     row_bytes: int
     element_bytes: int
@@ -44,12 +47,14 @@ class PackedRows:
     def of(lowering: KernelLowering, op: PackOp, value: SSAValue) -> PackedRows:
         """Raises a located diagnostic for another matrix."""
         kind = memory_of(value)
-        (rows, columns), offset, element = kind.get_shape(), kind.get_offset(), element_row(kind.element_type)
-        if element is not None and min(rows, columns) > 0 and strides_of(kind) == (columns, 1):
+        (*others, rows, columns), offset, element = kind.get_shape(), kind.get_offset(), element_row(kind.element_type)
+        packed = tuple(prod(kind.get_shape()[at:]) for at in range(1, kind.get_num_dims() + 1))
+        if element is not None and min(rows, columns) > 0 and strides_of(kind) == packed:
             bits, size = element.memory_bits, max(1, element.memory_bits // BYTE)
             if columns * bits % BYTE == 0 and (size if offset is None else offset * bits // BYTE) % WORD_BYTES == 0:
-                base = lowering.matrix(op, value, bits=True).base
-                return PackedRows(base, rows, columns * bits // BYTE, size)
+                held = lowering.values[value]
+                base = held.base if isinstance(held, MemoryArgument) else lowering.matrix(op, value, bits=True).base
+                return PackedRows(base, prod(others), rows, columns * bits // BYTE, size)
         fail(op, f"{op.name} takes matrices of static size, without gaps, at multiples of {WORD_BYTES} bytes, got "
              f"{kind}")  # fmt: skip
 
@@ -175,13 +180,18 @@ class BlockPacking:
             taken = total == turns * shares * threads or s.compare("lt", number, total)
             self._copy(number, taken)
 
-    def _copy(self, number: IndexValue, taken: VirtualRegister | bool) -> None:
-        s, order = self.scalars, self.order
+    def _copy(self, number: IndexValue, made: VirtualRegister | bool) -> None:
+        s, order, taken = self.scalars, self.order, made
         block, line = s.quotient(number, order.threads), s.remainder(number, order.threads)
         down, along = s.quotient(block, self.blocks.along), s.remainder(block, self.blocks.along)
         bits = order.lane + order.warp
         row, column = (self.addressing.from_bits(line, bits, axis) for axis in "rc")
         tile, of_tile = s.quotient(down, self.blocks.of_tile), s.remainder(down, self.blocks.of_tile)
+        matrix: IndexValue = 0
+        if self.source.matrices > 1:
+            tiles = -(-self.source.rows // self.blocks.rows)
+            matrix, tile = s.quotient(tile, tiles), s.remainder(tile, tiles)
+            taken = s.both(taken, s.compare("lt", matrix, self.source.matrices))
         row = s.sum(s.multiply(tile, self.blocks.rows), s.multiply(of_tile, order.rows), row)
         column = s.add(s.multiply(along, order.columns), column)
         parts: Fragment = []
@@ -192,6 +202,7 @@ class BlockPacking:
                 s.compare("lt", column, self.columns - more_columns),
             )
             place = s.address(self.source.base, [
+                (matrix, self.source.rows * self.source.row_bytes),
                 (row, self.source.row_bytes), (more_rows, self.source.row_bytes),
                 (column, self.source.element_bytes), (more_columns, self.source.element_bytes),
             ])  # fmt: skip
@@ -204,7 +215,7 @@ class BlockPacking:
             parts[at] if each == 1 else gather(self.emitter, parts[at : at + each], [(i, 0) for i in range(each)], BYTE)
             for at in range(0, len(parts), each)
         ]
-        self.emitter.store("global", words, s.address(self.destination.base, [(number, CHUNK)]), guard=taken)
+        self.emitter.store("global", words, s.address(self.destination.base, [(number, CHUNK)]), guard=made)
 
 
 @lowers(PackOp)

@@ -8,7 +8,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa import wmma
-from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma
+from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
@@ -172,6 +172,9 @@ def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     check_warpgroups(lowering, op)
     direction = "dec" if op.grow is None else "inc"
     lowering.emitter.emit(f"setmaxnreg.{direction}.sync.aligned.u32", op.count.value.data)
+    if not rows()[0].runs_on(lowering.emitter.target):  # but a target with tensor memory
+        # What is set before can only be in the registers that all warps begin with.
+        lowering.emitter.outermost = lowering.emitter.level
 
 
 # Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.

@@ -20,7 +20,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, holds_scales, in_pairs
+from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales, in_pairs
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
@@ -31,11 +31,9 @@ from .kernel import KernelLowering, lowers
 from .products import UNIT_BITS, check_warpgroups, descriptors
 from .synchronisation import group_of, one_thread
 
-SHAPE = "16x256b"
-"""What moves eight columns of 16 rows of a warp, in registers that lie as those of a product of fragments do."""
-
-REGISTERS, COLUMNS = 4, 8
-"""Of a lane that it moves at least, and the columns that these are of."""
+SHAPES = {32: ("16x256b", 4, 8), 16: ("16x128b", 2, 4)}
+"""By the bits of elements, what moves eight columns of 16 rows of a warp, in registers that lie as those of a product
+of fragments do; the registers of a lane that it moves at least, and the columns of words that these are of."""
 
 LANE_SHIFT = 16
 """The bit of an address from which on it has the lane; below it the column. PTX ISA 9.7.16.1."""
@@ -127,16 +125,28 @@ def _meet(lowering: KernelLowering, op: Operation) -> None:
 def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
     check_warpgroups(lowering, op)
     row, emitter, words = op.row, lowering.emitter, descriptors(lowering, op, _encode)
-    emitter.comment(f"{op.name}: {row.shape} of shared memory")
+    emitter.comment(f"{op.name}: {row.shape} of {'tensor' if op.a_in_tensor_memory else 'shared'} memory")
     kind = emitter.pure("mov.b32", Immediate(f"{row.encode():#x}"))
     place = At(_address(lowering, op, op.d, op.number), 0)
     first = one_thread(lowering, op, None, UnitAttr())
+    a = At(_a(lowering, op), 0) if op.a_in_tensor_memory else words["a"]
     beside = [At(place, 0) for place in _beside(lowering, op)]
     adds = True if op.adds is None else lowering.predicate(op.adds)
     metadata, scales = ([], beside) if row.scale is not None else (beside, [])
     flag = int(adds) if isinstance(adds, bool) else adds
     spelling = row.opcode.spelling
-    emitter.emit(spelling, place, words["a"], words["b"], *metadata, kind, *scales, flag, guard=first)
+    emitter.emit(spelling, place, a, words["b"], *metadata, kind, *scales, flag, guard=first)
+
+
+def _a(lowering: KernelLowering, op: TensorMmaOp) -> VirtualRegister:
+    """Where A begins in tensor memory, whose first row is that of D."""
+    number, row, column = op.a_indices
+    first, k = lowering.scalar(row), lowering.scalar(column)
+    if first != 0 or not isinstance(k, int):
+        fail(op, f"expected A from the first row on, at a column that is known, got row {first}, column {k}")
+    words = k * op.row.a.memory_bits // WORD_BITS
+    place = _address(lowering, op, op.a, number)
+    return place if words == 0 else lowering.emitter.pure("add.s32", place, words)
 
 
 def _beside(lowering: KernelLowering, op: TensorMmaOp) -> Iterator[VirtualRegister]:
@@ -192,50 +202,54 @@ def _address(lowering: KernelLowering, op: Operation, memory: SSAValue, number: 
 def load(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads the sums of a warpgroup's products."""
     into = lowering.result(op.fragment)
-    for place, registers in _moves(lowering, op, kind, into):
-        lowering.emitter.emit(f"tcgen05.ld.sync.aligned.{SHAPE}.x{len(registers) // REGISTERS}.b32", registers, place)
+    for move, place, registers in _moves(lowering, op, kind, into):
+        lowering.emitter.emit(f"tcgen05.ld.sync.aligned.{move}.b32", registers, place)
     lowering.emitter.emit("tcgen05.wait::ld.sync.aligned")
     lowering.values[op.fragment] = into
 
 
 def store(lowering: KernelLowering, op: StoreOp, kind: FragmentType) -> None:
-    """Writes what a warpgroup's products are added to."""
-    for place, registers in _moves(lowering, op, kind, lowering.fragment(op.fragment)):
-        lowering.emitter.emit(f"tcgen05.st.sync.aligned.{SHAPE}.x{len(registers) // REGISTERS}.b32", place, registers)
+    """Writes what a warpgroup's products are added to, or what they multiply."""
+    for move, place, registers in _moves(lowering, op, kind, lowering.fragment(op.fragment)):
+        lowering.emitter.emit(f"tcgen05.st.sync.aligned.{move}.b32", place, registers)
     lowering.emitter.emit("tcgen05.wait::st.sync.aligned")
 
 
 def _moves(
     lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType, registers: Fragment
-) -> Iterator[tuple[At, Fragment]]:
-    """The registers of a fragment, some at a time, and their places in tensor memory: 16 of the 32 lanes of a warp."""
+) -> Iterator[tuple[str, At, Fragment]]:
+    """The registers of a fragment, some at a time, what moves them, and their places in tensor memory: 16 of the 32
+    lanes of a warp."""
     check_warpgroups(lowering, op)
     _, first_row, first_column = lowering.indices(op.indices)
-    halves = _halves(kind.layout.data)
-    if first_row != 0 or kind.bits != 32 or halves is None:
-        fail(op, f"expected sums of a product of warpgroups, of 32 bits, from the first row on, got {kind}")
+    halves = _halves(kind.layout.data, kind.bits)
+    if first_row != 0 or halves is None or (first_column != 0 and kind.bits != WORD_BITS):
+        fail(op, f"expected sums of a product of warpgroups, or A of 16 bits, from the first row on, got {kind}")
+    shape, least, columns = SHAPES[kind.bits]
     warp = lowering.scalars.mask(lowering.scalars.quotient(lowering.thread, LANES), WARPS - 1)
     lanes = lowering.scalars.multiply(warp, LANES << LANE_SHIFT)
     base = lowering.scalars.sum(_address(lowering, op, op.memory, op.indices[0]), lanes)
     base = lowering.scalars.sum(base, first_column)
-    each = REGISTERS * halves  # of eight columns
+    each = least * halves  # of the columns that are moved at least
     for half in range(halves):
-        mine = [r for n, r in enumerate(registers) if n % each // REGISTERS == half]
+        mine = [r for n, r in enumerate(registers) if n % each // least == half]
         first = 0
         while first < len(mine):
             count = min(MOST_REGISTERS, 1 << (len(mine) - first).bit_length() - 1)
-            place = (half * LANES // 2 << LANE_SHIFT) + first // REGISTERS * COLUMNS
-            yield lowering.addressing.settle(base, place), mine[first : first + count]
+            place = (half * LANES // 2 << LANE_SHIFT) + first // least * columns
+            yield f"{shape}.x{count // least}", lowering.addressing.settle(base, place), mine[first : first + count]
             first += count
 
 
-def _halves(layout: Layout) -> int | None:
-    """Of how many times 16 rows of each warp the registers of a fragment are those of loads of eight columns after each
+def _halves(layout: Layout, bits: int) -> int | None:
+    """Of how many times 16 rows of each warp the registers of a fragment are those of moves of some columns after each
     other; None if they are not."""
-    moved = MOVES[SHAPE]
+    if bits not in SHAPES:
+        return None
+    lane, element = MOVES[SHAPES[32][0]].lane, MOVES[SHAPES[32][0]].element
     for halves, warps in ((1, (row(4), row(5))), (2, (row(5), row(6)))):
-        element = (*moved.element, *(row(4) for _ in range(halves - 1)))
-        more = tuple(column(3 + i) for i in range(len(layout.element) - len(element)))
-        if layout == Layout(moved.lane, (*element, *more), warps):
+        first = (*element, *(row(4) for _ in range(halves - 1)))
+        more = tuple(column(3 + i) for i in range(len(layout.element) - len(first)))
+        if layout == Layout(lane, (*first, *more), warps):
             return halves
     return None

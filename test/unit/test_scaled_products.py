@@ -179,26 +179,27 @@ def test_an_epilogue_is_fused() -> None:
     assert (np.abs(d - np.maximum(x @ y.T, others)) <= bound).all()
 
 
-def test_a_batch() -> None:
+@pytest.mark.parametrize(("target", "m"), [("sm_120a", 20), ("sm_100a", 130)])
+def test_a_batch(target: str, m: int) -> None:
     """A and its scales differ from matrix to matrix, B and its scales do not."""
     maps = ", ".join(f"affine_map<(b, m, n, k) -> {axes}>" for axes in ("(b, m, k)", "(n, k)", "(b, m, n)"))
-    a, b, sa = "memref<3x20x96xf4E2M1FN>", "memref<9x96xf4E2M1FN>", "memref<3x20x6xf8E4M3FN>"
-    kinds = f"!warp.operand<{a}>, !warp.operand<{b}>, memref<3x20x9xf32>"
-    text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: memref<9x6xf8E4M3FN>, %C: memref<3x20x9xf32>) {{
+    a, b, sa = f"memref<3x{m}x96xf4E2M1FN>", "memref<9x96xf4E2M1FN>", f"memref<3x{m}x6xf8E4M3FN>"
+    kinds = f"!warp.operand<{a}>, !warp.operand<{b}>, memref<3x{m}x9xf32>"
+    text = f"""func.func @f(%A: {a}, %B: {b}, %SA: {sa}, %SB: memref<9x6xf8E4M3FN>, %C: memref<3x{m}x9xf32>) {{
       %a = warp.scaled %A, %SA : {a}, {sa}
       %b = warp.scaled %B, %SB : {b}, memref<9x6xf8E4M3FN>
       warp.matmul mxf4nvf4 e2m1 x e2m1 %a, %b init 0.0 : f32 into %C maps [{maps}] : {kinds}
       return
     }}"""
-    of_a, of_b = FORMS[5].draw((60, 1, 96)), FORMS[5].draw((1, 9, 96))
-    values, scales = of_a[0].reshape(3, 20, 96), of_a[2].reshape(3, 20, 6)
-    c = np.full((3, 20, 9), np.nan, np.float32)
-    compile(text, target="sm_120a")(values, of_b[1], scales, of_b[3], c, device="interp")
+    of_a, of_b = FORMS[5].draw((3 * m, 1, 96)), FORMS[5].draw((1, 9, 96))
+    values, scales = of_a[0].reshape(3, m, 96), of_a[2].reshape(3, m, 6)
+    c = np.full((3, m, 9), np.nan, np.float32)
+    compile(text, target=target)(values, of_b[1], scales, of_b[3], c, device="interp", checks="all")
     x, y = dequantised(of_a[0], of_a[2], 16), dequantised(of_b[1], of_b[3], 16)
     bound = 98 * 2.0**-23 * (np.abs(x) @ np.abs(y).T)
-    assert (np.abs(c.reshape(60, 9) - x @ y.T) <= bound).all()
-    with pytest.raises(CompileError, match="expected 3x20x6 scales of A, one for each 16 elements of a row"):
-        compile(text.replace("3x20x6xf8", "20x3x6xf8"), target="sm_120a")
+    assert (np.abs(c.reshape(3 * m, 9) - x @ y.T) <= bound).all()
+    with pytest.raises(CompileError, match=f"expected 3x{m}x6 scales of A, one for each 16 elements of a row"):
+        compile(text.replace(f"3x{m}x6xf8", f"{m}x3x6xf8"), target=target)
 
 
 def test_bad_scales() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from attention_problems import problem as problem_of
 from attentions import Attention
 from problems import problem
 from products import Product, Types, of_warpgroups
@@ -86,11 +87,55 @@ def test_large_sparse_products_are_those_of_tensor_memory() -> None:
     assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
 
 
+ATTENTIONS = (
+    (Attention((150, 90, 64, 64), "bf16", causal=-131), {"ctas": 3}),
+    (Attention((130, 150, 128, 128), batch=(1, 2), shared=("b1",), softmax="behind"), {}),
+    (Attention((140, 90, 64, 80), "bf16", (), mask=("m", "n"), function="softcap", dynamic=True), {}),
+    (Attention((66, 70, 200, 256), "bf16", (2,), lengths=True), {}),
+    (Attention((70, 152, 64, 64), batch=(1,), window=20, causal=40, turned=True, on_memory=True), {"ctas": 0}),
+)
+"""Of queries that no key counts for, of one and of two warpgroups, of each size of heads, and of what is not known."""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("asked", "schedule"), ATTENTIONS, ids=str)
+def test_attention_is_right_and_silent(asked: Attention, schedule: dict[str, object]) -> None:
+    kernel, given = asked.compile(TARGET, **schedule), problem_of(asked)
+    assert "tcgen05.st.sync.aligned.16x128b" in kernel.ptx
+    assert "mma.sync" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(("target", "size", "causal"), [(TARGET, 64, None), ("sm_103a", 128, 0), (TARGET, 256, 0)])
+def test_attention_assembles_without_spills(target: str, size: int, causal: int | None) -> None:
+    kernel = Attention((4096, 4096, size, size), "bf16", (2, 16), causal=causal).compile(target)
+    (resources,) = ptxas.assemble(kernel.ptx, target).values()
+    assert not resources.spills
+
+
+def test_products_run_while_a_warpgroup_works_on_scores() -> None:
+    """In a trace: of each warpgroup some wait for scores while products of the other run, and all products take their
+    time."""
+    asked = Attention((256, 384, 64, 64), "bf16", ())
+    place = asked.compile(TARGET)(*problem_of(asked).arguments, device="interp", trace=True)
+    events = place.traces[0].of_cta(0)
+    products = [event for event in events if event.kind == "product"]
+    assert {event.warp for event in products} == {9}
+    assert sum(event.details["busy"] for event in products) == 3 * 2 * (256 + 256)
+    waits = {group: [e for e in events if e.kind == "wait" and e.warp == 4 * group] for group in range(2)}
+    assert all(len(waits[group]) > 3 for group in range(2))
+    ends = [event.end for event in products]
+    assert any(end == wait.end for end in ends for wait in waits[0])
+    loop = max(ends) - min(event.start for event in products)
+    assert sum(event.details["busy"] for event in products) > loop / 2
+
+
 def test_attention_says_that_fragments_multiply_it() -> None:
     with remarks() as found:
-        kernel = compile(Attention((512, 512, 64, 64), "bf16").mlir, TARGET)
+        kernel = compile(Attention((512, 512, 32, 32), "bf16").mlir, TARGET)
     assert "mma.sync" in kernel.ptx
-    reason = "m16n8k16 by fragments: scores and outputs are in registers, and sums of warpgroups are in tensor memory"
+    reason = "m16n8k16 by fragments, not in tensor memory: heads of 32 columns"
     assert [text for text in map(str, found) if reason in text and "warp-schedule" in text]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -18,7 +19,7 @@ from ....passes.schedule.model import RATES, SPARSE_RATE
 from ...base.launch import Dim3
 from ...numerics.floats import Array
 from ..machine import mbarriers
-from ..machine.events import LANES, Look, Selection
+from ..machine.events import LANES, Look, MemoryAccess, Selection
 from ..machine.kernel import DecodedKernel, Observer
 from ..machine.state import State
 
@@ -176,6 +177,10 @@ WARP_PRODUCT = 2048 / 6
 
 WARPGROUP_PRODUCT = 2048.0
 """Those of the four tensor cores together, for `wgmma`: m64n256k16 in 128 cycles."""
+
+TENSOR_PRODUCT = 256
+"""Words of D of a product in tensor memory, of 32 bytes along K, that are done in a cycle: 128x256 of any type in 128
+cycles (B200: 2.25 PFLOP/s of 16 bits, 148 SMs, 1.85 GHz)."""
 
 SCHEDULERS = 4
 """Warp schedulers of an SM, each with a tensor core; warp w of a CTA belongs to scheduler w modulo 4."""
@@ -420,3 +425,32 @@ class Traced(Observer):
     def look(self, pc: int, traits: Traits) -> Look | None:
         """As `watch`."""
         return None
+
+
+class TracedTensorProducts(Traced):
+    """Products in tensor memory, which one thread starts: those before a commit are an event."""
+
+    def begun(self) -> None:
+        self.cores: defaultdict[int, Pipe] = defaultdict(Pipe)
+        self.open: dict[int, list[tuple[int, int, int, int]]] = {}
+        self.done: dict[int, int] = {}
+
+    def access(self, access: MemoryAccess) -> None:
+        """What a product is about to write, in the tensor memory of one CTA."""
+        line = self.timeline
+        if not line.warps or access.kind != "copy" or line.traits(access.pc).means != "tcgen05.mma":
+            return
+        cta = int(access.start[0]) // (access.buffer.size // line.state.geometry.ctas)
+        for _, warp in line.of_threads(access.threads[:1]):
+            now, cycles = line.now(warp), max(1, access.start.size // TENSOR_PRODUCT)
+            end = self.cores[cta].take(now, cycles) + cycles
+            self.open.setdefault(warp, []).append((access.pc, now - 1, end, cycles))
+
+    def committed(self, warp: int) -> int:
+        """When all products that a warp has started are done."""
+        if products := self.open.pop(warp, []):
+            pc, start, *_ = products[0]
+            end = self.done[warp] = max(end for _, _, end, _ in products)
+            details = {"products": len(products), "busy": sum(cycles for *_, cycles in products), "done": end}
+            self.timeline.record(warp, "product", "tcgen05.mma", pc, start, end, details, asynchronous=True)
+        return max(self.timeline.now(warp), self.done.get(warp, 0))

@@ -28,10 +28,14 @@ from .timeline import (
     Pipe,
     Timeline,
     Traced,
+    TracedTensorProducts,
     WarpRow,
     copy_cycles,
     product_cycles,
 )
+
+TENSOR_MEMORY = "tcgen05."
+"""What instructions begin with that access tensor memory, which is beside the way of copies and stores."""
 
 # Asynchronous operations that warps, or warpgroups, commit in groups and wait for.
 
@@ -184,9 +188,10 @@ class TracedCopies(TracedGroups):
 
     def access(self, access: MemoryAccess) -> None:
         """What is about to be copied: of `cp.async` the bytes that are read, as what is zeros needs no way."""
-        if not self.timeline.warps:
+        name = self.timeline.traits(access.pc).name if self.timeline.warps else TENSOR_MEMORY
+        if name.startswith(TENSOR_MEMORY):
             return
-        of_threads = self.timeline.traits(access.pc).name == COPIES
+        of_threads = name == COPIES
         if of_threads and access.kind == "load":
             self._copy(access)
         elif not of_threads and access.kind == "copy":
@@ -282,11 +287,11 @@ class TracedBarriers(Traced):
 
 
 class TracedMbarriers(Traced):
-    """Who tests a phase goes on when the last arrival has completed it: of a thread, or of copies."""
+    """Who tests a phase goes on when the last arrival has completed it: of a thread, of copies, or of products."""
 
-    def __init__(self, timeline: Timeline, copies: TracedCopies) -> None:
+    def __init__(self, timeline: Timeline, copies: TracedCopies, products: TracedTensorProducts) -> None:
         super().__init__(timeline)
-        self.copies = copies
+        self.copies, self.products = copies, products
 
     def begun(self) -> None:
         self.phases = PhaseTimes(self.timeline.state.memory.shared.buffer.view(8))
@@ -316,6 +321,12 @@ class TracedMbarriers(Traced):
         elif means == "cp.async.mbarrier.arrive":
             for i, warp in self.timeline.of_threads(access.threads):
                 self.deferred[int(access.start[i]), warp] = self.copies.arriving(warp)
+
+    def defer(self, start: Array, threads: Array) -> None:
+        """Arrivals that products make later."""
+        if self.timeline.traits(self.timeline.pc).means == "tcgen05.commit":
+            for object_, warp in self._objects(start, threads):
+                self.deferred[object_, warp] = self.products.committed(warp)
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         landed = None if copy is None else self.copies.landed
@@ -408,6 +419,8 @@ class TracedStores(TracedGroups):
         if not self.timeline.warps:
             return
         traits = self.timeline.traits(access.pc)
+        if traits.name.startswith(TENSOR_MEMORY):
+            return
         if traits.is_grouped:
             if access.kind == "load":
                 self._store_bulk(access)
@@ -454,7 +467,8 @@ class Tracer(Observers):
         copies = TracedCopies(self.timeline)
         followers = (TracedProducts(self.timeline), copies, TracedStores(self.timeline), TracedBarriers(self.timeline))
         # the timeline first, whose clocks the others read
-        super().__init__((self.timeline, *followers, TracedMbarriers(self.timeline, copies)))
+        products = TracedTensorProducts(self.timeline)
+        super().__init__((self.timeline, *followers, products, TracedMbarriers(self.timeline, copies, products)))
 
     def trace(self) -> LaunchTrace:
         """What the launch did.

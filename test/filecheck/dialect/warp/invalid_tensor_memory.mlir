@@ -24,6 +24,22 @@ func.func @no_stage(%A: memref<2x128x256xf4E2M1FN, #warp.swizzle<128>, 3>, %D: m
 
 // -----
 
+func.func @rows_of_a(%P: memref<2x64x64xbf16, 6>, %B: memref<2x64x64xbf16, #warp.swizzle<128>, 3>, %D: memref<2x128x64xf32, 6>, %i: index) {
+  // expected-error@+1 {{expected A in tensor memory to be 128 rows of 16 bits, and dense, got memref<2x64x64xbf16, 6 : i64>}}
+  warp.tensor_mma %P[%i, %i, %i], %B[%i, %i, %i], %D[%i] : memref<2x64x64xbf16, 6>, memref<2x64x64xbf16, #warp.swizzle<128>, 3>, memref<2x128x64xf32, 6>
+  return
+}
+
+// -----
+
+func.func @along_k(%P: memref<2x128x64xbf16, 6>, %B: memref<2x64x64xbf16, #warp.swizzle<128>, 3>, %D: memref<2x128x64xf32, 6>, %i: index) {
+  // expected-error@+1 {{expected A in tensor memory along K, at a matrix, a row and a column of it}}
+  warp.tensor_mma %P[%i], %B[%i, %i, %i], %D[%i] : memref<2x128x64xbf16, 6>, memref<2x64x64xbf16, #warp.swizzle<128>, 3>, memref<2x128x64xf32, 6>
+  return
+}
+
+// -----
+
 func.func @lines(%S: memref<200x8xf8E8M0FNU>, %W: memref<128x16xf8E8M0FNU>, %i: index) {
   // expected-error@+1 {{expected 256 lines of 16 elements or more for 200x8 elements in #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, got 128x16}}
   warp.pack %S to %W share %i {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64} : memref<200x8xf8E8M0FNU> to memref<128x16xf8E8M0FNU>

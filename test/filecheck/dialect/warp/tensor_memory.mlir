@@ -7,6 +7,30 @@
 
 module attributes {warp.target = #warp.target<sm_100a>} {
   gpu.module @kernels {
+    // CHECK-LABEL: gpu.func @halves
+    // PTX-LABEL: .entry halves
+    gpu.func @halves() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+      %zero = arith.constant 0 : index
+      %k = arith.constant 16 : index
+      // PTX: tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{{.*}}], 64;
+      // PTX: ld.shared.b32 [[D:%r[0-9]+]],
+      %D = memref.alloc() {warp.offset = 8192 : i64} : memref<1x128x32xf32, 6>
+      %A = memref.alloc() : memref<1x128x64xbf16, 6>
+      %Bs = memref.alloc() {warp.offset = 0 : i64} : memref<2x32x64xbf16, #warp.swizzle<128>, 3>
+      // PTX: add.s32 [[A:%r[0-9]+]], [[D]], 32;
+      // PTX: tcgen05.st.sync.aligned.16x128b.x8.b32 [{{%r[0-9]+}}], {
+      // PTX-NEXT: tcgen05.st.sync.aligned.16x128b.x8.b32 [{{%r[0-9]+}}+1048576], {
+      // PTX-NEXT: tcgen05.wait::st.sync.aligned;
+      %p = warp.constant 1.000000e+00 : bf16 : !warp.fragment<a, 128x64xbf16, [c1 c2 r0 r1 r2 | c0 r3 r4 c3 c4 c5 | r5 r6]>
+      warp.store %p, %A[%zero, %zero, %zero] : !warp.fragment<a, 128x64xbf16, [c1 c2 r0 r1 r2 | c0 r3 r4 c3 c4 c5 | r5 r6]>, memref<1x128x64xbf16, 6>
+      // CHECK: warp.tensor_mma %{{.*}}[{{.*}}], %{{.*}}[{{.*}}], %{{.*}}[{{.*}}] : memref<1x128x64xbf16, 6 : i64>
+      // PTX: add.s32 [[K:%r[0-9]+]], [[A]], 8;
+      // PTX: @{{%p[0-9]+}} tcgen05.mma.cta_group::1.kind::f16 [[[D]]], [[[K]]], {{%rd[0-9]+}}, {{%r[0-9]+}}, 1;
+      warp.tensor_mma %A[%zero, %zero, %k], %Bs[%zero, %zero, %k], %D[%zero] : memref<1x128x64xbf16, 6>, memref<2x32x64xbf16, #warp.swizzle<128>, 3>, memref<1x128x32xf32, 6>
+      memref.dealloc %D : memref<1x128x32xf32, 6>
+      gpu.return
+    }
+
     // CHECK-LABEL: gpu.func @f
     // PTX-LABEL: .entry f
     gpu.func @f(%C: memref<64x32xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
