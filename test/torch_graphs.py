@@ -247,7 +247,7 @@ class Drawing:
     def view(self) -> None:
         x = self.pick()
         rank, dim = self.values[x].dim(), self.dim(x)
-        n = self.values[x].shape[dim]
+        n = self.values[x].shape[dim] if rank else 1
         first = self.draw.randrange(n)
         choices: list[tuple[str, Callable[[Any], Any]]] = [
             (f"transpose {dim}", lambda v: v.transpose(dim, dim - 1 if rank > 1 else dim)),
@@ -285,7 +285,7 @@ class Drawing:
     def write(self) -> None:
         """A change of a value in place, or of a part of it: of inputs too, where there are no gradients."""
         x = self.pick()
-        if x < self.inputs and self.graph.training:
+        if (x < self.inputs and self.graph.training) or not self.values[x].dim():
             return
         n, rank = self.values[x].shape[-1], self.values[x].dim()
         choices: list[tuple[str, Callable[[Any], Any]]] = [
@@ -314,7 +314,7 @@ def _broadcasts(x: Any, y: Any) -> bool:
     return len(y) <= len(x) and all(a == b or b == 1 for a, b in zip(reversed(x), reversed(y), strict=False))
 
 
-def _reduced(name: str, dim: int, keep: bool, x: Any) -> Any:
+def _reduced(name: str, dim: Any, keep: bool, x: Any) -> Any:
     return REDUCED[name](x, dim, keep)
 
 

@@ -228,20 +228,30 @@ class RowsMatch:
         inputs = {leaf: value for kind in ("load", "outside") for leaf in self._leaves(kind) if (value := leaf.value)}
         if not self.elementwise:
             ends = [*((value, leaf.place) for leaf, value in inputs.items()), *self.places.items()]
-            _check_length(
-                [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG], self.last
-            )
+            along = [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG]
+            _check_length([*along, *self._reduced()], self.last)
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
         given = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
-        along: dict[Name, int] = {ALONG: self.rows}
-        region = region_of_several(list(self.elements.values()), given, stored, indices=along, across=True)
+        indices: dict[Name, int] = {ALONG: self.rows}
+        region = region_of_several(list(self.elements.values()), given, stored, indices=indices, across=True)
         seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
         outputs = [self._seen(value, place, views) for value, place in self.places.items()]
         maps = [map_of(place, order) for _, place in (*seen, *outputs)]
         if self.elementwise and any(list(loops) != sorted(loops) for loops in map(loops_of, maps)):
             decline("an operand is transposed")
         return RowsOp([value for value, _ in seen], [value for value, _ in outputs], maps, region)
+
+    def _reduced(self) -> list[tuple[SSAValue, int]]:
+        """Dimensions that are reduced, one of each operation: its element may read nothing that is as long."""
+        dimensions = dict[tuple[Operation, int], tuple[SSAValue, int]]()
+        for op in self.replaced.used:
+            maps = [attribute.data for attribute in cast("LinalgStructuredOperation", op).get_indexing_maps()]
+            for value, map_ in zip(op.operands, maps[:-1], strict=False):
+                for d, loop in enumerate(loops_of(map_) if is_projection(map_) else ()):
+                    if loop != FIXED and loop not in loops_of(maps[-1]):
+                        dimensions.setdefault((op, loop), (value, d))
+        return list(dimensions.values())
 
     def _seen(self, value: SSAValue, place: Subscripts, views: list[Operation]) -> tuple[SSAValue, Subscripts]:
         """Memory with a dimension for each loop that it runs along, and those loops."""

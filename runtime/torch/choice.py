@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -46,8 +45,7 @@ SLEEP = 2_000_000
 """Cycles that the GPU waits while the host enqueues calls."""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """Whether a part runs as our kernel, and the measured times behind that."""
 
     ours: bool

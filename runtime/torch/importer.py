@@ -114,15 +114,9 @@ def _variance(
 
 
 CONSTANTS: Mapping[object, Lowering] = {
-    aten.full.default: _constant(),
-    aten.full_like.default: _constant(),
-    aten.scalar_tensor.default: _constant(),
-    aten.zeros.default: _constant(0),
-    aten.zeros_like.default: _constant(0),
-    aten.new_zeros.default: _constant(0),
-    aten.new_ones.default: _constant(1),
-    aten.ones.default: _constant(1),
-    aten.ones_like.default: _constant(1),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
+    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
+    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
 }
 """Tensors of one number."""
 
@@ -233,17 +227,15 @@ def _rms_norm(
     return result.to(value.dtype), scale
 
 
-def _group_norm(
-    value: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, *sizes: float
-) -> tuple[torch.Tensor, ...]:
+def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
     """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
     n, c, _, groups, epsilon = sizes
-    parts, across = (int(n), int(groups), int(c // groups), -1), (1, int(groups), int(c // groups), 1)
-    variance, mean = torch.var_mean(value.float().reshape(int(n), int(groups), -1), -1, correction=0)
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    variance, mean = torch.var_mean(wide.reshape(n, groups, -1), -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
-    normal = (value.float().reshape(parts) - mean[..., None, None]) * scale[..., None, None]
-    normal = normal if weight is None else normal * weight.view(across)
-    normal = normal if bias is None else normal + bias.view(across)
+    normal = (wide.reshape(n, groups, c // groups, -1) - mean[..., None, None]) * scale[..., None, None]
+    normal = normal if weight is None else normal * weight.view(1, groups, -1, 1)
+    normal = normal if bias is None else normal + bias.view(1, groups, -1, 1)
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
@@ -290,11 +282,7 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 def simpler() -> dict[Any, Any]:
     """How operations are taken apart that torch's own decompositions for export leave."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
-    own: dict[str, Any] = {
-        "_fused_rms_norm": _rms_norm,
-        "slice_backward": _slice_backward,
-        "select_backward": _select_backward,
-    }
+    own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 

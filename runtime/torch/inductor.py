@@ -25,11 +25,9 @@ def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node])
 
 
 def compile_whole(
-    module: GraphModule,
-    examples: Sequence[Any],
-    replace: Callable[[GraphModule, Sequence[Any], str], None],
+    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, Sequence[Any], str], None],
     mode: str | None,
-) -> Callable[..., Any]:
+) -> Callable[..., Any]:  # fmt: skip
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
     it is told whether it is the forward, the backward or the inference graph."""
     inductor: Any = import_module("torch._inductor")
@@ -42,7 +40,8 @@ def compile_whole(
         name = "inference" if settings.get("is_inference") else "forward"
         replace(graph, inputs, "backward" if settings.get("is_backward") else name)
         for node in graph.graph.find_nodes(op="call_function", target=warploom.region.default):
-            setattr(kernels, node.args[1], REGIONS[node.args[1]].into)
+            region = REGIONS[node.args[1]]
+            setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
         return compiler.compile_fx_inner(graph, inputs, *args, **settings)
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
@@ -60,19 +59,20 @@ def _lowered() -> None:
 
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     """The call in inductor's IR: operands lie in memory as the kernel takes them, and the result is a buffer that
-    inductor allocates; several are torch's."""
+    inductor allocates; several the call allocates."""
     ir: Any = import_module("torch._inductor.ir")
-    lowering: Any = import_module("torch._inductor.lowering")
     virtualized: Any = import_module("torch._inductor.virtualized")
     region = REGIONS[name]
-    if len(region.layout.results) > 1:
-        return lowering.fallback_handler(warploom.region.default)(inputs, name)
     operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.layout.orders, strict=True)]
-    (like,) = virtualized.V.graph.current_node.meta["val"]
-    sizes, strides = (ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride()))
-    layout = ir.FixedLayout(like.device, like.dtype, sizes, strides)
-    kernel = ir.ExternKernelOut(layout=layout, inputs=operands, python_kernel_name=f"extern_kernels.{name}")
-    return [ir.TensorBox.create(kernel)]
+    called = {"inputs": operands, "python_kernel_name": f"extern_kernels.{name}"}
+    likes = virtualized.V.graph.current_node.meta["val"]
+    lying = [[ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride())] for like in likes]
+    layouts = [ir.FixedLayout(x.device, x.dtype, *sizes) for x, sizes in zip(likes, lying, strict=True)]
+    if len(layouts) == 1:
+        return [ir.TensorBox.create(ir.ExternKernelOut(layout=layouts[0], **called))]
+    packed = ir.ExternKernelAlloc(layout=ir.MultiOutputLayout(device=likes[0].device), **called)
+    packed.outputs = [ir.MultiOutput(layout, packed, [(list, at)]) for at, layout in enumerate(layouts)]
+    return [ir.TensorBox.create(out) for out in packed.outputs]
 
 
 def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:

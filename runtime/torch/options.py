@@ -166,12 +166,8 @@ WORDS = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.floa
 """numpy's types of elements that torch does not pass to it."""
 
 SPARSE_ELEMENTS = {
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "tf32",
-    torch.int8: "s8",
-    torch.float8_e4m3fn: "e4m3",
-}
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8", torch.float8_e4m3fn: "e4m3",
+}  # fmt: skip
 """What the ISA calls the types that a sparse matrix can have."""
 
 

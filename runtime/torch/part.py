@@ -20,7 +20,6 @@ from ..kernel.kernel import Kernel
 
 if TYPE_CHECKING:
     from ..cuda.launches import Launches
-    from .compared import ComparedPart
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,8 @@ def row_major(rank: int) -> MemoryOrder:
     return MemoryOrder(tuple(range(rank)), rank)
 
 
-REMEMBERED = 256
-"""Sizes whose launches a part remembers."""
-
-ALIGNMENT = 16
-"""Bytes that divide the addresses of what kernels read and write."""
+REMEMBERED, ALIGNMENT = 256, 16
+"""Sizes whose launches a part remembers, and bytes that divide the addresses of what kernels read and write."""
 
 SizeSource: TypeAlias = int | tuple[int, int]
 """A size: a number, or a dimension of an input."""
@@ -239,9 +235,9 @@ library: Any = torch.library
 LIBRARY = library.Library("warploom", "DEF")
 LIBRARY.define("region(Tensor[] inputs, str name) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
 
-REGIONS: dict[str, Region | ComparedPart] = {}
-"""The compiled parts of all graphs, by name. A name says what a part computes, and ends with a hash of all of it, so
-that code which inductor keeps on disk calls the same part in another process."""
+REGIONS: dict[str, Any] = {}
+"""The compiled parts of all graphs, compared ones too, by name. A name says what a part computes, and ends with a hash
+of all of it, so that code which inductor keeps on disk calls the same part in another process."""
 
 
 def _compute(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:

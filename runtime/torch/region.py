@@ -51,7 +51,6 @@ def metadata_of(node: Node) -> tuple[Node, Node] | None:
 
 
 DEFAULT_TARGET = "sm_90a"
-FILE = "<region>"
 
 
 class ImportedRegion(NamedTuple):
@@ -163,7 +162,7 @@ def kernel_for(module: ModuleOp, device: torch.device, options: BackendOptions) 
     target, tf32, schedule = target_of(device, options), options.drops_bits, options.schedule
     key = (str(module), target, tf32, options.tuned, str(sorted(schedule.items())))
     if key not in KERNELS:
-        KERNELS[key] = compile(module, target, file=FILE, tf32=tf32, tuned=options.tuned, **schedule)
+        KERNELS[key] = compile(module, target, file="<region>", tf32=tf32, tuned=options.tuned, **schedule)
     return KERNELS[key]
 
 

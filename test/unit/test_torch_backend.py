@@ -21,7 +21,6 @@ from warploom.runtime import ArgumentError, WarploomError, prune
 torch = pytest.importorskip("torch")
 
 from warploom.runtime import torch_load, torch_save  # noqa: E402
-from warploom.runtime.torch import region  # noqa: E402
 from warploom.runtime.torch.attention import ATTENTIONS  # noqa: E402
 from warploom.runtime.torch.products import PRODUCTS  # noqa: E402
 
@@ -369,14 +368,15 @@ def test_parts_are_compared_with_eager_mode(monkeypatch: pytest.MonkeyPatch) -> 
     w = drawn(16, 8)
     for rows in (5, 9):
         call(drawn(rows, 16), w)
-    interpreted = region.RUNNERS["cpu"]
+    part: Any = import_module("warploom.runtime.torch.part")
+    interpreted = part._interpret
 
     def wrong(kernel: Any, plan: Any, values: Any, device: Any) -> None:
         interpreted(kernel, plan, values, device)
         if "mm_relu" in kernel.function.name:
             values[-1].owner.view(-1)[3] += 0.5
 
-    monkeypatch.setitem(region.RUNNERS, "cpu", wrong)
+    monkeypatch.setattr(part, "_interpret", wrong)
     line = function.__code__.co_firstlineno + 1
     place = re.escape(f"{__file__}:{line}")
     message = rf"check: model: mm\+relu bf16 \S+ \({place}\) is not what eager mode computes in 1 of 56 elements"
@@ -585,6 +585,13 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
+def test_rows_of_one_element_are_not_as_long_as_others() -> None:
+    """What is reduced does not read along the row: nothing else says how long it is."""
+    compiled = Compiled(lambda x: x.amax(1, keepdim=True).float().square().sum(-1), dynamic=True)
+    x = drawn(5, 7)
+    assert close(compiled.call(x), x.double().amax(1).square(), 1.0)
+
+
 def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For any batch; the file of a program that has no kernels is refused."""
     torch.manual_seed(0)
@@ -760,7 +767,7 @@ def test_a_schedule_is_followed() -> None:
 
 def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU is given, in place of which a record is kept: partial sums are scratch memory, some of it zeros."""
-    region: Any = import_module("warploom.runtime.torch.region")
+    part: Any = import_module("warploom.runtime.torch.part")
     enqueued: list[Any] = []
 
     class Recorded:
@@ -775,7 +782,7 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     monkeypatch.setattr("warploom.runtime.cuda.launches.Launches", Recorded)
     monkeypatch.setattr("warploom.runtime.cuda.driver.gpu", lambda ordinal: ordinal)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 42 + device, raising=False)
-    monkeypatch.setattr(region, "RUNNERS", {"cpu": region.RUNNERS["cuda"]})
+    monkeypatch.setattr(part, "_interpret", part._enqueue)
     compiled = Compiled(lambda a, b: a @ b, schedule={"split_k": 2})
     pair = drawn(16, 128), drawn(128, 8)
     results = [compiled.call(*pair) for _ in range(2)]
