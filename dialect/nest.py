@@ -38,8 +38,8 @@ class Combination(NamedTuple):
 
 
 class Nest(NamedTuple):
-    """What is read and written for each index of so many loops, and the body that makes what is written of what is
-    read; what is written is read too. `summed` are the loops that are no parallel ones, by number."""
+    """A loop nest: the elements that it reads and writes for each index of its loops, and the body that computes the
+    written elements from the read ones. Outputs are read too. `summed` are the numbers of the reduction loops."""
 
     loops: int
     summed: tuple[int, ...]
@@ -59,7 +59,7 @@ class Nest(NamedTuple):
 
     @property
     def accesses(self) -> tuple[NestAccess, ...]:
-        """What is read, then what is written."""
+        """The reads, then the writes."""
         return (*self.reads, *self.writes)
 
     @property
@@ -85,7 +85,8 @@ class Nest(NamedTuple):
 
     @property
     def combination(self) -> Combination | None:
-        """How the body combines a value with what the only output held, which it uses once; None if it does not."""
+        """How the body combines a new value with the previous value of the only output. None if it does not, or if it
+        uses the previous value more than once."""
         if len(self.writes) != 1 or len(self.yielded) != 1 or not isinstance(op := self.yielded[0].owner, Operation):
             return None
         old = self.writes[0].element
@@ -95,7 +96,7 @@ class Nest(NamedTuple):
 
     @property
     def indices(self) -> dict[SSAValue, int]:
-        """The indices that the body uses, and the loops that they are of."""
+        """The indices that the body uses, with their loops."""
         return {op.result: op.dim.value.data for op in self.body.ops if isinstance(op, IndexOp) and op.result.uses}
 
     @property
@@ -110,8 +111,8 @@ class Nest(NamedTuple):
         return (owner if isinstance(value, BlockArgument) else getattr(owner, "parent", None)) is self.body
 
     def along(self, loop: int) -> tuple[NestAccess, int, int] | None:
-        """An access with a dimension along a loop alone, which dimension that is, and its size, known if one is; None
-        if there is none."""
+        """An access that has a dimension along this loop alone, the number of that dimension, and its size; None if
+        there is no such access. Accesses of known size come first."""
         accesses = [
             (access, access.loops.index(loop), shape_of(access.value)[access.loops.index(loop)])
             for access in self.accesses

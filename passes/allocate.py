@@ -65,7 +65,8 @@ def needed(op: Operation) -> tuple[int, int] | None:
 
 
 def allocate_all(module: ModuleOp) -> None:
-    """Allocates in every kernel; a launch that does not say how much shared memory it gives, gives what it takes."""
+    """Allocates shared memory in every kernel. A launch that does not say how much it gives is given what the kernel
+    needs."""
     taken: dict[SymbolRefAttr, int] = {}
     for kernel in [op for op in module.walk() if isinstance(op, gpu.FuncOp)]:
         within = kernel.parent_op()

@@ -75,8 +75,8 @@ CHOSEN = "[chosen] "
 
 @contextmanager
 def remarks(*, chosen: bool = False) -> Generator[list[str]]:
-    """Collects what passes say of operations that they leave as they are: `file:line:col: remark: pass: message`; with
-    `chosen`, also what they do, where there was a choice: `... remark: pass: [chosen] message`."""
+    """Collects the remarks of passes on operations that they do not change: `file:line:col: remark: pass: message`.
+    With `chosen`, also the choices that they made: `... remark: pass: [chosen] message`."""
     tokens = _REMARKS.set(found := []), _CHOSEN.set(chosen)
     try:
         yield found
@@ -186,7 +186,7 @@ class Said:
 
     @staticmethod
     def of_error(error: Exception) -> list[Said]:
-        """An exception, and the notes at other places that come with it."""
+        """An exception and its notes at other places."""
         if isinstance(error, LocatedError):
             return [Said.of("error", error.location, error.message)]
         if not isinstance(error, ParseError):

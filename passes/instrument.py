@@ -76,7 +76,7 @@ class UsageError(Exception):
 
 
 class PipelineStep(NamedTuple):
-    """A pass, and the pass that stands for it and others, or nothing."""
+    """A pass, and the composite pass that it was expanded from, if any."""
 
     one: ModulePass
     of: str

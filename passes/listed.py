@@ -50,7 +50,8 @@ OWN = ("warploom", "xdsl")
 
 
 def passes_help() -> str:
-    """The passes of this package, those of others, and what else others add, with the package that it is of."""
+    """The list of passes, including those of plugins with the package that each is from, and other additions of
+    plugins."""
     own = (_described(factory()) for factory in WARPLOOM_UNIVERSE.all_passes.values())
     return "\n".join([*own, *_from_outside()])
 

@@ -270,7 +270,8 @@ class WarploomOptMain(xDSLOptMain):
                         print(formatted(line, self.args.remarks_format), file=sys.stderr)
 
     def _lower(self, prog: ModuleOp) -> None:
-        """Runs the passes; where operations of unknown dialects may be there, on all that they can be run on."""
+        """Runs the passes. If unknown dialects are allowed, it runs them on the parts of the module that they can
+        convert."""
         if not self.args.allow_unregistered_dialect or not self._runner.steps:
             self._runner.apply(self.ctx, prog)
             return
@@ -335,7 +336,7 @@ _HELP = {
 
 
 class _OutputFile(StringIO):
-    """Text that reaches its file when flushed, which the driver does after each part that went well.
+    """A file that is only written when it is flushed, which the driver does after each successful part.
 
     So a run that fails leaves no empty file, and a file can be rewritten in place.
     """
@@ -401,7 +402,7 @@ def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
 
 
 def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
-    """Which option has a value of another type than it takes, where one has: xDSL's error says only the types."""
+    """The option whose value has the wrong type, if there is one. xDSL's error names only the types."""
     for name, given in spec.parameters.items():
         try:
             convertible.from_spec(ArgSpec(spec.name, {name: given}))
@@ -412,7 +413,7 @@ def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
 
 
 def _expanded(one: ModulePass) -> Iterator[PipelineStep]:
-    """A pass, or those that it stands for."""
+    """The pass itself, or the passes that a composite one consists of."""
     passes = (one,)
     if one.name.startswith(PIPELINE):
         from .pipeline import Pipeline

@@ -30,7 +30,7 @@ ASIDE = "warp.aside"
 
 @dataclass
 class PartialConversion:
-    """Operations of a module that stand aside, by number, and symbols that do, each with where it was."""
+    """The operations and symbols that were taken out of a module, by number, with their places in it."""
 
     aside: list[Operation] = field(default_factory=list[Operation])
     symbols: list[Operation] = field(default_factory=list[Operation])
@@ -58,7 +58,8 @@ class PartialConversion:
         self._bring_back(module)
 
     def _put_aside(self, op: Operation, reason: str) -> None:
-        """Takes an operation out of the module, or the symbol that it is in, if it is part of what that is."""
+        """Takes an operation out of the module. If it is part of a symbol that is not converted, takes out that
+        symbol."""
         top = op
         while (parent := top.parent_op()) is not None and not isinstance(parent, ModuleOp):
             top = parent
@@ -98,7 +99,7 @@ class PartialConversion:
 
 
 def _in_function(op: Operation) -> Operation | None:
-    """The operation of a host function that an operation is, or that has it in its body; None for the function."""
+    """The top-level operation of a host function that contains an operation; None for the function."""
     while (parent := op.parent_op()) is not None:
         if isinstance(parent, gpu.ModuleOp):
             return None
@@ -137,9 +138,9 @@ def left_in(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
 
 
 def convert_partly(module: ModuleOp, lower: Callable[[ModuleOp], None], *, all_of_it: bool) -> None:
-    """Lowers what can be lowered of a module, and says of each operation that stays why it does.
+    """Lowers the parts of a module that can be lowered. A remark says why each other operation stays.
 
-    Raises a located diagnostic for the first one if `all_of_it` is to be lowered.
+    With `all_of_it`, the first operation that stays is an error.
     """
     conversion = PartialConversion()
     conversion.apply(module, lower)

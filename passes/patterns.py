@@ -110,7 +110,7 @@ class IndexBuilder:
 
     @contextmanager
     def loop(self, begin: Index, end: Index, step: Index, initial: Sequence[SSAValue] = ()) -> Generator[Turn]:
-        """A loop, inserted once its turn is filled, which says what it hands on."""
+        """A loop, whose body is filled through its `Turn`. It is inserted when the body is complete."""
         turn = Turn(self, Block(arg_types=[IndexType(), *(value.type for value in initial)]))
         first, last, stride = self.values([begin, end, step])
         yield turn
@@ -130,10 +130,10 @@ class IndexBuilder:
         return self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
 
     def again(self, value: SSAValue, known: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
-        """A value computed again at the insertion point.
+        """Computes a value a second time, at the insertion point.
 
-        Operations that are `inside` are cloned, on what `known` has in the place of their operands, and what they make
-        is added to it. What others make stays as it is.
+        Operations that are `inside` are cloned with their operands replaced by those in the mapping, and the results of
+        the clones are added to it. Values of other operations are used as they are.
         """
         op = value.owner
         if value in known or not isinstance(op, Operation) or not inside(op):
@@ -273,8 +273,8 @@ class IndexBuilder:
 
 
 class Turn:
-    """A turn of a loop that is being filled: the counter, what the turn before handed on, and what this one hands on.
-    Behind the loop, `results` are what its last turn handed on."""
+    """The body of a loop under construction: its counter, the values carried in, and the values carried out. `results`
+    are the values after the last iteration."""
 
     def __init__(self, around: IndexBuilder, block: Block) -> None:
         self.block, self.index = block, around.within(block)
@@ -307,7 +307,7 @@ def float_value(value: SSAValue) -> float | None:
 
 
 class FoldDimension(RewritePattern):
-    """Replaces the size that is asked of an allocation by that which it was made with."""
+    """Replaces `memref.dim` of an allocation by the size that it was allocated with."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: memref.DimOp, rewriter: PatternRewriter) -> None:

@@ -31,10 +31,10 @@ from .universe import WARPLOOM_UNIVERSE
 
 
 class ModuleParts:
-    """The operations of a module with all that a verifier reads of them, each by identity.
+    """A snapshot of a module: its operations, and everything of them that a verifier reads, by identity.
 
-    Attributes and types do not change, so an operation that has the same ones, in the same place, is as it was. What is
-    held here is kept alive, so that nothing new is mistaken for it.
+    Attributes and types are immutable. So an operation with identical ones in the same place is unchanged. The snapshot
+    keeps its objects alive, so that no new object has the identity of an old one.
     """
 
     def __init__(self, module: ModuleOp) -> None:
@@ -111,8 +111,8 @@ def can_apply(name: str, module: ModuleOp) -> bool:
 
 
 def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePass]:
-    """The passes that can have something to do in a module, each found when those before it have run. A pass that is
-    given options is always one of them."""
+    """The passes that may change a module. Each is decided when the passes before it have run. A pass with options
+    always runs."""
     present: frozenset[str] | None = None
     for spec in specs:
         needs = () if spec.parameters else NEEDS.get(spec.name, ())
@@ -143,10 +143,9 @@ def standard_pipeline(
 ) -> str:
     """The pipeline as `warploom-opt -p` takes it.
 
-    `target` is the module's own by default, or DEFAULT_TARGET where it has none.
-    `schedule` replaces choices of the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` lets products of
-    f32 be computed on operands with 10 bits of fraction. `tuned` is a file of schedules that were measured, which come
-    before the default.
+    `target` is by default the target of the module, or DEFAULT_TARGET if it has none. `schedule` overrides fields of
+    the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` allows products of f32 with operands rounded to
+    10 bits of fraction. `tuned` is a file of measured schedules, which replace the default ones.
     """
     given = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
     file = [f"tuned={_quoted(str(tuned))}"] if tuned else []
@@ -251,13 +250,13 @@ def verified_after_each_pass() -> Generator[None]:
 
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
-    """Runs those passes of a pipeline on a module in place that can have something to do there. It is verified before
-    the first pass, after each of PARTS and at the end.
+    """Runs the passes of a pipeline that may change the module, in place. It is verified before the first pass, after
+    each of PARTS and at the end.
 
-    `on_phase` is told each pass's name and the seconds it took, and those of each verification as "verify".
+    `on_phase` is called with each pass's name and its seconds, and with those of each verification as "verify".
 
     Raises:
-        DiagnosticException: what the first pass reports that fails, or its verification, as if each pass were verified.
+        DiagnosticException: the first error of a pass or of its verification, as if each pass were verified.
     """
     with source.paused():
         verify(module)
@@ -277,7 +276,7 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
 
 
 def run(one: ModulePass, ctx: Context, module: ModuleOp, verified: ModuleParts) -> ModuleParts:
-    """Applies one pass to a module that was verified, and verifies what the pass changed; what it left."""
+    """Applies one pass to a verified module, and verifies the operations that it changed. Returns the new parts."""
     one.apply(ctx, module)
     left = ModuleParts(module)
     if not left.are_those_of(verified):

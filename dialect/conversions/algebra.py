@@ -118,7 +118,7 @@ def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
 
 @cache
 def convert(source: Layout, target: Layout, element_bits: int) -> Conversion:
-    """What turns a fragment held as `source` into the fragment `target` of the same matrix.
+    """The conversion of a fragment in the layout `source` to the layout `target` of the same matrix.
 
     `element_bits` is the width of an element in a register: 8 for 6-bit types that lie in bytes.
 

@@ -96,9 +96,10 @@ class _Carried(NamedTuple):
         return _Carried({bit: to for bit, to in within if bit >= 0 and to >= 0})
 
     def riders(self, low: int, top: int, without: int | None = None) -> list[int] | None:
-        """Which carried bits ride as bits 0 to `top` of a register; None if there are too few.
+        """The carried bits that become bits 0 to `top` of a register's element number; None if there are too few of
+        them.
 
-        Bits below `low` are of one element, and stay. Bits that need no move are preferred, then those that need one.
+        Bits below `low` belong to one element and stay. Bits that need no move come first, then those that need one.
         """
         riders: dict[int, int] = {i: i for i in range(min(low, top))}
         free = [bit for bit in self.to if bit >= low and bit != without]

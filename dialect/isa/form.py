@@ -145,11 +145,11 @@ Key = tuple[tuple[str, ...], ...]
 
 
 def order_key(spelling: str) -> Key:
-    """What the spellings of a form have in common whose qualifiers stand in another order.
+    """A key that is equal for spellings that differ only in the order of their qualifiers.
 
-    The text gives one order. ptxas takes any, and published kernels use that: `ldmatrix.sync.aligned.x4.m8n8`. Only
-    types, layouts, formats and bit operations must keep theirs, each among their like, and what is loaded or stored
-    (`wmma.load.a`) comes first.
+    The ISA gives one order. ptxas takes any order, and published kernels use others: `ldmatrix.sync.aligned.x4.m8n8`.
+    Types, layouts, formats and bit operations keep their order, each kind by itself. The matrix that is loaded or
+    stored (`wmma.load.a`) comes first.
     """
     words = spelling.split(".")
     lead = 3 if words[0] == "wmma" and words[1:2] != ["mma"] else 1
@@ -161,7 +161,8 @@ def order_key(spelling: str) -> Key:
 
 
 def word(name: str, *, braces: bool = False, written: bool = False) -> Slot:
-    """An operand that is one 32-bit register, which published kernels write in braces too where `braces` says so."""
+    """An operand that is one 32-bit register. With `braces`, it may also be written in braces, as published
+    kernels do."""
     return Slot(name, written=written, register=True, braces=braces, own=True)
 
 

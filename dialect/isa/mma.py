@@ -150,7 +150,7 @@ class Variant(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is said of it beside the types."""
+        """The words that describe it besides the types."""
         return tuple(filter(None, (self.bit_op, self.kind)))
 
 

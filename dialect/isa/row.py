@@ -151,10 +151,10 @@ Gone = tuple[Version, int]
 
 
 class Availability:
-    """Where an instruction is legal, and since when.
+    """The PTX version and the targets from which on an instruction is legal.
 
-    `ptx` is the first PTX version, `sm` the lowest target number; with `only`, nothing but those targets has it. With
-    `gone`, (version, sm), the targets from that number on do not have it from that PTX version on.
+    `ptx` is the first PTX version, and `sm` the lowest target number. With `only`, only those targets have it. With
+    `gone`, (version, sm), targets from that number on no longer have it from that PTX version on.
     """
 
     __slots__ = ()
@@ -169,7 +169,8 @@ class Availability:
         return target.sm >= self.sm and (not self.only or specific_version(target, self.only) is not None)
 
     def introduced(self, target: Target) -> Version | None:
-        """The PTX version that gave it to the target, whose own first version is not looked at; None if none did."""
+        """The first PTX version in which the target has it, regardless of the version that introduced the target; None
+        if the target never has it."""
         if not self.runs_on(target):
             return None
         return max(self.ptx, specific_version(target, self.only) or self.ptx)
@@ -243,8 +244,8 @@ VALUES = (SCALAR, VECTOR, DESCRIPTOR)
 class Slot:
     """One operand of a row, in the order of the text.
 
-    `type` is that of a register, or the name that a qualifier binds to one; of an address the state space, or the name
-    of one. `count` is the number of registers of a vector, or of coordinates. `span` are the literals that may stand,
+    `type` is the type of a register, or a qualifier name that is bound to one. For an address it is the state space, or
+    the name of one. `count` is the number of registers of a vector, or of coordinates. `span` are the legal literals,
     such as "4/8/16" or "24..256/8".
     """
 
@@ -341,12 +342,12 @@ class Row(Availability):
         return self.signatures
 
     def signature(self, bindings: Bindings, count: int) -> tuple[Slot, ...]:
-        """The operands of one spelling where there are so many; the names of those that may be left out stand last."""
+        """The operands of a spelling with `count` operands. Optional ones have their names last."""
         lists = self.signatures_of(bindings)
         return next((slots for slots in lists if len(slots) == count), lists[0])
 
     def match(self, opcode: str) -> Bindings | None:
-        """What the qualifiers of an opcode bind, if it is one of this row's spellings, in whatever order."""
+        """The values of the qualifiers of an opcode, in any order; None if this row does not spell it."""
         raise TypeError(f"{type(self).__name__} matches no opcodes")
 
     def canonical(self, opcode: str) -> str:
@@ -389,7 +390,7 @@ class Row(Availability):
         return "needs PTX {}.{}".format(*since) if version < since else None
 
     def of_section(self, *sections: str) -> bool:
-        """Whether one of these sections of the ISA, or a part of one, is about it."""
+        """Whether its section of the ISA is one of these, or a part of one."""
         return any(f"{self.section}.".startswith(f"{section}.") for section in sections)
 
 

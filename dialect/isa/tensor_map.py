@@ -127,7 +127,7 @@ _IM2COL = 1 << 31
 
 
 class Element(NamedTuple):
-    """An element type: its code in the map, its bytes, what the driver calls it, whether it is tf32."""
+    """An element type: its code in the map, its bytes, its name in the driver's API, and whether it is tf32."""
 
     name: str
     code: int
@@ -158,7 +158,7 @@ ELEMENTS = (
 
 
 class TensorMapError(ValueError):
-    """What no tensor map can say; the message names the field, what was expected and what was given."""
+    """A tensor map that cannot be encoded. The message names the field, the expected value and the actual one."""
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class Edit(NamedTuple):
 
 
 class EditError(ValueError):
-    """A field that no map of tile mode has, or a value that is none of it."""
+    """A field that maps in tile mode do not have, or an illegal value of it."""
 
 
 def edits(field: str, ordinal: int, value: int) -> list[Edit]:

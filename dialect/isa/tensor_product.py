@@ -162,7 +162,7 @@ def _code(types: Mapping[int, str], element: ElementType) -> int:
 
 
 class InstructionDescriptorError(ValueError):
-    """An instruction descriptor that says what there is not."""
+    """An instruction descriptor with an illegal field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,10 @@ class Opcode:
 
 @dataclass(frozen=True)
 class TensorProduct(ProductForm):
-    """One product: what the opcode and the instruction descriptor say together.
+    """One product: the fields of the opcode and of the instruction descriptor.
 
-    `along_mn` says of A and B whether they lie along M or N in shared memory, `negated` whether their signs change,
-    `scale_ids` which bytes of a word are their scales.
+    `along_mn` says for A and B whether they are contiguous along M or N in shared memory, `negated` whether they are
+    negated. `scale_ids` are the bytes of a word that hold their scales.
     """
 
     opcode: Opcode
@@ -374,9 +374,10 @@ _KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", **dict.fromkeys(FP8, "f8f
 
 @cache
 def of_warpgroup(row: Wgmma) -> TensorProduct | None:
-    """The product of one CTA, with D in tensor memory, that computes what a warpgroup does; None if there is none.
+    """The product of one CTA, with D in tensor memory, that computes the same as a product of warpgroups; None if there
+    is none.
 
-    Its D has 64 rows, on 16 lanes of each warp, or 128, on 32: the rows that the warp has of a warpgroup's.
+    Its D has 64 rows, on 16 lanes of each warp, or 128, on 32. A warp has the same rows as in a warpgroup.
     """
     kind = row.kind or _KINDS.get(row.a.name, "")
     if not kind or (row.kind or _KINDS.get(row.b.name)) != kind:

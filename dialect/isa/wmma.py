@@ -172,7 +172,7 @@ class WmmaMma(ProductForm):
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """Which matrices there are of one kind of numbers: A and B of each type of `inputs`, C and D of `sums`."""
+    """The matrices of one kind of numbers: A and B of each type in `inputs`, C and D of each type in `sums`."""
 
     shapes: tuple[Shape, ...]
     inputs: str

@@ -78,7 +78,7 @@ class BitMap:
         return values
 
     def places(self) -> tuple[int, ...] | None:
-        """Where each bit goes, if each goes to one bit of its own; None if the map is no permutation of bits."""
+        """The output bit of each input bit; None if the map is no permutation of bits."""
         if len(self.images) != self.width or {*self.images} != {1 << i for i in range(self.width)}:
             return None
         return tuple(image.bit_length() - 1 for image in self.images)
@@ -413,9 +413,10 @@ class Labels(NamedTuple):
 
 
 def labels(layout: Layout, instruction: Layout) -> Labels | None:
-    """How a fragment calls the instruction's rows and columns; None if it is not made of the instruction's tiles.
+    """The bits of a fragment that number the rows and the columns of the instruction; None if the fragment does not
+    consist of the instruction's tiles.
 
-    Registers of a tile follow each other; the bits of the element that come after a tile's say which tile.
+    Registers of a tile are consecutive. The element bits after those of a tile number the tiles.
     """
     elements = len(instruction.element)
     bits: dict[str, dict[int, int]] = {"r": {}, "c": {}}

@@ -351,7 +351,7 @@ def panels(layout: LaneLayout, label: Label, axes: dict[str, str], fixed: Sequen
 
 
 def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell]:
-    """Elements that follow each other in a lane and in the matrix are one cell."""
+    """The cells of a picture. Elements that are consecutive in a lane and in the matrix are one cell."""
     axis = layout.element[0].axis if layout.element else "r"
     together = 1
     while axis in "rc" and layout.element[together.bit_length() - 1 :][:1] == (_bit(layout, axis, together),):
@@ -363,6 +363,6 @@ def cells(layout: LaneLayout, label: Label, at: dict[str, int]) -> Iterator[Cell
 
 
 def _bit(layout: LaneLayout, axis: str, together: int) -> object:
-    """The bit that makes twice as many elements follow each other."""
+    """The bit that doubles the number of consecutive elements."""
     number = together.bit_length() - 1
     return next((bit for bit in layout.element if (bit.axis, bit.number) == (axis, number)), None)

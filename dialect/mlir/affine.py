@@ -26,7 +26,7 @@ def loops_of(map_: AffineMap) -> tuple[int, ...]:
 
 
 def map_along(loops: int, along: Iterable[int]) -> AffineMap:
-    """A map of so many loops, each of whose results is one of them; 0 where `along` has `FIXED`."""
+    """A map of `loops` loops. Each result is the loop that `along` names; it is 0 for `FIXED`."""
     return AffineMap(loops, 0, tuple(AffineConstantExpr(0) if loop == FIXED else AffineDimExpr(loop) for loop in along))
 
 

@@ -63,7 +63,7 @@ class ConvolutionOp(NamedOperation):
 
     @property
     def loops(self) -> str:
-        """The loops by letter: those of the result, and those that are summed over, of the kernel in capitals."""
+        """The loops by letter: those of the result, and the reduction loops. Loops of the kernel are capitals."""
         _, kernel, result = self.LAYOUT
         return result + "".join(d.upper() if d in SPACE else d for d in kernel if d in SPACE or d not in result)
 

@@ -79,7 +79,7 @@ class ParallelInsertSliceOp(IRDLOperation):
 
 @irdl_op_definition
 class InParallelOp(IRDLOperation):
-    """The end of a turn of `scf.forall`, with what it puts into the tensors that turns share."""
+    """The end of an iteration of `scf.forall`. It inserts slices into the shared tensors."""
 
     name = "scf.forall.in_parallel"
 

@@ -335,8 +335,8 @@ class Weighted(NamedTuple):
 
 
 def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] | None:
-    """The factors of a body that adds the product of two of its arguments to the last one, in the order in which they
-    are multiplied; None for any other body. Of its arguments, `zeros` are 0."""
+    """The two factors of a body that adds a product to its last argument, in the order of the multiplication; None for
+    any other body. Arguments in `zeros` are known to be 0."""
     found = weighted(block, zeros)
     return found.factors if found is not None and found.is_plain else None
 
@@ -362,7 +362,7 @@ def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
 def _product(
     values: Sequence[SSAValue], block: Block, zeros: Collection[int], *, negated: bool = False
 ) -> Weighted | None:
-    """The product of values, each of which may be one of others."""
+    """The product of several values, which may be products themselves."""
     operands: list[tuple[Factor, bool]] = []
     weights: list[SSAValue] = []
     rest = list(values)

@@ -320,7 +320,7 @@ class BarrierOp(gpu.BarrierOp):
 
 
 class _Bounded(IRDLOperation):
-    """A number of a thread that may be known to stay below a bound, which xDSL's definition does not know."""
+    """An index of a thread with an optional upper bound, which xDSL's definition lacks."""
 
     upper_bound = opt_prop_def(IntegerAttr[IndexType])
     result = result_def(IndexType)

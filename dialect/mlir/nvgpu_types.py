@@ -84,7 +84,7 @@ class StructType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class DeviceAsyncTokenType(ParametrizedAttribute, TypeAttribute):
-    """The order between asynchronous copies, the group that they are put in, and the wait for it."""
+    """A token that orders asynchronous copies, their group, and the wait for it."""
 
     name = "nvgpu.device.async.token"
 

@@ -158,7 +158,7 @@ class CopyOp(memref.CopyOp):
 
 @irdl_op_definition
 class CastOp(memref.CastOp):
-    """The same memory, of which more or less is known."""
+    """The same memory with a type that has more or fewer static sizes."""
 
     name = "memref.cast"
     assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"

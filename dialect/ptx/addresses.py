@@ -21,7 +21,7 @@ SpaceOf = Callable[[str], str | None]
 
 
 def nowhere(_: str) -> None:
-    """Of no variable is it known where it lies."""
+    """Knows no variable's address."""
 
 
 class AddressRules(NamedTuple):
@@ -92,7 +92,8 @@ def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str
 
 
 def immediate(span: str, operand: Operand) -> str | None:
-    """What is wrong with an operand that has to be a literal of a span, such as "4/8/16", "24..256/8" or "" for any."""
+    """What is wrong with an operand that must be a literal in a span, such as "4/8/16", "24..256/8" or "" for any
+    literal; None if nothing is."""
     if not isinstance(operand, Immediate) or isinstance(operand.value, float):
         return "expected an integer literal"
     if ".." in span:
@@ -103,8 +104,8 @@ def immediate(span: str, operand: Operand) -> str | None:
 
 
 def outside(span: str, operand: Immediate) -> str | None:
-    """What is wrong with a literal that has to be in `low..top`, or a multiple there: `low..top/step`, `low../step`;
-    `low<..top` is for fractions."""
+    """What is wrong with a literal that must be in `low..top`, or a multiple in it: `low..top/step`, `low../step`.
+    Fractions have `low<..top`."""
     bounds, _, step = span.partition("/")
     low, _, top = bounds.partition("..")
     if low[-1] == "<":

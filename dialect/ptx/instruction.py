@@ -42,8 +42,8 @@ class UnavailableError(InstructionError):
 class InstructionFacts(NamedTuple):
     """An opcode with operands of certain kinds. `since` is the first PTX version in which the target has it.
 
-    A `pure` instruction has no effects, and its result follows from its operands alone. `limited` says that not every
-    literal will do where one stands.
+    A `pure` instruction has no effects, and its result depends on its operands alone. `limited` says that only some
+    literals are legal.
     """
 
     opcode: str
@@ -85,7 +85,7 @@ def _since(opcode: str, rows: Sequence[Row], target: Target) -> Version:
 
 
 def _gone(row: Row, target: Target) -> bool:
-    """Whether no PTX version that knows the target has it for that."""
+    """Whether every PTX version that knows the target has removed the instruction from it."""
     end = row.removed(target)
     return end is not None and target.ptx >= end
 
@@ -105,7 +105,7 @@ def has(target: Target, opcode: str) -> bool:
 
 @lru_cache(4096)
 def result_type(opcode: str) -> str:
-    """The type of a register for what an instruction sets: "b32" where it sets an s32 or two f16.
+    """The type of the register for the result of an instruction, such as "b32" for an s32 or two f16.
 
     Raises:
         InstructionError: if PTX has no such instruction, or none that sets one value.
@@ -150,7 +150,7 @@ _BRACKETS: tuple[tuple[PunctuationSpelling, PunctuationSpelling], ...] = (("{", 
 
 
 def _remembering_verifier(cls: type[InstOp]) -> type[InstOp]:
-    """Replaces the declared verifier by one that remembers what it has accepted: modules repeat themselves."""
+    """Makes the verifier remember what it has accepted, since modules repeat the same instructions."""
     declared = cls.verify_
     accepted: set[tuple[object, ...]] = set()
 
@@ -196,9 +196,10 @@ class InstOp(IRDLOperation):
         return properties["opcode"].data, properties["form"].data, "" if guard is None else guard.data
 
     def verification_key(self) -> tuple[object, ...]:
-        """All that decides whether the instruction is legal: spelling, form, register types, target.
+        """Everything that the legality of the instruction depends on: spelling, form, register types, target.
 
-        Of attributes it has the text where there is one: text knows its hash, and attributes compute it each time.
+        Attributes are replaced by their text where possible: a string caches its hash, an attribute computes it each
+        time.
         """
         module = self._module()
         context = () if module is None else (module.properties.get("version"), module.properties.get("target"))

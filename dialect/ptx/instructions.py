@@ -48,7 +48,8 @@ def _words(spelling: str) -> frozenset[str]:
 
 
 def _proposed(spelling: str, words: Sequence[str]) -> Iterator[str]:
-    """A row's spelling with the words asked for wherever one fits, and what else may stand where none does."""
+    """A spelling of a row that uses the words of another spelling wherever they fit, and other alternatives
+    elsewhere."""
     left = list(words)
     chosen: list[str] = []
     open_places: list[tuple[int, tuple[str, ...]]] = []
@@ -150,7 +151,7 @@ def _by_root() -> dict[str, list[PatternRow]]:
 
 @cache
 def _from_outside() -> dict[str, list[PatternRow]]:
-    """The rows of other packages, which are looked at for opcodes that no row here spells."""
+    """The rows of plugins. They are used for opcodes that no row of this package spells."""
     return _table(row for rows in plugins.everything(plugins.ROWS) for row in cast("Iterable[PatternRow]", rows))
 
 
@@ -163,7 +164,7 @@ def _table(rows: Iterable[PatternRow]) -> dict[str, list[PatternRow]]:
 
 @lru_cache(65536)
 def find(opcode: str) -> tuple[tuple[Row, Bindings], ...]:
-    """The rows one of whose spellings is `opcode`, each with what the qualifiers bind."""
+    """The rows that spell an opcode, each with the values of the qualifiers."""
     if (form := families.find(opcode)) is not None:
         return ((form, {}),)
     root = opcode.partition(".")[0]
@@ -182,7 +183,7 @@ def canonical(opcode: str) -> str:
 
 @lru_cache(4096)
 def nearest(opcode: str, count: int = 3) -> tuple[str, ...]:
-    """The spellings most like one that does not exist, of the same opcode root where there is one: best first."""
+    """The existing spellings most like an unknown one, best first. They have the same opcode root if any has it."""
     root = opcode.partition(".")[0]
     if root not in roots():
         return nearest_roots(root, roots(), count)
@@ -369,8 +370,8 @@ class Traits:
 
     @cached_property
     def releases_to_cluster(self) -> bool:
-        """Whether what its thread did before is ordered for other CTAs of the cluster by what it does later or by
-        itself: a fence, or a release, of such a scope. `barrier.cluster.arrive` releases if it is not `.relaxed`."""
+        """Whether the instruction publishes earlier accesses of its thread to the other CTAs of the cluster: a fence,
+        or a release, of at least that scope. `barrier.cluster.arrive` releases unless it is `.relaxed`."""
         if self.name == "barrier.cluster.arrive":
             return "relaxed" not in self.qualifiers
         wide = not self.qualifiers.isdisjoint(("gl", "cluster", "gpu", "sys"))
@@ -378,17 +379,17 @@ class Traits:
 
     @property
     def aligned(self) -> bool:
-        """Whether it says that all lanes of a warp execute it together."""
+        """Whether it is marked as executed by all lanes of a warp together."""
         return "aligned" in self.qualifiers
 
     @property
     def takes_whole_warps(self) -> bool:
-        """Whether all lanes of a warp execute it together: what says so, and `bar`, which means it."""
+        """Whether all lanes of a warp must execute it together: it is marked so, or is `bar`."""
         return self.aligned or (self.root == "bar" and self.name != "bar.warp.sync")
 
     @cached_property
     def observes_others(self) -> bool:
-        """Whether it may see what another thread has done meanwhile, or gives it time to."""
+        """Whether it may observe effects of other threads, or lets them run."""
         return self.root == "atom" or self.name == "nanosleep" or (self.root == "ld" and self.strong)
 
     @cached_property

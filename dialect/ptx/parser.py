@@ -73,7 +73,7 @@ class DeclarationReader(Cursor):
         self.expect_text(";", "after the declaration")
 
     def parameter(self, text: str, offset: int) -> Variable:
-        """One of the parameters of a function, whose text stands at `offset`."""
+        """One parameter of a function, from its text at `offset`."""
         head = VARIABLE.match(text)
         tail = head and _DECLARATOR.fullmatch(text, head.end())
         if not head or not tail:
@@ -160,9 +160,9 @@ def parse_ptx(text: str, name: str = "<ptx>") -> Module:
 
 
 def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyntaxError]]:
-    """A PTX translation unit without the statements that cannot be read, and an error for each of them.
+    """A PTX translation unit without its unreadable statements, and an error for each of them.
 
-    There is no module where the text does not say which PTX version and target it is for.
+    The module is None if the text does not name its PTX version and target.
     """
     errors: list[PtxSyntaxError] = []
     try:

@@ -189,8 +189,8 @@ def ptx_module(module: ModuleOp) -> ptx.ModuleOp:
 
 @dataclass(frozen=True)
 class PtxTarget(Target):
-    """`-t ptx`: prints the PTX module. `module` chooses one by name where there are several. With `lines`, it says from
-    which lines of the MLIR the instructions come."""
+    """`-t ptx`: prints the PTX module. `module` selects one by name. With `lines`, the PTX has the lines of the MLIR
+    that its instructions come from."""
 
     name = "ptx"
 
@@ -220,8 +220,8 @@ class PtxTarget(Target):
 
 
 def add_lines(module: ptx.ModuleOp) -> None:
-    """Puts a `.loc` before each instruction whose line is not that of the one before it, and a `.file` for each file.
-    An instruction without a line has that of its function."""
+    """Puts a `.loc` before each instruction whose source line changes, and a `.file` for each file. An instruction
+    without a line gets that of its function."""
     files: dict[str, int] = {}
     for function in module.body.block.ops:
         if isinstance(function, ptx.FuncOp) and not function.is_declaration:

@@ -84,8 +84,8 @@ def compatible(instruction: str, register: str, *, wider: bool = False, own: boo
 
 
 def alike(types: Iterable[str]) -> bool:
-    """Whether registers of these types may be the elements of one vector: of one width, and bits beside one other type,
-    where integers are one."""
+    """Whether registers of these types may be the elements of one vector: they have one width, and one type besides
+    untyped bits. Integers of either sign are one type."""
     kinds = {type for type in types if type}
     others = {"u" if type[0] in "us" else type for type in kinds if type[0] != "b"}
     return len({REGISTER_BITS[type] for type in kinds}) < 2 and len(others) < 2

@@ -83,8 +83,8 @@ def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
 
 
 class _Miss(NamedTuple):
-    """Why a row is not what an instruction is, and how far it is: -1 for another number of operands, else those that
-    fit before the first that does not, one more where only the target does not."""
+    """Why a row does not fit an instruction. `fits` measures how near it is: -1 if the number of operands differs, else
+    the number of operands that fit before the first that does not, plus one if only the target lacks the row."""
 
     message: str
     fits: int
@@ -143,12 +143,12 @@ def fitting(
 
 
 def reference(opcode: str) -> str:
-    """Where PTX ISA says what an opcode does that there are rows for."""
+    """The section of the PTX ISA that defines an opcode."""
     return find(opcode)[0][0].reference
 
 
 def type_of_result(row: Row, bindings: Bindings) -> str | None:
-    """The instruction type of the one value that a row writes, such as "s32"; None if it writes none, or several."""
+    """The instruction type of the only value that a row writes, such as "s32"; None if it writes none or several."""
     slots = row.signatures_of(bindings)[0]
     return slots[0].type if slots and slots[0].written and slots[0].kind == SCALAR else None
 

@@ -23,10 +23,10 @@ PRODUCTS = (FRAGMENTS, WARPGROUPS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleField:
-    """A field of a schedule, as it is declared: the part of the schedule that it belongs to, and what it means.
+    """The declaration of a field of a schedule. `part` is the group that it belongs to, `meaning` its description.
 
-    The text of a schedule always has it, or only where it differs from its `default`. Its value is `one_of` several,
-    or numbers of at `least` and at `most` so much. `of` says what has a choice of it.
+    The text of a schedule contains the field if `always`, or if its value differs from `default`. The value is `one_of`
+    several, or consists of numbers from `least` to `most`. `of` lists the kinds of kernels that have this choice.
     """
 
     name: str = ""

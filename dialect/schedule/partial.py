@@ -61,7 +61,8 @@ def parse_fields(parser: AttrParser) -> Schedule | PartialSchedule:
 
 @irdl_attr_definition
 class PartialScheduleAttr(Data[PartialSchedule]):
-    """A schedule given in part, `#warp.schedule<cta = 128x256x64>`, in whose place `warp-schedule` puts a whole one."""
+    """A schedule with some of its fields, `#warp.schedule<cta = 128x256x64>`. `warp-schedule` replaces it by a complete
+    one."""
 
     name = "warp.schedule"
 

@@ -111,7 +111,7 @@ def _warps(schedule: PicturedSchedule, left: float, top: float, scale: float) ->
 
 
 def _stages(schedule: PicturedSchedule, y: float) -> Iterator[str]:
-    """The buffers of the K loop: the one that is multiplied, and those that copies fill meanwhile."""
+    """The buffers of the K loop: one is multiplied while copies fill the others."""
     for number in range(schedule.stages):
         filled = 0 < number <= schedule.tiles_ahead
         yield box(MARGIN + number * STAGE, y, STAGE - 4, 18, colour(12) if filled else "#ffffff", FINE)

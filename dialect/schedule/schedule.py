@@ -310,7 +310,7 @@ class Schedule:
             raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
 
     def _check_grid(self) -> None:
-        """Refuses clusters that no GPU holds, and CTAs that are no whole clusters."""
+        """Refuses clusters that no GPU supports, and numbers of CTAs that clusters do not divide."""
         down, across = self.cluster
         if down * across > MOST_CTAS or down & down - 1 or across & across - 1:
             raise ScheduleError(f"cluster must be powers of two, at most {MOST_CTAS} CTAs, got {down}x{across}")
@@ -447,7 +447,7 @@ class Schedule:
         """This schedule with some fields replaced: `with_fields(stages=3, group=4)`.
 
         Raises:
-            ScheduleError: for a name that no field has, or values that contradict what stays.
+            ScheduleError: for an unknown name, or a value that contradicts the other fields.
         """
         for name in values:
             field_named(name)

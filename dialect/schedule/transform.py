@@ -50,7 +50,7 @@ IN_DICTIONARY = (ParsePropInAttrDict(),)
 
 
 def _parse_region(parser: Parser) -> Region:
-    """A region; one that names no argument has one all the same, as MLIR's short form of a sequence has not."""
+    """A region with its one argument. MLIR's short form of a sequence names none; it is added."""
     region = parser.parse_region()
     if not region.blocks:
         region.add_block(Block())
@@ -233,8 +233,8 @@ class ApplyPatternsOp(IRDLOperation):
 
 @irdl_op_definition
 class FuseProductsOp(IRDLOperation):
-    """Makes one kernel of products, each of which reads rows of what the one before made: a CTA computes some rows of
-    all of them, one after another."""
+    """Makes one kernel of a chain of products, in which each reads rows that the one before computes. A CTA computes
+    some rows of all products, one product after another."""
 
     name = "transform.warp.fuse_products"
 
@@ -258,7 +258,7 @@ OWN = (
 
 
 def _all(own: Sequence[type[IRDLOperation]]) -> list[type]:
-    """xDSL's operations, less those that stand here in their place, and these."""
+    """xDSL's operations of the dialect with `own` added, or in the place of those with the same name."""
     names = {op.name for op in own}
     return [*(op for op in transform.Transform.operations if op.name not in names), *own]
 

@@ -179,7 +179,7 @@ def _sizes(dense: Matrix, pattern: Pattern) -> NDArray[np.float32]:
 
 
 def _complaint(dense: Matrix, broken: NDArray[np.bool_], pattern: Pattern) -> str:
-    """Where the first broken chunk is and what it has, and how many there are."""
+    """The place and the contents of the first invalid chunk, and the number of invalid chunks."""
     places = np.argwhere(broken)
     row, chunk = (int(i) for i in places[0])
     first, last = chunk * pattern.chunk, min((chunk + 1) * pattern.chunk, dense.shape[1])

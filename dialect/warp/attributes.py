@@ -344,7 +344,7 @@ class ScheduleAttr(Data[Schedule]):
     name = "warp.schedule"
 
     def __new__(cls, data: Schedule | PartialSchedule | None = None) -> ScheduleAttr | PartialScheduleAttr:
-        """An attribute of what was parsed, which is one class or the other by the fields that are there."""
+        """A complete schedule, or a `PartialScheduleAttr` if fields are missing."""
         return PartialScheduleAttr(data) if isinstance(data, PartialSchedule) else super().__new__(cls)
 
     @classmethod
@@ -380,7 +380,7 @@ class TargetAttr(Data[Target]):
 
 
 def in_place_of(op: Operation, made: OpT) -> OpT:
-    """An operation that is made in the place of another one, with the attributes and the location of that."""
+    """The new operation, with the attributes and the location of the one that it replaces."""
     made.attributes |= op.attributes
     made.location = op.location
     return made

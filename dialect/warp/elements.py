@@ -83,10 +83,11 @@ class LoopSizes:
         self._names, self._known = names or {}, dict[int, tuple[str, int]]()
 
     def add(self, name: str, operand: SSAValue, along: Sequence[int], shape: Sequence[int] | None = None) -> None:
-        """An operand whose dimensions, or those of the `shape` that it stands for, run along loops.
+        """Records the sizes of the loops that the dimensions of an operand run along. `shape` replaces the operand's
+        own.
 
         Raises:
-            VerifyException: if there are more or fewer dimensions, or another operand knows another size of a loop.
+            VerifyException: if the number of dimensions differs, or another operand implies another size of a loop.
         """
         sizes = shape_of(operand) if shape is None else shape
         if len(sizes) != len(along):
@@ -104,10 +105,10 @@ class LoopSizes:
 
 
 def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -> None:
-    """Checks the map of an operand that runs along some of these loops, of so many.
+    """Checks that the map of an operand runs along some of the loops in `along`.
 
     Raises:
-        VerifyException: if it runs along others, or twice along one.
+        VerifyException: if it has other loops, or one twice.
     """
     found = loops_of(map_)
     if map_.num_dims != loops or len(set(found)) != len(found) or not set(found) <= set(along):
@@ -117,17 +118,17 @@ def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -
 
 
 def loops_beside(map_: AffineMap, own: int, outer: int) -> tuple[int, ...]:
-    """The loops that run along what is read beside A or B, of this map: those before m or n, their own one, and k."""
+    """The loops of the operands that are read with A or B: those before m or n, their own one, and k."""
     return (*(loop for loop in loops_of(map_) if loop < outer), outer + own, outer + K)
 
 
 def loops_around(
     name: str, loops: tuple[int, int], map_: AffineMap, outer: int, inner: int = len(OPERAND_LOOPS)
 ) -> list[int]:
-    """The `outer` loops that an operand runs along, which runs along two of so many inner ones.
+    """The `outer` loops of an operand that also runs along two of the `inner` loops.
 
     Raises:
-        VerifyException: if its map says otherwise, or it runs twice along a loop.
+        VerifyException: if its map has other loops, or one twice.
     """
     found, own = loops_of(map_), [outer + loop for loop in loops]
     around = [loop for loop in found if 0 <= loop < outer]
@@ -138,11 +139,11 @@ def loops_around(
 
 
 def verify_map(name: str, loops: tuple[int, int], map_: AffineMap, outer: int, batch: int) -> None:
-    """Checks the map of an operand that runs along two loops of the product, behind `outer` others, of which the first
-    are those of a `batch`, and D runs along no other.
+    """Checks the map of an operand that runs along two `loops` of the product, behind `outer` others. The first `batch`
+    of these are parallel, and D runs along no others.
 
     Raises:
-        VerifyException: if it runs along others, or twice along one; or if A or B does not along one that is summed.
+        VerifyException: if the map has other loops, or one twice; or if A or B lacks a loop that is summed.
     """
     before = loops_around(name, loops, map_, outer)
     if name == "D" and sorted(before) != list(range(batch)):
@@ -405,9 +406,10 @@ class PointwiseOp(IRDLOperation):
         outer: int,
         numbers: Mapping[int, SSAValue] | None = None,
     ) -> PointwiseOp:
-        """The same of other operands, in an operation of so many loops, where the first `outer` ones are left out.
+        """The same function of other operands, for an operation of so many loops. The first `outer` loops are
+        removed.
 
-        `numbers` are the indices along those, which become operands.
+        `numbers` are the indices of the removed loops, which become operands.
         """
         body, given = self.body.clone(), numbers or {}
         arguments = {loop: body.block.insert_arg(i32, len(body.block.args)) for loop in given}
@@ -432,12 +434,12 @@ class PointwiseOp(IRDLOperation):
         verify_elements(self.body, [*elements, *map(element_type, self.inputs)], yielded(self.body).type)
 
     def verify_use(self, what: str, made: Attribute, loops: int, along: Sequence[int], sizes: LoopSizes) -> None:
-        """Checks the function where it makes elements of a type, which run along some of so many loops.
+        """Checks the function where it is used to make elements of type `made`, along some loops of an operation.
 
-        `what` is what its operands are called in errors.
+        `what` is the word for its operands in errors.
 
         Raises:
-            VerifyException: if it makes others, or its operands, or the indices that it takes, run along other loops.
+            VerifyException: if it makes another type, or if its operands or indices run along other loops.
         """
         if (found := yielded(self.body).type) != made:
             raise VerifyException(f"expected elements of {made} from {self.name}, got {found}")
@@ -461,6 +463,6 @@ def pointwise_of(value: SSAValue | None) -> PointwiseOp | None:
 
 
 def with_functions(op: Operation) -> list[Operation]:
-    """An operation behind the functions of elements that it takes, of those that stand nowhere yet."""
+    """The operation, after the functions of elements that it uses and that are in no block yet."""
     found = [value.owner for value in op.operands if isinstance(value.owner, PointwiseOp)]
     return [*(each for each in found if each.parent is None), op]

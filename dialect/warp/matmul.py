@@ -174,9 +174,9 @@ class FactorsOp(IRDLOperation):
 
     @property
     def variant(self) -> Variant:
-        """What tells the instructions for this product from others for the same element types.
+        """What distinguishes the instructions for this product from others with the same element types.
 
-        Floats of 6 and 4 bits are multiplied by one kind alone where nothing is scaled.
+        Floats of 6 and 4 bits without scales have one kind.
         """
         scaled = scale_type(self.scales)
         narrow = any((row := ELEMENT_TYPES[name]).is_float and row.bits < BYTE for name in self.multiplied)
@@ -202,10 +202,10 @@ class FactorsOp(IRDLOperation):
                 raise VerifyException(f"'{multiplied}' is no type of the ISA that {name} could be multiplied as")
 
     def verify_forms(self) -> None:
-        """Checks that A and B are of forms that they may have, together.
+        """Checks that the forms of A and B are legal, and legal together.
 
         Raises:
-            VerifyException: if one is not.
+            VerifyException: if they are not.
         """
         for side, value, form in zip("AB", self.given, self.forms, strict=True):
             if isinstance(value.type, OperandType) and form is None:
@@ -359,8 +359,8 @@ class MatmulOp(FactorsOp, WithEpilogue):
         maps: Sequence[AffineMap] | None = None,
         through: SSAValue | None = None,
     ) -> MatmulOp:
-        """The same product, with its attributes and its place in the file, but for what is given; `start` is C, or the
-        number that it starts from."""
+        """The same product with its attributes and location, except for the given changes. `start` is C, or the number
+        that it starts from."""
         if start is None:
             start = self.init if self.c is None else self.c
         made = MatmulOp(
@@ -379,7 +379,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
     @property
     def usual(self) -> dict[int, int]:
-        """How large loops usually are that are not known, by their numbers, if that is said."""
+        """The usual sizes of dynamic loops, by number, if the operation has them."""
         found = self.attributes.get(USUAL)
         if not isinstance(found, DenseArrayBase):
             return {}
@@ -403,7 +403,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
 
     @property
     def zero_points(self) -> SSAValue | None:
-        """The zero points of those groups, which lie as the scales do."""
+        """The zero points of the groups, in the layout of the scales."""
         return points_of(self.b)
 
     @property

@@ -110,7 +110,7 @@ def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
 
 
 def _verify_lines(memory: Memory, fragment: FragmentType) -> None:
-    """Checks that lines of a swizzled tile hold vectors of all threads, one line after the other."""
+    """Checks that the lines of a swizzled tile hold the vectors of all threads, line after line."""
     element, (*_, lines, columns) = element_row(memory.element_type), memory.get_shape()
     line = 0 if element is None else columns * element.memory_bits // BYTE
     needed = fragment_bytes(fragment) * fragment.layout.data.threads // LANES
@@ -130,10 +130,10 @@ def _verify_tiles(memory: Memory, fragment: FragmentType) -> None:
 
 
 def verify_registers(order: str, orders: Sequence[str], memory: Memory, fragment: FragmentType) -> None:
-    """Checks that memory holds the registers of a fragment in one of the orders that there are.
+    """Checks memory that holds the registers of a fragment in one of the supported `orders`.
 
     Raises:
-        VerifyException: if it has other elements, or rows that are shorter.
+        VerifyException: if the element type differs, or rows are too short.
     """
     if order not in orders:
         raise VerifyException(f"expected registers in the order {' or '.join(orders)}, got '{order}'")

@@ -206,7 +206,7 @@ class MmaOp(IRDLOperation):
     @staticmethod
     @cache
     def rows() -> Mapping[Key, Mma]:
-        """Every row by its key; of two spellings of one instruction, the one that says more."""
+        """All rows by key. If two spellings name one instruction, the more explicit one is used."""
         return {_key(row): row for row in (*mma.rows(), *mma.sparse_rows())}
 
     @property
@@ -254,7 +254,7 @@ class MmaOp(IRDLOperation):
         """The ISA's row of the instruction.
 
         Raises:
-            VerifyException: if the ISA has no such instruction, naming the nearest that it has.
+            VerifyException: if the ISA has no such instruction, naming the nearest ones.
         """
         key = self.key
         row = self.find(key)

@@ -66,7 +66,7 @@ class BareWord(CustomDirective):
 
 @irdl_custom_directive
 class TypeOfOptional(CustomDirective):
-    """The type of an operand that may be left out, and what stands before it: ` plus memref<256x320xf32>`."""
+    """The type of an optional operand, with the text before it: ` plus memref<256x320xf32>`."""
 
     before: FormatDirective
     type: TypeDirective

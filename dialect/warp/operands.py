@@ -51,7 +51,8 @@ MEMORY = VarConstraint("Memory", base(MemRefType))
 
 
 class OperandForm(IRDLOperation, ABC):
-    """Says how a product reads a matrix in memory, its first operand, and what else it reads for it, the others."""
+    """A form in which a product reads A or B. The first operand is the matrix in memory. The others are read with
+    it."""
 
     operand = result_def(ParamAttrConstraint(OperandType, (MEMORY,)))
 
@@ -90,13 +91,13 @@ class OperandForm(IRDLOperation, ABC):
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
-        """Checks what is read beside the elements of a matrix, "A" or "B" of a product, which is multiplied as a type.
+        """Checks the operands that are read with the elements of A or B (`side`), which is multiplied as a type.
 
-        `sizes` are those of the batch, of rows of A or columns of B, and of k, below 0 where they are not known;
-        `order` says which of them the dimensions of the matrix have.
+        `sizes` are the sizes of the batch, of rows of A or columns of B, and of k; dynamic ones are negative. `order`
+        says which of them each dimension of the matrix has.
 
         Raises:
-            VerifyException: saying how much is expected.
+            VerifyException: with the expected number.
         """
 
 
@@ -120,7 +121,8 @@ def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
 def of_form(
     form: OperandForm | None, memory: SSAValue, beside: Sequence[SSAValue], insert: Callable[[OperandForm], object]
 ) -> SSAValue:
-    """An operand of this form, or of none, of other memory; `insert` puts the operation that makes it where it goes."""
+    """A factor of other memory in the given form, or that memory itself if there is no form. `insert` inserts the new
+    operation."""
     if form is None:
         return memory
     made = form.of(memory, beside)
@@ -209,13 +211,13 @@ def scales_of(a: SSAValue, b: SSAValue) -> tuple[SSAValue, ...]:
 
 
 def scale_type(scales: Sequence[SSAValue]) -> str:
-    """The ISA's name of the type of scales; empty where there are none, or of no type that it knows."""
+    """The ISA's name of the type of scales; "" if there are none, or the ISA has no such type."""
     row = element_row(memory_of(scales[0]).element_type) if scales else None
     return "" if row is None else STORED_AS.get(row.name, row.name)
 
 
 def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
-    """Checks that there are scales for a kind that has some, of a type that it takes.
+    """Checks the number and the type of the scales of a kind of product.
 
     Raises:
         VerifyException: saying what the kind takes.
@@ -385,7 +387,7 @@ def metadata_of(a: SSAValue) -> SSAValue | None:
 
 
 def lie_alike(first: Memory, second: Memory) -> bool:
-    """Whether two matrices have one shape, and their elements are of one type and as far from each other."""
+    """Whether two matrices have the same shape, element type and strides."""
     kinds = [(kind.element_type, kind.get_shape(), kind.get_strides()) for kind in (first, second)]
     return kinds[0] == kinds[1] and kinds[0][-1] is not None
 

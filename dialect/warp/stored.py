@@ -54,10 +54,10 @@ def packed_lines(n: int, k: int, bits: int) -> int:
 
 
 class StoredIntegers(NamedTuple):
-    """What memory holds of an operand: integers of a type of the ISA, from each of which a zero point is subtracted.
+    """The integers that memory holds of an operand, in a type of the ISA. A zero point is subtracted from each.
 
-    Their differences, of 9 bits at most, are f16 and bf16 exactly. If they are `rounded`, each is multiplied by its
-    scale before the product, and rounded to the type that it is multiplied as.
+    The differences, of at most 9 bits, are exact in f16 and bf16. If they are `rounded`, each is multiplied by its
+    scale before the product, and rounded to the multiplied type.
     """
 
     name: str
@@ -90,7 +90,7 @@ class StoredIntegers(NamedTuple):
         return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
 
     def verify(self, multiplied: str, held: ElementType | None) -> None:
-        """Checks the type that it is multiplied as, and that of the elements of memory.
+        """Checks the multiplied type, and the element type of memory.
 
         Raises:
             VerifyException: if there is no such conversion.

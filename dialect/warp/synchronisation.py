@@ -154,7 +154,7 @@ class ArriveOp(_Synchronises):
 
 
 def _verify_one_of(**parts: object) -> None:
-    """Checks that at most one of several parts of an operation is there."""
+    """Checks that an operation has at most one of several parts."""
     present = [name for name, part in parts.items() if part is not None]
     if len(present) > 1:
         raise VerifyException(f"expected one of {', '.join(parts)}, got {' and '.join(present)}")
@@ -414,7 +414,7 @@ class ScopedBarrierOp(_Synchronises):
 
 
 def _verify_threads(threads: IntegerAttr) -> None:
-    """Checks that those who come to a barrier are whole warps."""
+    """Checks that the threads of a barrier are whole warps."""
     count = threads.value.data
     if count < LANES or count % LANES or count > 1024:
         raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")

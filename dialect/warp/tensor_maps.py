@@ -60,7 +60,7 @@ FAR = 1 << 30
 
 
 def moved_together(element_type: Attribute) -> int:
-    """How many elements of memory make one of a tensor map, which has whole bytes."""
+    """The number of elements of memory in one element of a tensor map, which consists of whole bytes."""
     row = element_row(element_type)
     return 1 if row is None else max(1, BYTE // row.memory_bits)
 

@@ -346,11 +346,11 @@ class SumSlicedKOp(IRDLOperation):
 
 
 def part_of(whole: FragmentType, slices: int) -> FragmentType:
-    """The part of a fragment that one slice gets: rows of base tiles, or columns where there is one row of them; a base
-    tile where there are more slices than those, a multiple of them.
+    """The part of a fragment that one slice gets: some rows of base tiles, or some columns if there is one row of them.
+    If there are more slices than base tiles, a multiple of their number, it is a base tile.
 
     Raises:
-        VerifyException: if the number of slices is no power of two, or the base tiles do not come out even.
+        VerifyException: if the number of slices is no power of two, or does not divide the base tiles.
     """
     if slices.bit_count() != 1:
         raise VerifyException(f"expected a power of two of slices, got {slices}")

@@ -60,9 +60,10 @@ ALL = "all"
 
 
 def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
-    """The dimensions whose sizes, and those whose strides, come with the address of a kernel's argument, in order.
+    """The dimensions whose sizes are dynamic, and those whose strides are: both are passed to a kernel with the
+    address.
 
-    Strides of memory without a layout follow from its sizes.
+    The strides of memory without a layout follow from its sizes.
     """
     sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
     if isinstance(memory.layout, NoneAttr):
@@ -71,7 +72,7 @@ def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
 
 
 def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
-    """Elements from one index to the next along each dimension, None for what is not known while compiling.
+    """The strides in elements, None for dynamic ones.
 
     None for a layout that is not strided.
     """
@@ -235,8 +236,8 @@ def _kept(dimensions: Sequence[int]) -> DenseArrayBase[IntegerType] | None:
 def matrix_type(
     memory: Memory, row: int | None, column: int | None, kept: Sequence[int] = (), *, part: bool = False
 ) -> MemRefType[Attribute]:
-    """The type of a matrix whose rows, or `part` of them, and columns are two dimensions of memory, or repeated, or of
-    one for each index of those kept; it may start anywhere."""
+    """The type of a matrix in memory. Its rows and columns are two dimensions of the memory; a missing one is repeated.
+    It also has the `kept` dimensions. Rows may be limited to `part` of them. It may start anywhere."""
     shape, strides = memory.get_shape(), strides_of(memory)
     if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
@@ -389,10 +390,10 @@ class PagedOp(IRDLOperation):
 def paged_type(
     memory: Memory, table: Memory, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
 ) -> MemRefType[Attribute]:
-    """The type of sequences of pages.
+    """The type of a view of sequences of pages.
 
     Raises:
-        VerifyException: for dimensions that are not those of the memory and the table, or are not known.
+        VerifyException: for dimensions that do not match the memory and the table, or are dynamic.
     """
     shape, strides, blocks = memory.get_shape(), strides_of(memory), table.get_shape()
     rank = len({*along, *table_along})

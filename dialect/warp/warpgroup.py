@@ -70,11 +70,11 @@ def find_row(
     kind: str = "",
     scale: str = "",
 ) -> Wgmma:
-    """The row that multiplies such elements to `n` columns of 64 rows, or of the 128 that tensor memory has; with
-    scales those of a kind, and of their type.
+    """The row that multiplies these element types to `n` columns of 64 rows, or of 128, which only tensor memory has.
+    With scales, it has their kind and type.
 
     Raises:
-        VerifyException: if there is none, with the types or the N that come nearest.
+        VerifyException: if there is none, with the nearest types or N.
     """
     if scale:
         some = having(scaled, a=a, b=b, d=d, kind=kind, scale_type=scale)
@@ -143,19 +143,19 @@ def panel_of(memory: Memory, what: str) -> int:
 
 
 def box_bytes(tile: Memory, parts: int = 1) -> int:
-    """Bytes of a row of the box that a tensor copy moves: a panel, or one of so many parts of a tile of one line that
-    nothing permutes."""
+    """The bytes of a row of the box that a tensor copy moves: a panel of the tile. A tile of one line without a swizzle
+    is divided into `parts` boxes."""
     width, element = panel_of(tile, "the tile"), element_row(tile.element_type)
     *_, lines, columns = tile.get_shape()
     return columns * element.memory_bits // 8 // parts if lines == 1 and width == UNIT and element else width
 
 
 def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, shared_bytes: bool = False) -> ElementType:
-    """Looks at a tile in shared memory that asynchronous operations reach; returns its element type.
+    """Checks a tile in shared memory that asynchronous operations access; returns its element type.
 
     Raises:
-        VerifyException: for memory elsewhere, elements that share a byte unless they may (`shared_bytes`), or a layout
-            that no descriptor expresses.
+        VerifyException: for another memory space, elements that share a byte unless they may (`shared_bytes`), or a
+            layout that no descriptor expresses.
     """
     verify_indices(what, memory, indices)
     if memory_space(memory) != SHARED_SPACE or memory.get_num_dims() not in (2, 3):
@@ -286,7 +286,7 @@ class WgmmaOp(IRDLOperation):
         )
 
     def move_to_stages(self, stages: Mapping[SSAValue, SSAValue]) -> None:
-        """Lets it read tiles in stages of rings, those that `stages` names."""
+        """Makes it read its tiles from the stages of rings, which `stages` maps them to."""
         a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
         a, b = [*a, *self.a_indices], [*b, *self.b_indices]
         more = [] if self.e is None else [self.e]

@@ -140,7 +140,7 @@ def verify_opaque(what: str, memory: Memory, kind: OpaqueType, swapped: bool) ->
     """Checks element type, memory space, stride and alignment of the memory of a fragment (PTX ISA 9.7.14.4.2).
 
     Raises:
-        VerifyException: if one of them is not what the instruction takes.
+        VerifyException: if one of them is illegal for the instruction.
     """
     if swapped and kind.layout.data:
         raise VerifyException(f"the type of {kind.role.data.upper()} says its layout; swapped is for accumulators")
@@ -260,7 +260,7 @@ class WmmaMmaOp(IRDLOperation):
         """The ISA's row of the instruction.
 
         Raises:
-            VerifyException: if the ISA has no such instruction, naming the nearest that it has.
+            VerifyException: if the ISA has no such instruction, naming the nearest ones.
         """
         key, rows = self.key, _products()
         if key not in rows:

@@ -74,10 +74,10 @@ class Scores(NamedTuple):
 
 
 class AttentionMatch:
-    """An attention around the product of P and V, `values`.
+    """An attention, found from `values`, its product of P and V.
 
     Raises:
-        NotFusedError: if it is none, for a reason that is empty if it does not look like one.
+        NotFusedError: if it is no attention. The reason is empty if it does not even look like one.
     """
 
     def __init__(self, values: LinalgStructuredOperation, *, tf32: bool = False) -> None:
@@ -296,10 +296,10 @@ class AttentionMatch:
     # What becomes of it
 
     def replace(self) -> None:
-        """Puts the attention in place of all operations.
+        """Replaces all operations by the attention.
 
         Raises:
-            NotFusedError: if without them something is not as it was, or there is no such attention.
+            NotFusedError: if that would change another result, or there is no such attention.
         """
         read = {root(value) for value, _ in (self.q, self.k, self.v)}
         read |= {root(value) for value in (*self.score_operands.values(), *self.result_operands.values())}

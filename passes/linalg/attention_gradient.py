@@ -116,7 +116,7 @@ class AttentionGradient(NamedTuple):
 
 
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
-    """Memory that stands for a matrix which is never in memory."""
+    """An allocation outside of any block, which stands for a matrix that is never in memory."""
     return memref.AllocOp([], [], MemRefType(kind, shape)).memref
 
 
@@ -174,10 +174,11 @@ class GradientReader(ElementReader):
 
 
 class GradientMatch:
-    """A product that makes a gradient: its name, P, what dS is beside it (of dV nothing), dO of dV, and the result.
+    """A product that makes a gradient of an attention: its name, its probabilities P, the operands of dS, dO, and the
+    result.
 
     Raises:
-        NotFusedError: if it is none, for a reason that is empty if it does not look like one.
+        NotFusedError: if it makes no such gradient. The reason is empty if it does not even look like one.
     """
 
     def __init__(self, op: LinalgStructuredOperation) -> None:
@@ -292,7 +293,7 @@ class GradientMatch:
 
 
 def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], float]:
-    """The factors of an element that are no constants, and the product of those that are."""
+    """The variable factors of an element, and the product of its constant factors."""
     if element.kind == "constant" and element.number is not None:
         return [], float(element.number)
     if not element.is_op("arith.mulf"):
@@ -302,10 +303,10 @@ def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], fl
 
 
 def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
-    """Puts one operation in place of the products of one result, or of dK and dV; `slope` is that of dV too.
+    """Replaces the products of one result, or of dK and dV, by one operation. `slope` is that of dV too.
 
     Raises:
-        NotFusedError: if without them something is not as it was, or there is no such operation.
+        NotFusedError: if that would change another result, or there is no such operation.
     """
     matches = sorted(matches, key=lambda match: match.name)
     softmax, written = matches[0].softmax, [match.result for match in matches]

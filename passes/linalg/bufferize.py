@@ -46,9 +46,9 @@ from .pages import gather_of
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
-    """Bufferises every function of a module that has tensors; the others stay as they are, but for what they return.
+    """Bufferises every function of a module that has tensors. In other functions only the results change.
 
-    Raises a located diagnostic for operations on tensors that are no structured ones of `linalg`.
+    Raises a located diagnostic for operations on tensors that are not structured operations of `linalg`.
     """
     from . import front_ends
 
@@ -107,10 +107,10 @@ def _memory(kind: Attribute) -> MemRefType[Attribute]:
 
 @dataclass
 class TensorFunction:
-    """Rewrites one function in place. `buffers` is the memory behind each tensor whose contents are defined, `returned`
-    the argument that each returned one goes into, `copied` those that an argument or a value returned before is copied
-    to, `done` the operations on tensors that others stand for, `turned` the memory of the operand of a reshape whose
-    result is returned, or of what is put into a part of another tensor."""
+    """Rewrites one function in place. `buffers` maps each computed tensor to its memory, and `returned` each returned
+    tensor to the argument that receives it. `copied` maps a value to further arguments that receive a copy. `done` has
+    operations that were replaced. `turned` maps an operation to the memory of its operand, if it reshapes a returned
+    tensor or inserts into another one."""
 
     function: func.FuncOp
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -239,8 +239,8 @@ class TensorFunction:
             fail(op, "expected the size of a tensor whose contents are defined")
 
     def _view(self, op: Shaped) -> None:
-        """A tensor of another shape, or a part of one: a view of its memory, copied if it is returned. Of one that
-        nothing has been written to there is nothing to see: what is written to the result has memory of its own."""
+        """A reshape, or a part of a tensor: a view of its memory, which is copied if it is returned. A view of an empty
+        tensor gets memory of its own."""
         if op.operands[0] not in self.buffers and -1 not in _memory(op.results[0].type).get_shape():
             self.done.append(op)
             return
@@ -298,7 +298,7 @@ class TensorFunction:
         self.done.append(op)
 
     def _input(self, op: LinalgStructuredOperation, number: int, builder: Builder) -> SSAValue:
-        """What is read; of a tensor that only tells sizes, such as the window of a pooling, memory of those sizes."""
+        """The memory of an input. A tensor that only gives sizes, such as a pooling's window, gets new memory."""
         value = op.inputs[number]
         if isinstance(empty := value.owner, tensor.EmptyOp) and not _uses(op, number):
             return builder.insert(memref.AllocOp(list(empty.dynamic_sizes), [], _memory(value.type))).memref
@@ -366,7 +366,7 @@ class TensorFunction:
         return memory
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
-        """The memory a result goes into: an argument, that of what it starts from if nobody else needs it, or new."""
+        """The memory of a result: the argument that returns it, that of its start value if that is free, or new."""
         found, held = self._destination(result, op), self.buffers.get(init)
         if found is not None:
             return found
@@ -405,7 +405,7 @@ class TensorFunction:
         return [builder.insert(memref.DimOp(held, number)).result for number in numbers if held is not None]
 
     def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
-        """The argument that a value, or what alone is made of it in place, is returned in; as it is before `op`."""
+        """The argument that returns a value, or a tensor that is made of it in place; as a value before `op`."""
         if value in self.returned:
             return self.returned[value]
         uses = list(value.uses)
@@ -443,7 +443,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
 
 
 def _like(source: SSAValue, kind: Attribute) -> MemRefType[Attribute]:
-    """The memory of a tensor that is seen in other memory, whose elements it has."""
+    """The memory type of a tensor that is a view of the memory of another one."""
     return MemRefType(memory_of(source).element_type, _memory(kind).get_shape(), NoneAttr(), NoneAttr())
 
 
@@ -468,7 +468,7 @@ def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, sh
 
 
 def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether elements of memory lie so that the dimensions of each group can be one."""
+    """Whether the dimensions of each group are contiguous, so that they can become one."""
     kind = memory_of(source)
     strides, shape = strides_of(kind), kind.get_shape()
     if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
@@ -485,8 +485,7 @@ def _reshaped(
     *,
     back: bool = True,
 ) -> Operation:
-    """The memory of one side of an operation that only reshapes, as that of the other side: with `back`, the memory of
-    its result as that of its source."""
+    """The memory of a reshape's result, as a view of that of its source; with `back`, the other way round."""
     groups = groups_of(op)
     if isinstance(op, tensor.CollapseShapeOp) != back:
         return collapsed(source, kind, groups)

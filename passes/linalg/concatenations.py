@@ -26,7 +26,8 @@ MOST = 4
 
 
 def _elementwise(op: object) -> Nest | None:
-    """An operation as a nest, if it makes the elements of one new tensor, in order, wherever they lie."""
+    """The nest of an operation that computes each element of one new tensor once, in order; None for other
+    operations."""
     if not isinstance(op, GenericOp) or len(op.results) != 1 or not isinstance(op.outputs[0].owner, tensor.EmptyOp):
         return None
     nest = Nest.of(op)

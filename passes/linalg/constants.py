@@ -47,8 +47,8 @@ def number_of(kind: Attribute, number: int = 0) -> arith.ConstantOp:
 
 
 def spread_number(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
-    """Replaces a constant tensor of one value: by the number in elementwise operations that read it, elsewhere by a
-    tensor of its own for each use, filled, so that what starts from it may be written where the result goes."""
+    """Replaces a constant tensor of one value. Elementwise operations read the number instead. Every other use gets a
+    filled tensor of its own, so that its memory can become that of a result."""
     number = arith.ConstantOp(next(value.iter_attrs()))  # all of them, one by one, take minutes
     number.location = op.location
     Rewriter.insert_op(number, InsertPoint.before(op))

@@ -92,11 +92,11 @@ IMAGE_BITS = 16
 
 
 class Contraction(NamedTuple):
-    """C += A * B over loops in the order batch, others that are summed over, m, n, k. `operands` are A, B and C, `maps`
-    theirs, `inputs` the numbers of A and B among the inputs; `unsigned` says whose integers are extended with zeros,
-    and `body` what is added to C.
+    """C += A * B. The loops are those of the batch, other reduction loops, m, n, k. `operands` are A, B and C, with
+    `maps`. `inputs` are the numbers of A and B among the inputs. `unsigned` says whose integers are zero-extended.
+    `body` is what is added to C.
 
-    Of a vector, maps have more results than it has dimensions: a loop of one turn that it lacks, m or n, comes first.
+    The map of a vector has one result more than the vector has dimensions: a loop of size 1, m or n, comes first.
     """
 
     operands: tuple[SSAValue, SSAValue, SSAValue]
@@ -114,7 +114,7 @@ class Side(NamedTuple):
     factor: Factor
 
     def step(self, loop: int | None) -> int | None:
-        """Elements from one index of a loop to the next; 1 for a loop that it lacks, which has one index."""
+        """The stride of a loop in elements. It is 1 for a loop that this side lacks."""
         strides = strides_of(memory_of(self.value))
         return 1 if loop is None else None if strides is None else strides[self.loops.index(loop)]
 
@@ -144,7 +144,8 @@ class LoopKinds(NamedTuple):
 
 
 def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
-    """Whether warpgroups multiply elements of A and B, of known sizes and 16 bits, of which they take any layout."""
+    """Whether warpgroups can multiply A and B from images: elements of 16 bits, which they take in any layout, and
+    static sizes."""
     target, kinds = target_of(op), [memory_of(value) for value in (a, b)]
     elements = [element_row(kind.element_type) for kind in kinds]
     known = all(kind.has_static_shape() for kind in kinds)
@@ -166,17 +167,17 @@ def read(op: LinalgStructuredOperation) -> Contraction:
 
 
 def read_matrices(op: LinalgStructuredOperation) -> Contraction:
-    """The product that an operation with a sum is.
+    """Reads an operation with a sum as a product of matrices.
 
-    A is the factor whose own loop comes first in C. Of several loops of A and C alone m is one along which elements are
-    neighbours in memory where it must be, else the last one in C; the others belong to a batch over which B is the
-    same; so for n. Of the loops that are summed over one is k, and the others are summed over around it. A factor
-    without a loop of its own is a vector, and A: a matrix of one row.
+    A is the factor whose own loop comes first in C. If A and C have several loops in common, m is the one along which
+    elements are contiguous, where that is required, else the last one in C. The others are a batch over which B
+    repeats. The same holds for n. One of the reduction loops is k, and the others are loops around it. A factor without
+    a loop of its own is a vector; it is A, a matrix of one row.
 
-    Operands whose dimensions run along sums of loops, as those of a convolution, or that lack a loop that both must
-    have, are seen through windows.
+    Operands whose dimensions run along sums of loops, as in convolutions, or that lack a loop that both need, are read
+    through windows.
 
-    Raises a located diagnostic saying why it is none.
+    Raises a located diagnostic if it is no such product.
 
     Raises:
         SeparateProductsError: if operands do not lie as matrices.
@@ -227,8 +228,8 @@ def adds_products(op: LinalgStructuredOperation) -> bool:
 
 
 def is_simple(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation adds products as they are, has one loop that is summed over, and operands that are read as
-    they are: `read` then makes nothing."""
+    """Whether an operation adds plain products over one reduction loop, and reads its operands without windows. `read`
+    then makes no new operations."""
     maps = [attribute.data for attribute in op.get_indexing_maps()]
     if len(maps) != 3 or not all(map(is_plain, maps)) or factors(op.body.block) is None:
         return False
@@ -251,8 +252,8 @@ def _side(op: LinalgStructuredOperation, factor: Factor, maps: Sequence[AffineMa
 
 
 def _repeated(op: LinalgStructuredOperation, sides: Sequence[Side], c: Side) -> tuple[Side, Side]:
-    """The sides, repeated along the loops of the other that are summed over, and, a vector, along one of C's that
-    neither has."""
+    """Both sides, each with the other's reduction loops added as repetitions. A vector is also repeated along a loop of
+    C that neither side has."""
     a, b = sides
     wanted = [[loop for loop in other.loops if loop not in (*c.loops, *own.loops)] for own, other in ((a, b), (b, a))]
     free = [loop for loop in c.loops if loop not in (*a.loops, *b.loops)]
@@ -300,8 +301,8 @@ def _place(own: Sequence[int], c: Side) -> int:
 
 
 def _chosen(a: Side, b: Side, c: Side, loops: LoopKinds) -> tuple[tuple[int | None, int | None], int]:
-    """m, n, None for a vector's, and k: the first in whose rows or columns the elements of all operands are neighbours,
-    those of A and B best along k, and whose rows and columns fill those of an instruction."""
+    """The loops m and n (None for a vector) and k. It prefers loops along which all operands are contiguous, best of
+    all A and B along k, and then loops that fill the rows and columns of an instruction."""
 
     def worth(choice: tuple[int | None, int | None, int]) -> tuple[int, int, int, int]:
         m, n, k = choice
@@ -348,7 +349,7 @@ PARTS = (AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.Mod)
 
 
 class Digit(NamedTuple):
-    """A loop that stands for a part of another one, of which it is so many indices from one turn to the next."""
+    """A loop that stands for a part of another loop. One step of it is `weight` steps of that loop."""
 
     loop: int
     size: int
@@ -360,9 +361,9 @@ Digits: TypeAlias = Mapping[int, Sequence[Digit]]
 
 
 class SplitLoops(RewritePattern):
-    """Replaces an elementwise operation along quotients and remainders of loops by one along loops alone.
+    """Replaces quotients and remainders of loops in an elementwise operation by loops of their own.
 
-    What cannot be said so stays: other maps, sizes that are not known, remainders that do not divide their loop.
+    It leaves operations with other maps, dynamic sizes, or remainders that do not divide their loop.
     """
 
     @op_type_rewrite_pattern
@@ -399,7 +400,7 @@ def _is_static(access: NestAccess) -> bool:
 
 
 def _seen_as(value: SSAValue, parts: Sequence[Sequence[int]], op: GenericOp, rewriter: PatternRewriter) -> SSAValue:
-    """An operand with several dimensions of these sizes for each of its own; as it is where there is one for each."""
+    """An operand with each dimension split into dimensions of these sizes, or itself if no dimension is split."""
     if all(len(part) == 1 for part in parts):
         return value
     view = expand(value, parts)
@@ -408,7 +409,7 @@ def _seen_as(value: SSAValue, parts: Sequence[Sequence[int]], op: GenericOp, rew
 
 
 def _digits(maps: Sequence[AffineMap], sizes: Mapping[int, int]) -> Digits | None:
-    """What loops come to stand for each loop; None if no loop is split, or one cannot be."""
+    """The loops that replace each loop; None if no loop is split, or one cannot be."""
     cuts: dict[int, set[int]] = {loop: {1} for loop in sizes}
     if not all(_cut(expr, cuts) for map_ in maps for expr in map_.results) or all(len(of) == 1 for of in cuts.values()):
         return None
@@ -434,7 +435,7 @@ def _cut(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> bool:
 
 
 def _quotient(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> tuple[int, int] | None:
-    """The loop that quotients and remainders are of, and what it has been divided by."""
+    """The loop of nested quotients and remainders, and the product of the divisors."""
     if isinstance(expr, AffineDimExpr):
         return expr.position, 1
     if not isinstance(expr, AffineBinaryOpExpr) or expr.kind not in PARTS:
@@ -448,10 +449,11 @@ def _quotient(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> tuple[int, int]
 
 
 def _split(map_: AffineMap, digits: Digits) -> tuple[AffineMap, list[list[int]]] | None:
-    """A map by the new loops, and the sizes of the dimensions that each dimension is seen as; None if it is no sum of
-    new loops.
+    """The map in terms of the new loops, and for each old dimension the sizes of the dimensions that replace it; None
+    if the map is no sum of new loops.
 
-    A dimension along a loop alone is seen as one for each loop that stands for it, if no other is along a sum.
+    A dimension along one loop becomes a dimension for each loop that replaces it, unless another dimension is along a
+    sum.
     """
     loops = [digit for part in digits.values() for digit in part]
     parts: list[Sequence[Digit]] = []

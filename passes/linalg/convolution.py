@@ -62,10 +62,11 @@ def _decline(reason: str) -> NoReturn:
 
 
 class Filter(NamedTuple):
-    """How a window goes through images: the loop of images; along each dimension of pixels the loop of pixels and that
-    of taps, each with its step in the images and its size; the loop of channels; the first pixel.
+    """How a window moves over images: the loop of images; for each dimension of pixels, the loops of pixels and of
+    taps, each with its stride in the images and its size; the loop of channels; the first pixel.
 
-    Pixels and images are those of the result or, where the filter is the result, those that are summed over."""
+    Images and pixels are those of the result. If the filter is the result, they are reduction loops.
+    """
 
     image: int
     pixels: list[tuple[int, int, int]]
@@ -112,15 +113,16 @@ class Filter(NamedTuple):
         return *(loop for loop, _, _ in self.taps if loop >= 0), self.channel
 
     def made(self, images: SSAValue, low: Sequence[int], *, joined: bool) -> Im2colOp:
-        """The matrices of images that begin so far behind the first tap, or one of them all."""
+        """The matrices of images that begin `low` pixels before the first tap; for one tap the matrix of that one."""
         (_, steps, pixels), (_, dilations, taps) = zip(*self.pixels, strict=True), zip(*self.taps, strict=True)
         low = [by - first for by, first in zip(low, self.first, strict=True)]
         return Im2colOp(images, taps, pixels, steps, dilations, low, joined=joined)
 
 
 class Padded(NamedTuple):
-    """Images in larger memory of zeros: what fills that, the part that they are in, and how far behind its start; what
-    copies them there. Without such a copy they are written there, and one product reads them."""
+    """Images inside larger memory of zeros: the operation that fills that memory, the view of the images, the offsets
+    `low` of their start, and the operation that copies them in. Without a `copy`, the images are computed in place, and
+    only one product reads them."""
 
     fill: FillOp
     part: memref.SubviewOp
@@ -192,7 +194,7 @@ def _overwrites(op: Operation, images: SSAValue) -> bool:
 
 
 def _stays(copy: CopyOp, reader: Operation) -> bool:
-    """Whether what is copied is the same where a reader of the copy stands."""
+    """Whether the source of a copy is unchanged up to the reader of the copy."""
     images, between = root(copy.inputs[0]), operations_between(copy, reader)
     every = map(touched, between or ())
     return between is not None and all(memory is not None and images not in memory[1] for memory in every)
@@ -318,11 +320,11 @@ class Flattened:
 
 
 class Widened:
-    """The same product of images in which a pixel has the channels of all taps of a row beside its own.
+    """The same product, of images whose pixels contain the channels of all taps of a filter row.
 
-    Images of a few channels, such as three colours, are no rows that tensor copies read. Copied to pixels of `beside`
-    channels, a power of two, those of a row of taps are one stretch of memory, `along` elements, which begins at a
-    multiple of 16 bytes for each pixel of the result. Pixels that are seen so overlap.
+    Tensor copies cannot read rows of a few channels, such as three colours. So the images are copied to pixels of
+    `beside` channels, a power of two. The taps of a row are then contiguous: `along` elements, which begin at a
+    multiple of 16 bytes for each pixel of the result. These wide pixels overlap.
     """
 
     def __init__(self, op: MatmulOp, window: WindowOp, filter_: Filter) -> None:
@@ -337,7 +339,8 @@ class Widened:
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp) -> Widened | None:
-        """None for a product of other images, or by a filter whose channels do not lie beside its taps."""
+        """The widened product; None if the images do not need it, or if the filter's channels are not contiguous with
+        its taps."""
         filter_, loops = Filter.of(op, window, 0), loops_of(op.maps[1])
         tap, dilation, _ = filter_.taps[-1]
         beside = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)

@@ -238,7 +238,8 @@ LEAST_SM = 89
 
 
 class ScaledOperand(NamedTuple):
-    """An operand of a product, the operation that makes it, and which of its inputs are the floats and the scales."""
+    """An operand of a product, the operation that makes it, and the inputs of that which are the floats and the
+    scales."""
 
     product: MatmulOp
     value: SSAValue
@@ -316,8 +317,8 @@ class ScaledOperand(NamedTuple):
 
 
 def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:
-    """For each dimension of an operand the loops of the operation that makes it that it runs along; none of an operand
-    of another shape than the two that a reshape gives."""
+    """For each dimension of an operand, the loops of the operation `made` that it runs along. It is empty if the
+    operand has neither the shape before the reshape nor the one after it."""
     output, view = made.output.owner, value.owner
     if isinstance(output, memref.ExpandShapeOp) and output.src is value:
         return groups_of(output)
@@ -327,8 +328,8 @@ def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:
 
 
 def between(made: Elementwise, product: MatmulOp, numbers: Sequence[int], what: str) -> str:
-    """What stands between an operation and the product that is to read some inputs of it, and changes `what` is read;
-    "" if nothing does."""
+    """The reason why `made` cannot move to the product that reads it: an operation between them changes `what` it
+    reads; "" if there is none."""
     inputs = {root(made.inputs[number]) for number in numbers}
     standing = operations_between(made.op, product)
     if standing is None:

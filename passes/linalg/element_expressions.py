@@ -273,7 +273,7 @@ class ElementReader:
     def _onto(
         self, op: LinalgStructuredOperation, at: Subscripts, combined: Operation, taken: ElementExpression
     ) -> ElementExpression | None:
-        """What a row gives together with what was there before."""
+        """The result of a reduction combined with its start value."""
         before = self.element(op.outputs[0], at, op)
         if isinstance(combined, arith.SubfOp):
             combined = arith.AddfOp(combined.lhs, combined.rhs)
@@ -327,7 +327,7 @@ def _contraction(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 
 
 def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
-    """The product of matrices that an operation is, if it is one."""
+    """The operation as a product of matrices; None if it is none."""
     found = _contraction(op)
     if found is None:
         return None
@@ -368,9 +368,10 @@ def region_of(
     indices: Mapping[Name, int] | None = None,
     across: bool = False,
 ) -> Region:
-    """The region that takes elements of types, of the leaves in `given`, and yields one that is stored as a type.
+    """A region that computes an element. Its arguments are the leaves in `given`, of these types. It yields the
+    element, converted to the type in memory.
 
-    It may use the indices of loops with a number in `indices`.
+    It may use the loop indices that have a number in `indices`.
     """
     return region_of_several([element], given, [stored], indices=indices, across=across)
 
@@ -427,7 +428,7 @@ class ElementBuilder(NamedTuple):
         """The value of an expression.
 
         Raises:
-            NotFusedError: for one of something that is not known.
+            NotFusedError: for a leaf without a value.
         """
         if expression not in self.known:
             self.known[expression] = self._built(expression)

@@ -131,8 +131,7 @@ def _bounds(op: Operation, known: Mapping[SSAValue, Bounds]) -> Bounds:
 
 
 def narrowed(op: Operation, known: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
-    """Appends an operation on indices to a block, in 32 bits; `known` has what stands for its operands. Returns its
-    result."""
+    """Appends an operation on indices to a block, in 32 bits, with its operands mapped. Returns its result."""
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         copy: Operation = arith.ConstantOp(IntegerAttr(op.value.value.data, i32))
     elif isinstance(op, CASTS):
@@ -191,7 +190,7 @@ class Elementwise(NamedTuple):
 
     @property
     def indices(self) -> dict[SSAValue, int]:
-        """The indices that the region uses, and the loops that they are of."""
+        """The indices that the region uses, with their loops."""
         nest = Nest.of(self.op)
         return {index: nest.writes[0].loops.index(loop) for index, loop in nest.indices.items()}
 
@@ -298,7 +297,7 @@ def _counts(op: Operation) -> bool:
 
 
 class MemoryUse(NamedTuple):
-    """Memory that an operation reads or writes, and the loops that it does so along; None if not element by element."""
+    """Memory that an operation reads or writes, and the map of its elements; None if the access is not by element."""
 
     name: str
     value: SSAValue
@@ -310,7 +309,7 @@ class MemoryUse(NamedTuple):
 
 
 def check_product(op: Operation, product: MatmulOp) -> None:
-    """Refuses a product whose result shares elements with what it reads; errors are about `op`, which it is made of."""
+    """Refuses a product whose result shares elements with its operands. Errors are located at `op`, its source."""
     names = ("A", "B") if op is product else ("an input", "an input")
     reads = [MemoryUse(name, value) for name, value in zip(names, product.matrices, strict=True)]
     reads += [MemoryUse("scales", value) for value in product.scales]
@@ -322,7 +321,7 @@ def check_product(op: Operation, product: MatmulOp) -> None:
 
 
 def check_attention(op: Operation, attention: AttentionOp) -> None:
-    """Refuses an attention whose result shares elements with what it reads; errors are about `op`."""
+    """Refuses an attention whose result shares elements with its operands. Errors are located at `op`."""
     reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
     reads += [MemoryUse("an operand of a function", value) for value in attention.function_operands]
     beside = {"lengths": attention.lengths, "sinks": attention.sinks}
@@ -334,7 +333,7 @@ def check_attention(op: Operation, attention: AttentionOp) -> None:
 
 
 def check_gradient(op: Operation, gradient: AttentionGradientOp) -> None:
-    """Refuses gradients that share elements with what they are made of; errors are about `op`."""
+    """Refuses gradients that share elements with their operands. Errors are located at `op`."""
     reads = [MemoryUse(name, value) for name, value in zip((*MATRICES, *ROWS), gradient.inputs, strict=True)]
     for name, memory, map_ in gradient.gradients:
         _check(op, reads, MemoryUse(name, memory, map_))
@@ -434,7 +433,7 @@ def _number(value: SSAValue) -> int:
 
 
 def known_view(value: SSAValue) -> View | None:
-    """What a value is of the memory that it is a view of, counted from its start; None if that is not known."""
+    """The elements of a view, relative to the start of its memory; None if they are not known."""
     try:
         view = _view(value)
     except _UnknownError:

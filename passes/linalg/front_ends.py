@@ -43,10 +43,10 @@ from .operand import root
 
 
 def return_in_arguments(function: func.FuncOp) -> None:
-    """Lets a function on memory write what it returns to arguments behind the others, as bufferisation leaves it to a
-    later pass of MLIR to do. An argument that it returns is written as it is.
+    """Makes a function write its returned memory to additional arguments, as MLIR's `buffer-results-to-out-params`
+    does. A returned argument is written in place.
 
-    Raises a located diagnostic for a result that is no memory.
+    Raises a located diagnostic for a result that is not memory.
     """
     last = function.body.block.last_op
     if not isinstance(last, func.ReturnOp) or not last.operands:
@@ -73,8 +73,8 @@ def return_in_arguments(function: func.FuncOp) -> None:
 
 
 class ExpandAffine(RewritePattern):
-    """Replaces the maps of indices on the host, in which tiling writes where a tile starts and what is left of it, by
-    arithmetic. Quotients and remainders are those of indices that are not negative."""
+    """Replaces `affine.apply` and `affine.min` on the host, which tiling uses for starts and sizes of tiles, by
+    arithmetic. Quotients and remainders assume indices that are not negative."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, affine.ApplyOp | affine.MinOp):
@@ -133,10 +133,10 @@ class ApplyToElements(RewritePattern):
 
 
 class RunInTurn(RewritePattern):
-    """Replaces the loops of an `scf.forall` by loops whose turns follow one another, and hand on what they share.
+    """Replaces an `scf.forall` by sequential loops that carry its shared tensors.
 
-    Raises a located diagnostic for a turn that reads what it shares elsewhere than where it puts something: it is to
-    see that as it was before all turns.
+    Raises a located diagnostic if an iteration reads a shared tensor outside the part that it writes: it would see the
+    results of earlier iterations.
     """
 
     @op_type_rewrite_pattern
@@ -176,7 +176,7 @@ class RunInTurn(RewritePattern):
     def _turn(
         op: ForallOp, puts: Sequence[ParallelInsertSliceOp], held: dict[SSAValue, SSAValue], inside: Block
     ) -> Sequence[SSAValue]:
-        """Moves what a turn does, and puts together what it shares."""
+        """Moves the operations of an iteration into the loop, and inserts its slices into the shared tensors."""
         for each in list(op.region.block.ops)[:-1]:
             each.detach()
             inside.add_op(each)
@@ -205,7 +205,7 @@ LARGEST_POWER = 64
 
 
 class MultiplyPower(RewritePattern):
-    """Replaces a power by a constant whole number by products, of which there are as few as squares allow.
+    """Replaces a power with a constant integer exponent by repeated squaring.
 
     Raises a located diagnostic for another power.
     """
@@ -237,7 +237,7 @@ def _product(builder: Builder, base: SSAValue, power: int, one: SSAValue) -> SSA
 
 
 class ReadNumber(RewritePattern):
-    """Lets an operation read the tensor of one element itself whose element it takes from outside."""
+    """Makes an operation read a one-element tensor as an input, if its body uses the extracted element."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -259,8 +259,8 @@ class ReadNumber(RewritePattern):
 
 
 class FuseWide(RewritePattern):
-    """Lets operations compute the elements that they read of a tensor of f64, i64 or i1, which another operation
-    computes element by element: front ends convert to such types on the way from a tensor to another one."""
+    """Computes tensors of f64, i64 or i1 inside the elementwise operations that read them. Front ends use such types
+    between two tensors."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -324,7 +324,8 @@ def _starts(op: Operation, number: int) -> bool:
 
 
 class FillForEach(RewritePattern):
-    """Gives each operation that starts from a filled tensor one of its own, which becomes the start of its sums."""
+    """Gives each operation that starts from a filled tensor a fill of its own, so that its sums can start from the
+    constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
@@ -342,8 +343,8 @@ class FillForEach(RewritePattern):
 
 
 class AddStart(RewritePattern):
-    """Replaces a product that starts from a bias by one that starts from zero, to which the bias is added: what the
-    epilogue of the product does, which writes its result once."""
+    """Makes a product that accumulates into a bias start from zero, and adds the bias behind it. The epilogue of the
+    product then does that, and writes the result once."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or len(op.results) != 1 or len(op.outputs) != 1:

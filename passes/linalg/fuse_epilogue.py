@@ -52,7 +52,7 @@ def _next_effect(op: Operation) -> Operation | None:
 
 
 class FoldFill(RewritePattern):
-    """Lets a product start from the constant that the memory which it adds to is filled with."""
+    """Makes a product start from a constant, if its memory is filled with that before."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
@@ -70,7 +70,7 @@ class FoldFill(RewritePattern):
 
 
 class FoldCopy(RewritePattern):
-    """Lets a product start from what is copied to the memory which it adds to."""
+    """Makes a product start from the source of a copy to its memory."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
@@ -170,7 +170,7 @@ class Match(NamedTuple):
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The other inputs that it uses."""
+        """The other inputs of the operation."""
         inputs = range(len(self.elementwise.inputs))
         return tuple(i for i in inputs if i not in self.of_product and self.elementwise.reads(i))
 
@@ -217,7 +217,7 @@ class Match(NamedTuple):
         return is_local and all(isinstance(user, memref.DeallocOp) for user in users)
 
     def _is_unshared(self) -> bool:
-        """Whether no element that others read is overwritten before they have read it."""
+        """Whether every element is read by all its readers before it is overwritten."""
         product, output = self.product, self.elementwise.output
         if any(root(value) == root(output) for value in product.factors):
             return False
@@ -269,7 +269,7 @@ def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SS
 
 
 def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
-    """Gives arguments the names of what they stand for."""
+    """Names arguments after the operands that they stand for."""
     products = len(block.args) - len(epilogue_operands)
     for argument in block.args[:products]:
         argument.name_hint = "product"
@@ -278,8 +278,8 @@ def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, Aff
 
 
 def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
-    """Up to `most` products before an operation that it can be fused with, the last one first; a remark where it cannot
-    be with one that it reads."""
+    """Up to `most` earlier products that can be fused with an operation, the last one first. A remark says why a
+    product that it reads cannot be fused."""
     wanted, matches = set(elementwise.read), list[Match]()
     read: set[SSAValue] = set()
     written: set[SSAValue] = set()
@@ -331,8 +331,8 @@ OpT = TypeVar("OpT", bound=Operation)
 
 @dataclass(frozen=True)
 class Replacement:
-    """The operations that make `results`, `last` at the end; what takes their place stands there, and reads memory
-    whose roots are `read`."""
+    """The operations `used` to compute `results`; `last` is the last of them. The replacement takes its place, and
+    reads memory whose roots are `read`."""
 
     used: frozenset[Operation]
     last: Operation
@@ -379,10 +379,11 @@ class Replacement:
         return ""
 
     def replace(self, make: Callable[[], OpT], check: Callable[[Operation, OpT], None]) -> None:
-        """Puts an operation in their place. `check` refuses one whose result shares elements with what it reads.
+        """Inserts the new operation and erases the old ones. `check` refuses it if its result shares elements with its
+        inputs.
 
         Raises:
-            NotFusedError: if it may not stand there, or is none.
+            NotFusedError: if moving the work here would change a result, or there is nothing to replace.
         """
         if objection := self.objection():
             decline(objection)

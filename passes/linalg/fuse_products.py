@@ -61,7 +61,7 @@ def objection(first: MatmulOp, second: MatmulOp, target: Target | None) -> str:
 
 
 class FusePair(RewritePattern):
-    """Makes two products of one A, and the elementwise operation that reads both results, one product."""
+    """Merges two products of one A and the elementwise operation that reads both results into one product."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
@@ -112,8 +112,8 @@ def _fuse(first: Match, second: Match) -> None:
 
 
 class SplitColumns(RewritePattern):
-    """Makes two products of one whose halves of columns are read apart, where one elementwise operation comes to read
-    both: as of weights that are stored as one matrix."""
+    """Splits a product into two, if the halves of its columns are views that one elementwise operation reads. Models
+    store two weights as one matrix so."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
@@ -160,13 +160,13 @@ def _halves(op: MatmulOp) -> list[memref.SubviewOp] | None:
 
 
 def _meet(first: memref.SubviewOp, second: memref.SubviewOp) -> bool:
-    """Whether one operation reads both views, or what an elementwise one alone makes of a view."""
+    """Whether one operation reads both views, directly or through an elementwise operation on a view."""
     readers = [_readers(view.result) for view in (first, second)]
     return bool(readers[0] & readers[1])
 
 
 def _readers(memory: SSAValue) -> set[Operation]:
-    """The elementwise operations that read memory, and those that read what they make of it."""
+    """The elementwise operations that read memory, and those that read the results of these."""
     found: set[Operation] = set()
     for user in users_of(memory):
         elementwise = read_elementwise(user)
@@ -190,7 +190,7 @@ def _part(builder: Builder, matrix: SSAValue, along: int, start: int, shape: lis
 
 
 class ApproximateEpilogue(RewritePattern):
-    """Allows approximations of the functions and quotients of an epilogue, beside what they allow already."""
+    """Allows approximate functions and quotients in an epilogue, in addition to its fastmath flags."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

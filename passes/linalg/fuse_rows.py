@@ -84,14 +84,14 @@ class RowReader(ElementReader):
 
 
 class RowsMatch:
-    """What the operation `last` makes of rows, with what operations before it make that others need too: `elements`,
-    which lie at `places`, by the memory that they are stored to.
+    """The results of a chain of operations on rows that ends in `last`, and intermediate results that are used
+    elsewhere: `elements` by the memory that they are stored to, at `places`.
 
-    If `elementwise`, no row is taken together, and there are several operations. With `again`, what others need stays
-    where it is, and is computed here again.
+    If `elementwise`, there is no reduction, and there are several operations. With `again`, operations that others use
+    stay, and are also computed here.
 
     Raises:
-        NotFusedError: if there is no such match, for a reason that is empty.
+        NotFusedError: if there is no such match. The reason is empty.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class RowsMatch:
                 return True
 
     def _stays(self, reader: RowReader, others: dict[LinalgStructuredOperation, Subscripts]) -> bool:
-        """Adds to the `others` what operations make that is needed elsewhere, too; keeps in memory what cannot be
-        stored here. Whether there was any such."""
+        """Adds to `others` the operations whose results are also used elsewhere. Results that cannot be stored here
+        stay in memory. Returns whether there were any."""
         staying = sorted(self.replaced.used - self.replaced.dead, key=place_in_block)
         for op in staying:
             if not isinstance(op, LinalgStructuredOperation) or op not in reader.places:
@@ -166,8 +166,8 @@ class RowsMatch:
     def _follower(
         self, user: Operation, op: LinalgStructuredOperation, at: Subscripts, reader: RowReader
     ) -> tuple[LinalgStructuredOperation, Subscripts] | None:
-        """An operation that makes elements of what `op` makes at a place, and of nothing else that is not read here:
-        with the place of its own."""
+        """An operation that reads elements of `op` at a place, and nothing else from outside, with the place of its
+        elements."""
         if not isinstance(user, LinalgStructuredOperation) or user.parent is not op.parent or user.next_op is None:
             return None
         if len(user.outputs) != 1 or multiplies(user):
@@ -185,8 +185,8 @@ class RowsMatch:
         return (user, place) if loads <= self.replaced.read and self._stores(user, place, element) else None
 
     def _stores(self, op: LinalgStructuredOperation, at: Subscripts, element: ElementExpression) -> bool:
-        """Whether an element that others need may be stored here: it is one of each of the same elements, or rows, and
-        no epilogue of a product could store it."""
+        """Whether an intermediate result can be stored here: it has one element for each element or row of the result,
+        and the epilogue of a product could not store it."""
         each = (*range(self.rows), ALONG)
         names = tuple(name for name in at if name != FIXED)
         writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
@@ -207,14 +207,14 @@ class RowsMatch:
 
     @property
     def others(self) -> frozenset[SSAValue]:
-        """Memory that it stores to beside its result."""
+        """The memory that it stores besides its result."""
         return frozenset(map(root, self.places)) - {root(self.result)}
 
     def replace(self) -> None:
-        """Puts one operation in the place of all.
+        """Replaces all operations by one.
 
         Raises:
-            NotFusedError: if it may not, or there is no such operation.
+            NotFusedError: if that would change another result, or there is no such operation.
         """
         views = list[Operation]()
         try:
@@ -254,7 +254,7 @@ class RowsMatch:
         return list(dimensions.values())
 
     def _seen(self, value: SSAValue, place: Subscripts, views: list[Operation]) -> tuple[SSAValue, Subscripts]:
-        """Memory with a dimension for each loop that it runs along, and those loops."""
+        """A view of memory with a dimension for each of its loops, and those loops."""
         sizes = shape_of(value)
         if any(isinstance(name, tuple) for name in place):
             digits = [name if isinstance(name, tuple) else ((name, n),) for name, n in zip(place, sizes, strict=True)]
@@ -274,8 +274,8 @@ class RowsMatch:
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
-    """Declines rows of which nothing says that they are equally long: dimensions of memory, of which a size is not
-    known. Those that run along one loop of an operation are, and those of memory made with the same size."""
+    """Declines rows that may differ in length: dynamic dimensions of several memories. Dimensions along one loop of an
+    operation are equal, and so are those of memory that was allocated with the same size."""
     if len({shape_of(value)[d] for value, d in along}) == 1 and shape_of(along[0][0])[along[0][1]] >= 0:
         return
     same = dict[object, object]()
@@ -328,8 +328,8 @@ def groups_without(single: Collection[int], rank: int) -> list[list[int]]:
 
 
 def place_in(value: SSAValue, at: Subscripts, other: SSAValue) -> Subscripts | None:
-    """Where an element of memory, or of a view of it in another shape, lies in another such view; None where no loops
-    say so."""
+    """The indices of an element of memory, or of a reshaped view of it, in another such view; None if no loops express
+    them."""
     place: Subscripts | None = at
     while place is not None and isinstance(view := value.owner, memref.CollapseShapeOp | memref.ExpandShapeOp):
         value, of_view = view.operands[0], shape_of(value)
@@ -443,7 +443,7 @@ class FuseRowsPass(ModulePass):
 
 
 class FuseElementwisePass(ModulePass):
-    """Replaces several elementwise operations, of which one reads what another makes, by one `warp.rows`.
+    """Replaces a chain of elementwise operations, each of which reads results of an earlier one, by one `warp.rows`.
 
     The operations must be `linalg` operations on memory in one block.
     """

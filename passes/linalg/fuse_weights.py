@@ -142,7 +142,7 @@ class Weights(NamedTuple):
         return between(made, product, (how.weights, *how.scales), "the integers or the scales")
 
     def _groups(self, number: int) -> int:
-        """Groups along k that an input has a scale for in each column, one after another; 0 if it lies otherwise."""
+        """The number of groups along k with a scale in each column; 0 if the scales are arranged in another way."""
         loops, made = list(loops_of(self.made.maps[number])), self.made
         of_n = self.dimensions[1 - self.dimensions.index(self.along_k)]
         count = len(loops) - len(of_n)
@@ -291,7 +291,8 @@ class Weights(NamedTuple):
         return view.result
 
     def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:
-        """The product from zero, with an epilogue that scales it and adds what it started from."""
+        """The product that starts from zero. Its epilogue multiplies it with the scales and adds the former start
+        value."""
         product, held = self.product, element_type(self.product.d)
         operands = self.scales if product.c is None else [*self.scales, (product.c, product.maps[2])]
         block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
@@ -366,8 +367,8 @@ def _weights(product: MatmulOp) -> Weights | None:
 
 
 def merge_sums(product: MatmulOp) -> MatmulOp:
-    """A product that is summed over a loop beside k, over both as one k where they are neighbours in A and in B; else
-    the product as it is."""
+    """The product with two reduction loops merged into one k, if they are contiguous in both A and B; else the same
+    product."""
     views: list[memref.CollapseShapeOp] = []
     if product.outer != 1 or product.batch or any(product.forms) or product.epilogue:
         return product

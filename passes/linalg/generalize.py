@@ -194,7 +194,7 @@ class SpreadConstant(RewritePattern):
 
 
 class FillAllocated(RewritePattern):
-    """Replaces an allocated tensor by one whose elements are not known yet, or a copy of another one."""
+    """Replaces `bufferization.alloc_tensor` by an empty tensor, or by a copy of the tensor that it names."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AllocTensorOp, rewriter: PatternRewriter) -> None:
@@ -301,11 +301,10 @@ def _dim(builder: Builder, value: SSAValue, dimension: int) -> SSAValue:
 
 
 class TiledShape:
-    """The shape in which the tiles and what they have of a dimension stand side by side.
+    """The shape of a packed tensor with the tile sizes of each dimension next to its number of tiles.
 
-    `groups` says which of its dimensions are one of the tensor's, `whole` is the shape of the tensor with whole tiles,
-    `order` which dimension of that shape each dimension of the tiles is. Raises a located diagnostic for sizes that are
-    not known.
+    `groups` lists the dimensions that belong to each dimension of the tensor, `whole` is the tensor's shape padded to
+    whole tiles, and `order` maps the packed dimensions to this shape. Raises a located diagnostic for dynamic sizes.
     """
 
     def __init__(self, op: PackOp | UnPackOp) -> None:
@@ -339,7 +338,7 @@ class Pack(RewritePattern):
 
 
 class Unpack(RewritePattern):
-    """Replaces the tensor that lies in tiles by a transposition, another shape, and a part of it."""
+    """Replaces `linalg.unpack` by a transposition, a reshape and a slice."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: UnPackOp, rewriter: PatternRewriter) -> None:

@@ -64,11 +64,11 @@ class GroupLoop(NamedTuple):
         return GroupLoop(loop, load.memref, carried[0], sizes[0].result)
 
     def along(self, value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
-        """The memory that an operand is a part of, and the loops that its dimensions run along, the first of which is
-        over groups.
+        """The memory that an operand is a slice of, and the loops of its dimensions; the first one is the loop over
+        groups.
 
         Raises:
-            NotFusedError: for another part than the rows of a group, or what it has at its number.
+            NotFusedError: for a slice that is neither the rows of a group nor the element at its number.
         """
         loops, view = [loop + 1 for loop in loops_of(map_)], value.owner
         if not self.is_inside(value):
@@ -103,7 +103,7 @@ class GroupLoop(NamedTuple):
 
 
 def _mixed(numbers: Sequence[int], values: Sequence[SSAValue]) -> list[int | SSAValue]:
-    """Numbers, of which those that are not known are values in order."""
+    """The numbers, with a value of `values` in the place of each dynamic one."""
     dynamic = iter(values)
     return [next(dynamic) if number == DYNAMIC_INDEX else number for number in numbers]
 
@@ -112,7 +112,7 @@ def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     """The product of all groups.
 
     Raises:
-        NotFusedError: if it is none whose rows, or those along k, are the groups'.
+        NotFusedError: if neither its rows nor its k belong to groups.
     """
     if product.outer or any(product.forms):
         decline("expected the product of two matrices in memory for each group")

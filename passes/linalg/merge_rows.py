@@ -20,7 +20,7 @@ PASS = "warp-fuse-rows"
 
 
 class MergeRows(RewritePattern):
-    """Replaces an operation and one before it, of as many rows of the same length, by one where the second stands."""
+    """Merges two row operations of the same shape into one, in the place of the second."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:

@@ -59,14 +59,14 @@ def element_of(value: SSAValue) -> Attribute:
 
 
 def around(kept: Sequence[int], rank: int) -> list[list[int]]:
-    """All dimensions in groups with one of those that are kept in each."""
+    """All dimensions in groups, each with one of the kept dimensions."""
     ends = [*kept[1:], rank]
     starts = [0, *ends[:-1]]
     return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def added_units(value: SSAValue) -> dict[int, int] | None:
-    """Of a tensor expanded by dimensions of size 1 alone: which dimension of the source each other one is."""
+    """The source dimension of each dimension of a tensor that was only expanded by dimensions of size 1; else None."""
     op = value.owner
     if not isinstance(op, tensor.ExpandShapeOp):
         return None
@@ -157,7 +157,7 @@ def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) ->
 
 
 class CollapseSummed(RewritePattern):
-    """Replaces a reduction along several loops, along which its operands lie together, by one along a single loop."""
+    """Merges several reduction loops into one, if they are contiguous in all operands."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -197,8 +197,8 @@ Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
 
 
 class Movement(NamedTuple):
-    """A tensor of elements of `source`: which dimension of the result each of its dimensions runs along (`FIXED` for
-    one that is read at 0), and the extension of each element, if there is one."""
+    """A change of layout or type of a tensor. `source` is the tensor that is read, `along` the dimension of the result
+    for each of its dimensions (`FIXED` if only index 0 is read), `extension` the conversion of an element, if any."""
 
     source: SSAValue
     along: tuple[int, ...]
@@ -321,7 +321,7 @@ def _extend(block: Block, number: int, movement: Movement) -> None:
 
 
 class ReshapeBeforeMoving(RewritePattern):
-    """Puts a reshape of a tensor that was moved before the movement, where the same dimensions are one there."""
+    """Moves a reshape before a movement of the tensor, if the reshape merges the same dimensions there."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
@@ -363,7 +363,7 @@ def _expanded(movement: Movement, op: Reshape) -> Split | None:
 
 
 def _collapsed(movement: Movement, op: Reshape) -> Split | None:
-    """What a collapse of the result makes of the source: None if dimensions that become one do not lie together."""
+    """The shape of the source after a collapse of the result; None if merged dimensions are not contiguous there."""
     shape, group_of = shape_of(op.operands[0]), {d: n for n, group in enumerate(groups_of(op)) for d in group}
     lying = [
         (place, d) for d, place in enumerate(movement.along) if place != FIXED and shape_of(movement.source)[d] != 1
@@ -430,7 +430,7 @@ class FuseDiamond(RewritePattern):
 
 
 def _closes(op: GenericOp, value: SSAValue) -> bool:
-    """Whether a value is made by an elementwise operation for this one alone, of something that this one reads."""
+    """Whether a value is made for this operation alone, by an elementwise operation on something that it reads."""
     maker = value.owner
     if not isinstance(maker, GenericOp) or value.uses.get_length() != 1 or not isinstance(value.type, TensorType):
         return False

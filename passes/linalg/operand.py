@@ -77,8 +77,8 @@ def users_of(memory: SSAValue) -> set[Operation]:
 
 
 def drop_unused(value: SSAValue) -> None:
-    """Erases a view, or an allocation, that nothing uses but `memref.dealloc`; then what it is a view of, if that is
-    unused too."""
+    """Erases a view or an allocation without uses other than `memref.dealloc`, and then its source if that has none
+    either."""
     op, uses = value.owner, [use.operation for use in value.uses]
     unused = all(isinstance(user, memref.DeallocOp) for user in uses)
     if not unused or not isinstance(op, (*VIEWS, memref.AllocOp, memref.AllocaOp)) or op.parent is None:
@@ -183,7 +183,7 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
 
 
 def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
-    """Memory with several dimensions for each, of these sizes; `sizes` are those that are not known."""
+    """Memory with each dimension split into several of these sizes. `sizes` has the dynamic ones."""
     kind, places = memory_of(value), iter(range(sum(map(len, parts))))
     steps = [
         None if stride is None else stride * math.prod(part[at + 1 :])
@@ -195,7 +195,7 @@ def expand(value: SSAValue, parts: Sequence[Sequence[int]], sizes: Sequence[SSAV
 
 
 def collapse(value: SSAValue, groups: Groups) -> memref.CollapseShapeOp:
-    """Memory with the dimensions of each group as one, whose neighbours are those of the last of several elements."""
+    """Memory with the dimensions of each group merged. The last dimension of more than one element gives the stride."""
     kind, strides = memory_of(value), strides_of(memory_of(value)) or ()
     shape = kind.get_shape()
     sizes = [math.prod(shape[d] for d in group) for group in groups]
@@ -210,7 +210,8 @@ def _seen_with(kind: Memory, shape: Sequence[int], strides: Sequence[int | None]
 
 
 def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAValue] = ()) -> memref.ExpandShapeOp:
-    """Memory with dimensions of several; `groups` says which become of each, `sizes` those that are not known."""
+    """Memory with some dimensions split. `groups` lists the new dimensions of each old one, `sizes` has the dynamic
+    sizes."""
     shape = DenseArrayBase.from_list(i64, kind.get_shape())
     return memref.ExpandShapeOp.create(
         operands=[value, *sizes],
@@ -233,7 +234,7 @@ def _attribute(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
 def groups_of(
     op: memref.CollapseShapeOp | memref.ExpandShapeOp | tensor.CollapseShapeOp | tensor.ExpandShapeOp,
 ) -> list[list[int]]:
-    """Which dimensions become one, or are made of one."""
+    """The groups of dimensions that are merged, or that come from one."""
     return [[d.value.data for d in group] for group in op.reassociation]
 
 
@@ -297,7 +298,7 @@ def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
 
 
 def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ...]:
-    """The strides of memory, with samples for those that are not known; `sizes` has samples already."""
+    """The strides of memory, with samples in place of dynamic ones. `sizes` has samples already."""
     found = strides_of(kind) or ()
     if len(found) != len(sizes):
         return ()
@@ -309,9 +310,9 @@ def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ..
 
 
 def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) -> int:
-    """Elements that divide the place of every row in memory, whose neighbours lie along the dimension `column`.
+    """A divisor of the offset of every row in memory, in elements. The dimension `column` is contiguous.
 
-    `sizes` are those of memory, with samples for what is not known; without them, they follow from the divisor.
+    `sizes` are those of memory, with samples for dynamic ones; without them, they follow from the divisor.
     """
     known = sizes or tuple(
         size if size >= 0 else sample(divisor if i == column else 1) for i, size in enumerate(kind.get_shape())
@@ -329,12 +330,12 @@ MatrixPlace: TypeAlias = tuple[SSAValue, tuple[int | None, int | None], tuple[in
 
 @dataclass(frozen=True)
 class MatrixOperand:
-    """One matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
+    """A matrix of a product, or a batch of them: its memref, and whether memory holds its transpose.
 
-    `element` is the type that it is multiplied, added or stored as; of one that is converted, `stored` says what memory
-    holds, and `packed` that it does in lines. `dimensions` of the memref are the rows and the columns, neighbours in
-    memory; `batch` says for each other one which loop it runs along. `samples` has a number for each, where the size is
-    not known (`extents.py`); `divisor` divides columns, strides and offset.
+    `element` is the type that is multiplied, added or stored. If memory has another type, that is `stored`, in lines if
+    `packed`. `dimensions` of the memref are the rows and the columns; columns are contiguous. `batch` has the loop of
+    each other dimension. `samples` has a number in place of each dynamic size (`extents.py`). `divisor` divides
+    columns, strides and offset.
     """
 
     name: str
@@ -398,7 +399,7 @@ class MatrixOperand:
 
     @property
     def place(self) -> MatrixPlace:
-        """What tells the matrix from others in the same memory."""
+        """A key that distinguishes the matrices of one memory."""
         return self.value, self.dimensions, self.batch
 
     @property
@@ -419,8 +420,8 @@ class VectorOperand:
 
 @dataclass(frozen=True)
 class Spread:
-    """An epilogue operand that lies otherwise than D: transposed, with gaps, the same for all rows or columns, another
-    for each of a batch. `dimensions` are along m and n, or None; `batch` says which loops the others run along."""
+    """An epilogue operand that is not a matrix like D: transposed, strided, repeated for all rows or columns, or one
+    for each matrix of a batch. `dimensions` are along m and n, or None. `batch` has the loops of the others."""
 
     name: str
     value: SSAValue
@@ -430,7 +431,7 @@ class Spread:
 
     @property
     def place(self) -> MatrixPlace:
-        """What tells the matrix from others in the same memory."""
+        """A key that distinguishes the matrices of one memory."""
         return self.value, self.dimensions, self.batch
 
     @property
@@ -466,7 +467,8 @@ def read_matrix(
     map_: AffineMap | None = None,
     element: ElementType | None = None,
 ) -> MatrixOperand:
-    """The matrix in memory that an operand is, or has beside it; its rows and columns run along two loops.
+    """Reads an operand, or an operand that is read with it, as a matrix in memory with rows and columns along two
+    loops.
 
     Raises a located diagnostic for memory and elements that are not lowered.
     """
@@ -487,9 +489,9 @@ def read_matrix(
 
 
 def lie_in_memory(op: Operation, name: str, kind: Memory, axes: tuple[int, int]) -> tuple[int, int]:
-    """Two dimensions of memory in the order (rows, columns) in which they lie there.
+    """The dimensions of the rows and of the columns, which are contiguous, out of two dimensions of memory.
 
-    Raises a located diagnostic if neighbours along neither are neighbours in memory.
+    Raises a located diagnostic if neither dimension is contiguous.
     """
     strides = strides_of(kind)
     for row, column in (axes, axes[::-1]) if axes[0] < axes[1] else (axes[::-1], axes):

@@ -50,7 +50,7 @@ class Quotient(NamedTuple):
 
 
 def gather_of(op: LinalgStructuredOperation) -> Gather | None:
-    """What an operation reads from pages, if that is all it does."""
+    """The pages that an operation reads, if it does nothing else; else None."""
     from xdsl.dialects.tensor import ExtractOp
 
     nest = Nest.of(op)

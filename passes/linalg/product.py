@@ -42,7 +42,7 @@ class MatrixFactor(Protocol):
 
     @property
     def stored(self) -> StoredIntegers | None:
-        """What memory holds, of one that is converted on the way."""
+        """The integers in memory, if the operand is converted when it is loaded."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class Multiplied(Protocol):
 
     @property
     def variant(self) -> Variant:
-        """What tells its instructions from others for the same element types."""
+        """What distinguishes its instructions from others with the same element types."""
         ...
 
     @property
@@ -119,10 +119,10 @@ class TileProduct(NamedTuple):
 
 
 def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bool) -> tuple[MatrixOperand, ...]:
-    """The scales of A and B, or none. `dynamic` says that sizes of the product are not known.
+    """The scales of A and B, or none. `dynamic` says that the product has dynamic sizes.
 
-    Raises a located diagnostic for scaled products that are not lowered, of which operands do not lie as the
-    instruction names the elements of a block.
+    Raises a located diagnostic for scaled products that are not lowered, because operands do not lie in the order in
+    which the instruction numbers the elements of a block.
     """
     if not op.scales:
         return ()
@@ -223,7 +223,7 @@ class Product:
     zero_points: MatrixOperand | None = None
 
     def is_known(self, axis: str) -> bool:
-        """Whether the size along "m", "n" or "k" is known; of "k", also those of the other loops that are summed."""
+        """Whether the size along "m", "n" or "k" is static; for "k", also the sizes of the other reduction loops."""
         first = len(self.batch) + len(self.summed)
         beside = range(len(self.batch), first) if axis == "k" else ()
         return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
@@ -243,7 +243,7 @@ class Product:
         return -(-self.m // rows) * -(-self.n // columns) * self.matrices
 
     def matrices_of(self, operand: MatrixOperand) -> int:
-        """How many matrices of an operand a batch reads; one that all of it shares counts once."""
+        """The number of different matrices of an operand that a batch reads."""
         return math.prod(self.batch[loop] for loop in operand.batch if loop < len(self.batch))
 
     @property
@@ -252,7 +252,7 @@ class Product:
         return self.k * math.prod(self.summed)
 
     def k_tiles(self, cta_k: int) -> int:
-        """K tiles of this depth: those of one k, for each index of the other loops that are summed."""
+        """The number of K tiles of this depth, over k and the other reduction loops."""
         return -(-self.k // cta_k) * math.prod(self.summed)
 
     @property
@@ -282,17 +282,17 @@ class Product:
 
     @property
     def variant(self) -> Variant:
-        """What tells its instructions from others for the same element types."""
+        """What distinguishes its instructions from others with the same element types."""
         return self.op.variant
 
     @property
     def products(self) -> int:
-        """How many products make D: each has as many columns, which lie side by side in a tile."""
+        """The number of products behind D. A tile has the same number of columns of each, side by side."""
         return self.op.products
 
     @property
     def factors(self) -> tuple[tuple[KernelArgument, ...], tuple[KernelArgument, ...]]:
-        """A and B, each with what is read beside it."""
+        """A and B, each with the operands that are read with it."""
         beside = self.metadata, self.group_scales or self.second
         of_a, of_b = self.block_scales or self.scales or beside
         return (self.a, *([of_a] if of_a else ())), tuple(o for o in (self.b, of_b, self.zero_points) if o)
@@ -474,7 +474,7 @@ def fresh_name(wanted: str, taken: Collection[str]) -> str:
 
 
 def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
-    """The size of each loop, a sample for those that no operand tells, and which these are."""
+    """The size of each loop, with samples for dynamic ones, and the set of dynamic loops."""
     sizes: dict[int, int] = {}
     divisors = dict.fromkeys(range(op.outer + len(OPERAND_LOOPS)), 1)
     for name, operand, map_ in zip("ABD", (*op.matrices, op.d), op.maps, strict=False):

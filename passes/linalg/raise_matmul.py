@@ -70,7 +70,8 @@ FLOAT_BITS = 32
 
 
 def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
-    """The product, which adds to C, as one whose epilogue multiplies with the weight of a body and adds C.
+    """Makes a product that adds to C one that starts from zero. Its epilogue multiplies with the weight of the body and
+    adds C.
 
     Raises a located diagnostic for integers whose sums may not fit their accumulators.
     """
@@ -99,7 +100,7 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
 
 
 def _check_exact(op: Operation, product: MatmulOp) -> None:
-    """Refuses integers whose sums, of which there are as many as is known, may not fit the 32 bits of accumulators."""
+    """Refuses integer products whose sums may overflow the 32 bits of accumulators, if the number of terms is known."""
     sizes = dict(zip(loops_of(product.maps[0]), shape_of(product.matrices[0]), strict=True))
     depth = math.prod(size for loop, size in sizes.items() if size > 0 and loop not in loops_of(product.maps[2]))
     bits = (ELEMENT_TYPES[name] for name in product.multiplied)
@@ -242,7 +243,7 @@ def _raised(op: LinalgStructuredOperation) -> MatmulOp:
 
 
 def _with_ones(op: Operation, value: SSAValue, map_: AffineMap) -> SSAValue:
-    """Memory with dimensions of size 1 before its own, so that it has as many as a map has results."""
+    """Memory with leading dimensions of size 1, so that its rank is the number of results of the map."""
     kind, more = memory_of(value), len(map_.results) - memory_of(value).get_num_dims()
     if not more:
         return value
@@ -300,7 +301,7 @@ def formed(op: Operation, form: OperandForm) -> SSAValue:
 
 
 def _runs_down(op: Operation, c: SSAValue, map_: AffineMap) -> bool:
-    """Whether neighbours in memory lie along m of C, so that its transpose, B^T * A^T, is what a kernel stores."""
+    """Whether C is contiguous along m. Then a kernel computes its transpose, B^T * A^T."""
     m, n = (loops_of(map_).index(map_.num_dims + loop) for loop in (-3, -2))
     return lie_in_memory(op, "C", memory_of(c), (m, n)) != (m, n)
 

@@ -89,8 +89,8 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
 
 
 class ScaleBehind(RewritePattern):
-    """Replaces a product of scaled factors by one of the factors, whose result is scaled; for products whose factors
-    may be rounded to tf32, which drops more than the roundings that are left out."""
+    """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
+    which loses more than the roundings that are left out."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
@@ -126,7 +126,7 @@ def _unscaled(op: GenericOp) -> GenericOp:
 
 
 class ExpandBatch(RewritePattern):
-    """Replaces a product, of which a loop of the batch is then expanded to several, by one along these."""
+    """Splits the batch loop of a product whose result is expanded to several batch dimensions."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:

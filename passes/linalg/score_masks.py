@@ -50,7 +50,7 @@ def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, Ke
 
 
 def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, KeyRange | None]:
-    """Scores without the mask that is applied last, and the keys that it keeps."""
+    """Scores without the last mask, and the range of keys that the mask keeps."""
     if x.is_op("arith.select"):
         condition, yes, no = x.operands
         for kept, gone, holds in ((no, yes, False), (yes, no, True)):

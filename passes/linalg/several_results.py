@@ -35,9 +35,10 @@ def drop_unused(block: Block, function: Operation | None = None) -> None:
 
 
 class OneResultEach(RewritePattern):
-    """Replaces an operation by one for each result that is used: what makes a maximum and its index makes a maximum.
+    """Splits an operation with several results into one operation for each used result. A maximum with its index
+    becomes a maximum if only that is used.
 
-    An operation stays that has two results of which one depends on what the other has so far.
+    It leaves an operation in which one of two results depends on the running value of the other.
     """
 
     @op_type_rewrite_pattern

@@ -70,7 +70,7 @@ class Carried(NamedTuple):
         return [*self.accumulators, *self.fragments, *index.values([self.state[i] for i in self.changing])]
 
     def of(self, values: Sequence[SSAValue]) -> Carried:
-        """The same, held in other values."""
+        """The same, with other values."""
         sums, loaded = len(self.accumulators), len(self.accumulators) + len(self.fragments)
         state = list(self.state)
         for i, value in zip(self.changing, values[loaded:], strict=True):
@@ -79,7 +79,7 @@ class Carried(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """The turns of a loop over K tiles: where along K they end, how far one goes, and where the first tile starts."""
+    """The iterations of a loop over K tiles: its end along K, its step, and the start of the first tile."""
 
     end: Index
     step: int
@@ -128,9 +128,9 @@ class Pipeliner:
         return (self.count - 1) * self.k_step
 
     def _rewrite_alone(self) -> None:
-        """One CTA for each tile of the result: the loop over K is all.
+        """Pipelines a kernel of one CTA for each tile of the result, which consists of the loop over K alone.
 
-        Tiles that are copied once before it come with the first K tiles, and are waited for with them.
+        Tiles that are copied once before the loop arrive with the first K tiles.
         """
         loop, index = self.source.loop, self.index
         barrier, once = copied_once(self.source)
@@ -221,9 +221,9 @@ class Pipeliner:
         return carried.of(turn.results)
 
     def unrolled(self, index: IndexBuilder, carried: Carried, following: Callable[[], Moved] | None) -> Carried:
-        """All K tiles, as many in a turn as there are stages, or a multiple. The last of them stand behind the loop.
+        """All K tiles. An iteration has one for each stage, or a multiple of that; the remainder follows the loop.
 
-        They copy the first ones of the `following` tile of the result, if there is one.
+        The last tiles start the first copies of the `following` tile of the result, if there is one.
         """
         unroll = self.schedule.unroll
         start = self.count - unroll
@@ -270,7 +270,7 @@ class Pipeliner:
     # parity of its phase where warps drift apart.
 
     def _ring(self, index: IndexBuilder) -> tuple[Ring, list[Index]]:
-        """The ring, and what is known of it when the first copies have been started."""
+        """The ring, and its state after the first copies were started."""
         schedule = self.schedule
         if not self.drifts:
             return Ring.of(index, MakeRingOp(schedule.stages, ahead=self.prefetch - 1)), [0, self.prefetch]
@@ -394,11 +394,11 @@ class PipelineLoop(RewritePattern):
 
 
 class PipelinePass(PatternPass):
-    """Pipelines loops that copy tiles to shared memory: copies run ahead of the products, in as many stages as the
-    schedule says.
+    """Pipelines loops that copy tiles to shared memory: copies run ahead of the products by the number of stages of the
+    schedule.
 
-    It rewrites loops that copy tiles, wait at a barrier, and compute with fragments of them, such as those of
-    `warp-tile`. It does not change other loops; `warploom-opt --remarks` says why.
+    It rewrites loops that copy tiles, wait at a barrier, and compute with fragments of the tiles, such as those of
+    `warp-tile`. It leaves other loops; `warploom-opt --remarks` says why.
     """
 
     name = "warp-pipeline"

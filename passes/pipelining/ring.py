@@ -63,9 +63,9 @@ def is_load(op: Operation) -> TypeGuard[LoadOp]:
 
 
 class LoopStep(NamedTuple):
-    """Fragments that are loaded together, and what is computed until others are: products, and what is made for them.
+    """Fragments that are loaded together, and the operations up to the next loads: products and their operands.
 
-    Loads run a step ahead of what is computed.
+    Loads are one step ahead of the products.
     """
 
     loads: list[LoadOp]
@@ -180,7 +180,7 @@ def read(loop: scf.ForOp) -> CopyLoop:
 
 
 def _check_tile(copy: CopyOp, loop: scf.ForOp) -> None:
-    """A tile gets a dimension of stages, so all who use it must be known: the copies and loads of this loop."""
+    """Checks that only copies and loads of this loop use a tile, since it gets a dimension of stages."""
     if not isinstance(copy.destination.owner, memref.AllocOp):
         decline(copy, "its tile is not allocated in this kernel")
     for use in copy.destination.uses:
@@ -210,7 +210,7 @@ def _check_order(loop: scf.ForOp, tiles: set[SSAValue]) -> None:
 
 
 def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[LoopStep, ...]:
-    """What the loop hands on, and all that it is made of, in order; a load behind a product begins a step."""
+    """The operations of the loop in order, divided into steps. A load after a product begins a step."""
     body, needed, steps = loop.body.block, set[Operation](), [LoopStep([], [])]
     for op in reversed(list(body.ops)):
         if isinstance(op, scf.YieldOp) or any(use.operation in needed for r in op.results for use in r.uses):
@@ -293,7 +293,7 @@ class Ring(NamedTuple):
         index.insert(scf.IfOp(exists, [], Region(read)))
 
     def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
-        """Waits until all stages from this one on have been read, also by other CTAs, which say so to this one."""
+        """Waits until all CTAs that read the stages, from this one on, have done so."""
         body = Block(arg_types=[IndexType()] * 3)
         _, here, phase = body.args
         inside = index.at(Builder(InsertPoint.at_end(body)))
@@ -378,7 +378,7 @@ class CtaCluster(NamedTuple):
         return Share(count, part, index.value(mask))
 
     def peers(self, index: IndexBuilder) -> tuple[SSAValue, ...]:
-        """The ranks of the other CTAs that tiles come from, and go to."""
+        """The ranks of the other CTAs that share tiles with this one."""
         rows = (index.rem(index.add(self.row, i), self.down) for i in range(1, self.down))
         columns = (index.rem(index.add(self.column, i), self.across) for i in range(1, self.across))
         found = [index.add(row, index.mul(self.column, self.down)) for row in rows]
@@ -390,10 +390,11 @@ class CtaCluster(NamedTuple):
 
 
 class CtaBarrierRing(RewritePattern):
-    """All warps meet once for each stage, behind their last read of it, and each waits for its copies before.
+    """A ring in which all warps meet at one barrier in each stage, after their last read of it and after their own
+    copies.
 
-    The barrier is enough for both directions: before it every warp has loaded all it needs of the stage that the copies
-    after it will overwrite, and behind it everyone's copies are there.
+    One barrier serves both directions. Before it, every warp has read the stage that the next copies overwrite. After
+    it, the copies of all warps have arrived.
     """
 
     @op_type_rewrite_pattern
@@ -411,11 +412,10 @@ class CtaBarrierRing(RewritePattern):
 
 
 class MbarrierRing(RewritePattern):
-    """Each stage has two mbarriers: at `full` who fills it arrives as the copies do, at `empty` warps that have read.
+    """A ring with two mbarriers for each stage: copies arrive at `full`, warps that have read arrive at `empty`.
 
-    A warp waits only for what it needs: for data that is not there, and before it overwrites a stage for the slowest
-    reader. Warps may drift apart by the stages that are not on their way, so that one stores its results, or waits,
-    while another multiplies.
+    A warp waits only for the data that it needs, and before it overwrites a stage, for its slowest reader. Warps may
+    drift apart by the number of filled stages. So one can store its results while another multiplies.
     """
 
     @op_type_rewrite_pattern

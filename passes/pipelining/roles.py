@@ -142,7 +142,7 @@ THREADS = 2 * WARPS * LANES
 
 
 class PingPong(NamedTuple):
-    """The turns of one warpgroup: its barrier, that of the next one, and whether another one follows."""
+    """The turns of one warpgroup: its barrier, that of the next one, and whether another turn follows."""
 
     own: SSAValue
     next: SSAValue
@@ -150,7 +150,7 @@ class PingPong(NamedTuple):
 
     @staticmethod
     def of(index: IndexBuilder, groups: int) -> PingPong:
-        """Of `groups` warpgroups; the first has the first turn, which the last one leaves to it."""
+        """The turns of `groups` warpgroups. The first one begins, and the last one passes the turn to it."""
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         following = index.wrap(index.add(group, 1), groups)
         own, behind = (index.value(index.add(number, FIRST_BARRIER)) for number in (group, following))
@@ -189,8 +189,8 @@ TURNS = 4
 
 
 def load_ahead(wait: Operation) -> None:
-    """Moves the loads that follow a wait, up to the first use of what it waits for, before it, with the arithmetic that
-    they need."""
+    """Moves loads that follow a wait in front of it, with their index arithmetic, up to the first use of the awaited
+    data."""
     block = wait.parent
     between = list(takewhile(lambda op: not isinstance(op, MapOp) and (only_reads(op) or _arrives(op)), _behind(wait)))
     for load in [one for one in between if isinstance(one, LoadOp) and one.move is None]:
@@ -203,8 +203,8 @@ def load_ahead(wait: Operation) -> None:
 
 
 def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
-    """Asks, some turns before the last one of a loop over K, for what is loaded behind it from matrices, in a turn that
-    begins at `k`. Asked for at the start of a tile it would be gone again, for the products of one read more than L2
+    """Prefetches the matrices that are loaded after a loop over K, some iterations before its end, in the iteration
+    that starts at `k`. A prefetch at the start of the tile would be too early: the products of a tile read more than L2
     holds."""
     behind = _behind(loop)
     loads = [one for one in behind if isinstance(one, LoadOp) and one.along is None and _is_early(one, behind, loop)]
@@ -233,7 +233,7 @@ def _is_early(load: LoadOp, behind: Sequence[Operation], loop: scf.ForOp) -> boo
 
 
 def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
-    """An operation and those of `between` that it needs, in order."""
+    """An operation and the operations in `between` that it depends on, in order."""
     found = {op}
     for one in reversed(between):
         if any(use.operation in found for result in one.results for use in result.uses):
@@ -251,9 +251,10 @@ def _arrives(op: Operation) -> bool:
 
 
 class ConsumerLoop(NamedTuple):
-    """A loop over K without its copies, whose tiles are `staged`, beside tiles in the `fixed` stages of another ring.
+    """A loop over K without its copies. Its tiles are `staged`; other tiles are in the `fixed` stages of another
+    ring.
 
-    So many warpgroups run it, `in_turns` or as it comes.
+    `groups` warpgroups run it, `in_turns` or independently.
     """
 
     loop: scf.ForOp
@@ -336,8 +337,8 @@ class ConsumerLoop(NamedTuple):
         return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
 
     def _waits_behind(self) -> bool:
-        """Whether products may be waited for a turn later: nothing in the loop but further ones reads their sums, and
-        nothing loads registers that they read, those of metadata, but behind a wait of its own."""
+        """Whether the wait for products can move to the next iteration: in the loop, only further products read their
+        sums, and loads of registers that products read, such as metadata, follow a wait of their own."""
         ops = list(self.loop.body.block.ops)
         if any(map(is_load, ops)) and sum(isinstance(op, WaitOp) for op in ops) == 1:
             return False
@@ -400,7 +401,7 @@ class Once(NamedTuple):
         return [copy.copy.destination for copy in self.copies]
 
     def start(self, index: IndexBuilder, again: Callable[[SSAValue], SSAValue], stage: Index, parity: Index) -> None:
-        """Starts them, before those of the other ring, when the tiles that were in the stage have been read."""
+        """Starts these copies before those of the other ring, when the previous tiles of the stage have been read."""
         self.ring.step(index, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
             copy.start(index, again, stage, self.ring)
@@ -470,7 +471,7 @@ class OwnTiles(NamedTuple):
         _if(index, "ne", tile, self.tiles.lb, ScopedBarrierOp(CTA, own, THREADS))
 
     def end(self, index: IndexBuilder, tile: SSAValue) -> None:
-        """Lets the other begin the next tile, if there is one."""
+        """Lets the other warpgroup begin the next tile, if there is one."""
         other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
         behind = index.value(index.add(tile, self.tiles.step))
         _if(index, "slt", behind, self.tiles.ub, ScopedBarrierOp(CTA, other, THREADS, arrive=True))

@@ -104,7 +104,7 @@ class Specialiser:
             TensorView.of(copy, copy.source)
 
     def _first(self) -> Operation:
-        """The first operation that only those who multiply execute: none before it depends on the tile's data."""
+        """The first operation that only consumers execute. No operation before it depends on the data of a tile."""
         if self.tiles is not None:
             return self.tiles
         block = self.loop.parent_block()
@@ -182,7 +182,7 @@ class Specialiser:
         self.launch.finish()
 
     def _registers(self) -> tuple[int, int] | None:
-        """Registers of a thread of the producer and of the consumers; None if all have what they are given."""
+        """The registers of a thread of the producer and of the consumers; None if they are not reallocated."""
         products = [op for op in self.loop.body.block.ops if isinstance(op, WgmmaOp)]
         starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
         sums = sum(fragment_of(value).registers for value in starts)

@@ -103,8 +103,8 @@ class TensorView(NamedTuple):
 
 
 def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None) -> TensorMapType:
-    """The map whose boxes are panels of a tile, or one of so many parts of them, of as many rows each; the rows are
-    those of a matrix, or pixels of `images`."""
+    """The type of a tensor map whose boxes are panels of a tile, or one of `parts` of them with as many rows each. Rows
+    are those of a matrix, or pixels of `images`."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
@@ -138,13 +138,13 @@ class TensorCopy(NamedTuple):
 
     @staticmethod
     def of(copy: CopyOp, launch: LaunchedKernel, share: Share | None = None) -> TensorCopy:
-        """The copy, with a further argument for its map, which the host encodes before the launch.
+        """The copy, with an additional kernel argument for its tensor map, which the host encodes before the launch.
 
-        A tile is shared by panels, or by the rows of each where there are not enough of them. One that has too few
-        rows as well, such as the metadata of a sparse A, each CTA copies for itself.
+        CTAs of a cluster share a tile by panels, or by rows if there are too few panels. Each CTA copies a tile by
+        itself that also has too few rows, such as metadata.
 
         Raises:
-            DeclinedError: if no tensor map has what it reads.
+            DeclinedError: if no tensor map describes the source.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
         made = launch.operands[tensor.memory.index].owner
@@ -243,12 +243,12 @@ MATRIX_BITS = 16
 
 
 class StagedStores:
-    """The stores of one kernel to one matrix, by a tensor map that the kernel is given.
+    """The stores of one kernel to one matrix, made through a tensor map.
 
-    `index` is where all warpgroups come by before.
+    All warpgroups execute the code at `index` before their stores.
 
     Raises:
-        DeclinedError: if no tensor map has what the stores write.
+        DeclinedError: if no tensor map describes the stored memory.
     """
 
     def __init__(self, stores: Sequence[StoreOp], launch: LaunchedKernel, index: IndexBuilder) -> None:
@@ -304,7 +304,7 @@ class StagedStores:
         index.insert(CommitOp(BULK, each_warpgroup=True))
 
     def _moved(self, part: SSAValue, at: Sequence[SSAValue]) -> StoreOp:
-        """What writes a panel to shared memory: whole matrices, as they lie or transposed, or each lane what it has."""
+        """The store of a panel to shared memory: `stmatrix`, transposed or not, or a store of each lane's elements."""
         kind = fragment_of(part)
         first, line = kind.layout.data.element[0], kind.layout.data.lane[2]
         trans = (first, line) == (row(0), column(0))
@@ -360,12 +360,12 @@ def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
 
 
 class StagedLoads:
-    """The loads of one kernel from one matrix, a panel each, through stages in which `tiles` lie.
+    """The loads of one kernel from one matrix, panel by panel, through the stages that hold `tiles`.
 
-    `index` is where all warpgroups come by before; `left` is how many stages may be taken.
+    All warpgroups execute the code at `index` before their loads. At most `left` stages may be used.
 
     Raises:
-        DeclinedError: if no tensor map has what they read, or the stages have no room for it.
+        DeclinedError: if no tensor map describes the loaded memory, or the stages are too small.
     """
 
     def __init__(

@@ -96,8 +96,8 @@ def slices_of(schedule: Schedule) -> int:
 
 
 def part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
-    """Memory for what CTAs that share keys leave of so many tiles of O: sums of products, and of each row the largest
-    score and the sum. A row has the registers of all warps."""
+    """The memory for partial results of CTAs that share keys, for `tiles` tiles of O: sums of products, and for each
+    row the largest score and the sum of exponentials. A row has the registers of all warps."""
     columns = padded(read.values.n)
     (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
     count = 1 if slices_of(schedule) > 1 else columns // width
@@ -141,8 +141,8 @@ def with_given(
     target: Target,
     shared_bytes: Callable[[Schedule], int],
 ) -> Schedule:
-    """A default with the fields that are given, none of which is `fixed`; its results are not staged if else its tiles
-    take too much shared memory.
+    """A default schedule with the fields of the user, none of which may be `fixed`. Results are not staged if the tiles
+    would not fit in shared memory otherwise.
 
     Raises:
         ScheduleError: for another value of a fixed field.

@@ -33,11 +33,11 @@ from .warpgroup_model import SHORT_K
 def depth(
     product: Product, tile: Tile, row: Row, target: Target, *, odd: bool = False, parts: int = 1
 ) -> tuple[int, int]:
-    """(K of the CTA tile, stages): as deep as pays, as far as k needs and shared memory holds.
+    """(K of the CTA tile, stages): as deep as pays, limited by k and by shared memory.
 
-    A CTA that is alone on its SM keeps memory busy by itself: `IN_FLIGHT` bytes on the way. Of several waves two CTAs
-    share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once. The product
-    may be one of `parts` of another's K.
+    A CTA that is alone on its SM must keep memory busy by itself: `IN_FLIGHT` bytes. If there are several waves, two
+    CTAs share an SM where their tiles allow it. One stage more than there are K tiles loads all of them at once. The
+    product may be one of `parts` of another's K.
     """
     step, k = row.shape.k if product.metadata is None else metadata_span(row.a), product.k
     narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
@@ -112,10 +112,10 @@ def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: boo
 
 
 def default_schedule(product: Product, target: Target, accumulate: str = "", by: str = "") -> Schedule:
-    """The schedule the model likes best; `accumulate` is the widest type there is unless given.
+    """The schedule that the model prefers. `accumulate` defaults to the widest type.
 
-    `by` says who multiplies (`asked_of`): "fragments", or a way of warpgroups; otherwise warpgroups do where they can
-    and it pays.
+    `by` selects the instructions (`asked_of`): "fragments", or a kind of warpgroup product. By default warpgroups
+    multiply if they can and it pays.
 
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
@@ -204,8 +204,8 @@ def _width(product: Product, tile: Tile, pack: str) -> int:
 def _parts(
     product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
 ) -> tuple[float, int, Product, Tile]:
-    """The cost, and into how many parts to cut K if the product takes `whole` cycles in one, what a part is, and its
-    tile."""
+    """The cost, the number of parts of K, the product of a part, and its tile. `whole` is the cost with an
+    undivided K."""
     best = (whole, 1, product, tile)
     for parts in model.PARTS:
         if unsplit(product, parts, row):
@@ -262,7 +262,7 @@ def _grouped_bytes(product: Product) -> bool:
 
 
 def _emulated(product: Product, row: Row, target: Target) -> bool:
-    """Whether ptxas makes other instructions of this one, on operands that take more registers."""
+    """Whether ptxas replaces this instruction by others whose operands take more registers."""
     sparse = model.as_halves(row, target) and product.sparsity > 1
     return sparse or model.bits_twice(row, target) or needs.nibbles_widened(row, target)
 
@@ -282,7 +282,7 @@ def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
 
 
 def _instead(product: Product, accumulate: str) -> str:
-    """Which targets have an instruction, or what the instructions there are accumulate in."""
+    """The targets that have an instruction for the product, or the accumulator types that exist."""
     rows = needs.rows_of(product)
     lowest = min((r.sm for r in rows if r.d.name == accumulate), default=None)
     if lowest is None:
@@ -306,7 +306,8 @@ GROUPS = (4, 8, 16)
 
 
 def candidates(product: Product, target: Target, accumulate: str = "") -> list[Schedule]:
-    """Every schedule of the search space that fits, the default first, then those that the model expects more of.
+    """Every valid schedule of the search space: the default first, then the others by the cost that the model
+    expects.
 
     Raises:
         ScheduleError: if the target has no instruction for the product.

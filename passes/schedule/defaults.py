@@ -44,11 +44,11 @@ dense tiles of 64x64 take 232 and sparse ones of 64x48 216; sparse ones of 64x64
 def decoupled(
     schedule: Schedule, product: Product, row: Row, target: Target, registers: int, shared: Callable[[Schedule], int]
 ) -> Schedule:
-    """The schedule with warps that wait only for what they need, and few CTAs that go from tile to tile, where it pays.
+    """The schedule with mbarriers between warps and with persistent CTAs, if that pays; else the same schedule.
 
-    The tensor cores and shared memory are both busy for most of a K tile, so whatever stops all warps at once costs
-    time that nothing fills. With warp tiles of `LONG_STEP` a step is long enough for waits at mbarriers. A lane takes
-    about `registers`, a CTA of a schedule `shared` bytes of shared memory.
+    Tensor cores and shared memory are both busy for most of a K tile, so time in which all warps wait is lost. With
+    warp tiles of `LONG_STEP`, a step is long enough to hide waits at mbarriers. A lane takes about `registers`;
+    `shared` gives the bytes of shared memory of a schedule.
     """
     tiles = product.tiles(*schedule.cta[:2])
     # A CTA that is alone on its SM keeps its depth: more bytes on the way for each wait.
@@ -134,10 +134,9 @@ def exchanged_rows(schedule: Schedule) -> int:
 
 
 def adds_last(product: Product, schedule: Schedule) -> bool:
-    """Whether C is added to the sums strip by strip: loaded in whole lines, and under the strip before, it costs less
-    than as lanes hold it, before the first K tile. Neither a sparse product nor one of 8-bit floats, which are
-    widened, has registers for it then, nor an epilogue with matrices of its own. `add_c` may say otherwise. Partial
-    sums meet before C is added."""
+    """Whether C is added strip by strip after the K loop, or by its lanes before it. Strips are loaded in whole lines,
+    each under the strip before, which costs less. Sparse products, widened 8-bit floats and epilogues with matrices
+    have no registers for that. `add_c` overrides the choice. Partial sums are combined before C is added."""
     whole, add_c = schedule.sliced_k == schedule.split_k == 1, schedule.add_c
     if product.c is None or not whole or add_c != "auto":
         return product.c is not None and whole and add_c == "last"
@@ -152,8 +151,8 @@ def matrices(product: Product) -> list[MatrixOperand | Spread]:
 
 
 def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:
-    """Whether the sums change lanes, before the epilogue, so that it loads matrices in whole lines too, if it `loads`
-    any, or makes bytes of them, of `bits`; otherwise what it makes of them does, which may be narrower."""
+    """Whether sums change lanes before the epilogue instead of behind it. Then the epilogue `loads` its matrices in
+    whole lines, and makes bytes of neighbouring elements. Otherwise its results change lanes; they may be narrower."""
     return bool(exchanged_rows(schedule)) and (loads or bits < NARROWEST)
 
 
@@ -166,13 +165,13 @@ def strip_bytes(product: Product, schedule: Schedule) -> int:
 
 
 def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
-    """The schedule with strips of `rows` rows, those of a base tile of accumulators, where they pay.
+    """The schedule with strips of `rows` rows, the rows of a base tile of accumulators, if that pays.
 
-    Four lanes hold eight neighbours of a row of D. Of 16 bits those are half a sector of memory, which costs more than
-    a whole one, of 8 bits a quarter: strips pay if a warp's rows fill a sector. Of 32 bits they are a sector, but a
-    store of a warp touches eight lines, which is what the load/store pipe counts: strips pay if rows fill a line. All
-    that only in the `room` bytes of shared memory that are left, for a stage less would cost more; and not beside
-    several matrices of an epilogue, which leave no registers.
+    Four lanes hold eight neighbours of a row of D. In 16 bits that is half a sector of memory, which costs more than a
+    whole one, and in 8 bits a quarter: strips pay if a warp's rows fill a sector. In 32 bits it is a sector, but a
+    store of a warp touches eight lines, which the load/store pipe counts: strips pay if rows fill a line. They must fit
+    in the shared memory that is left, since one stage less would cost more. An epilogue with several matrices has no
+    registers for them.
     """
     strips, bits = schedule.with_fields(staging=rows), product.d.element.bits
     # Lanes go along as many columns as a power of two in them says.
@@ -226,7 +225,7 @@ def transposed_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
 
 
 def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
-    """Memory with rows of whole 16 bytes for a matrix of elements of so many bits, and the part of it that it takes."""
+    """Memory for a matrix, with rows padded to multiples of 16 bytes, and the type of the view without the padding."""
     rows, columns = memory.get_shape()
     step = UNIT * BYTE // bits
     pitch = -(-columns // step) * step
@@ -235,7 +234,7 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
 
 
 def can_change(operand: MatrixOperand) -> bool:
-    """Whether a launch can make an operand that lies otherwise: a single matrix, of known size and whole bytes."""
+    """Whether a launch can change the layout of an operand: a single matrix, of static size and whole bytes."""
     known = operand.is_whole and min(operand.type.get_shape()) > 0
     return known and operand.memory_bits >= BYTE and operand.stored is None
 

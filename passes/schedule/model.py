@@ -176,7 +176,7 @@ def narrow(product: Product, pack: str) -> bool:
 
 
 def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[tuple[str, float]]:
-    """Every `pack` that may pay for tiles of this size, with the cycles that it adds to those of aligned operands."""
+    """Every value of `pack` that may pay for tiles of this size, with the cycles that it costs."""
     down, across = -(-product.m // cta[0]), -(-product.n // cta[1])
     sms = min(product.tiles(*cta), target.sms)
     rows_cost = {
@@ -319,8 +319,8 @@ def as_halves(row: Row, target: Target) -> bool:
 
 
 def widened(product: Product, row: Row, target: Target) -> bool:
-    """Whether 8-bit floats are best converted to f16 in registers: where the machine code does that, too, and where the
-    instruction cuts their sums short, which are to be those of f32."""
+    """Whether 8-bit floats should be converted to f16 in registers: where ptxas does so anyway, and where the
+    instruction truncates sums that must be those of f32."""
     cut = row.a.name in FP8 and target.sm in FP8_CUT and not product.short_sums
     return product.sparsity == 1 and (as_halves(row, target) or cut)
 

@@ -79,7 +79,7 @@ counts."""
 
 
 def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
-    """Registers beside those of `lane_registers` that a lane needs for a product."""
+    """The registers of a lane that `lane_registers` does not count."""
     facts = _facts(product, tile, row, target)
     of_kinds = (
         max((registers for row_, registers in rows.items() if facts.issuperset(row_.split(", "))), default=0)
@@ -309,8 +309,8 @@ def not_copied(operand: MatrixOperand) -> str:
 
 
 def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | None:
-    """Rows and columns of the scales of groups that a CTA keeps in shared memory, as they lie; None where they stay in
-    global memory: too many, not in whole chunks, or others for the next tile."""
+    """Rows and columns of the tile of group scales in shared memory, in their layout; None if they stay in global
+    memory because they are too many, no whole chunks, or different for the next tile."""
     scales = product.group_scales
     if scales is None or schedule.ctas or product.b.packed or not product.group:
         return None
@@ -390,9 +390,9 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
 
 
 def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
-    """The rows and columns of D that a warpgroup stages at a time; none where tensor copies cannot store them.
+    """The rows and columns of D that a warpgroup stages at a time; (0, 0) if tensor copies cannot store them.
 
-    Columns are those of a panel; of a transposed instruction, whose 64 columns are one layout, all of them.
+    The columns are those of a panel. A transposed instruction stages all of its columns, which have one layout.
     """
     (rows, columns), bits = schedule.covered, product.d.element.bits
     columns //= product.products
@@ -470,11 +470,11 @@ def check_slices(schedule: Schedule, product: Product) -> None:
 
 
 def lane_registers(warp: tuple[int, int], row: Row, buffers: int = 2, *, emulated: bool = False) -> int:
-    """About how many registers a lane needs: accumulators, `buffers` times the fragments of a step, addresses.
+    """The approximate number of registers of a lane: accumulators, `buffers` times the fragments of a step, and
+    addresses.
 
-    Operands that ptxas makes others of (`emulated`), such as 8-bit floats that it widens, take twice the registers,
-    with a sparse A three times; those that we widen take few more than as they were, for each is widened where a
-    product first reads it.
+    Operands that ptxas converts (`emulated`), such as 8-bit floats, take twice the registers, and three times with a
+    sparse A. Operands that this compiler widens take few more, since each is widened just before its product.
     """
     down, across = warp[0] // row.shape.m, warp[1] // row.shape.n
     operands = row.registers("a") * down + row.registers("b") * across

@@ -137,7 +137,7 @@ def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> No
 
 
 def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
-    """Refuses to promote sums that the tensor cores keep whole, or that are too many."""
+    """Refuses to promote sums that tensor cores keep in full, or that take too many registers."""
     if (given := schedule.promote) == PLAIN:
         return
     if row.a.name not in FP8 or row.d.name != given:
@@ -309,7 +309,7 @@ class Tuned:
         """Reads a file.
 
         Raises:
-            ScheduleError: for a file that is not there, or no such JSON.
+            ScheduleError: for a missing file, or one in another format.
         """
         place = Path(path)
         try:
@@ -328,7 +328,7 @@ class Tuned:
         return Tuned(place, devices)
 
     def write(self) -> None:
-        """Writes the file as a whole, so that one that is interrupted leaves the last."""
+        """Replaces the file at once. A write that is interrupted leaves the old file."""
         whole = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
         beside = self.path.with_name(self.path.name + ".new")
         beside.write_text(whole, encoding="utf-8")
@@ -343,8 +343,8 @@ class Tuned:
         return held["products"].setdefault(key, Entry(best="", measured={}))
 
     def best(self, target: str, key: str) -> Schedule | None:
-        """The fastest schedule of a product on the first device of a target that has one; of one of unknown sizes, that
-        with the first arguments that it was measured with."""
+        """The fastest schedule of a product on the first device of a target that has an entry for it. For dynamic sizes
+        it is that of the first arguments that were measured."""
         for device in self.devices.values():
             at = next((name for name in device["products"] if name.startswith(key + AT)), key)
             entry = device["products"].get(key, device["products"].get(at))
@@ -360,8 +360,8 @@ OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll",
 
 
 def asked_of(given: Mapping[str, object]) -> str:
-    """Who is to multiply, of fields that are given: "fragments", or warpgroups, by the operand that they have in
-    registers; empty if they leave it open."""
+    """Who multiplies according to the user's fields: "fragments", or warpgroups, by the operand in registers; "" if the
+    fields leave it open."""
     in_registers = str(given.get("in_registers", ""))
     if in_registers not in ("", PLAIN):
         return in_registers
@@ -374,7 +374,7 @@ def asked_of(given: Mapping[str, object]) -> str:
 
 
 def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
-    """The fields given with what goes with another tile of warpgroups: its stages, and how D is staged."""
+    """The user's fields with those that depend on another tile of warpgroups: its stages, and the staging of D."""
     changed = {name: given[name] for name in ("transpose", "padded") if name in given}
     mma, lying = given.get("mma", chosen.mma), chosen.with_fields(**changed)
     seen = laid_out(product, lying.transpose, lying.padded)
@@ -395,7 +395,7 @@ def around_given(chosen: Schedule, given: Mapping[str, object], product: Product
 
 
 def _settled(chosen: Schedule, given: Mapping[str, object]) -> dict[str, object]:
-    """The fields given, with no clusters where they do not come out even in the CTAs, and a whole K for consumers with
+    """The fields, adjusted: no cluster if it does not divide the number of CTAs, and an undivided K for consumers with
     tiles of their own."""
     around: dict[str, object] = {}
     if isinstance(ctas := given.get("ctas"), int) and ctas % prod(chosen.cluster):
@@ -437,13 +437,13 @@ def override(chosen: Schedule, given: Mapping[str, object], asked: Product, targ
 
 
 def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) -> list[str]:
-    """The fields that are others than chosen without being given: `prefetch = 3 (5)`."""
+    """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
     pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in given}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
 
 
 def one_group(given: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
-    """What to say of a `group` that is given and has more rows of CTA tiles than there are; "" otherwise."""
+    """A remark on a `group` of more rows of CTA tiles than the product has; "" if there are enough."""
     (rows, _, _), (high, _) = schedule.cta, schedule.cluster
     down = -(-asked.m // (rows * high)) * high
     if "group" not in given or not asked.is_known("m") or schedule.group <= down:
@@ -472,7 +472,7 @@ def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[s
 
 
 def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
-    """The fields given with what goes with another tile: its warp tile, a plain loop, no slices or parts of K."""
+    """The user's fields with those that depend on another tile: its warp tile, a plain loop, an undivided K."""
     options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
     cta = given.get("cta")
     if isinstance(cta, tuple) and "warp" not in given:

@@ -106,9 +106,10 @@ class Rounding:
 
 
 def rounding(product: Product, target: Target) -> Rounding | None:
-    """How a product is made of copies; None if it is none of plain matrices, or copies are no faster.
+    """How a product is computed from aligned copies; None if it is no product of plain matrices, or copies do not
+    pay.
 
-    They may be if elements would be loaded one by one, or if warpgroups can multiply copies and nothing else.
+    They may pay if elements would be loaded one by one, or if warpgroups can only multiply copies.
     """
     op, matrices = product.op, [product.a, product.b, product.d]
     plain = product.sparsity == 1 and not (product.scales or product.b.stored)
@@ -163,7 +164,7 @@ class CopiedOperands:
         return found
 
     def _copy(self, value: SSAValue) -> SSAValue:
-        """Memory for what an operand has, with that in it if the product reads it."""
+        """Memory for the copy of an operand. The operand is copied into it if the product reads it."""
         kind, loops = memory_of(value), self.rounding.along[value]
         own = [self.index.dim(value, at) if loop < 0 else 0 for at, loop in enumerate(loops)]
         sizes, whole = (
@@ -185,7 +186,7 @@ class CopiedOperands:
         return self._promised(memory, value.name_hint)
 
     def _promised(self, memory: SSAValue, name: str | None) -> SSAValue:
-        """The memory, if it is not all known, as one whose rows are known to be whole."""
+        """Memory of dynamic sizes, with the promise that its rows are aligned; memory of static sizes as it is."""
         kind = memory_of(memory)
         memory.name_hint = f"{name or 'operand'}_aligned"
         if DYNAMIC_INDEX not in kind.get_shape():
@@ -228,8 +229,7 @@ DONE = (ScheduleAttr.name, USUAL)
 
 
 def _divisor(operand: MatrixOperand) -> int:
-    """What a call would have to promise of a matrix for whole accesses; 1 where nothing more than is known, or where
-    what is known is in the way."""
+    """The divisor of a matrix that full accesses need a call to promise; 1 if static sizes already decide."""
     column, memory = operand.dimensions[1], operand.type
     steps = [stride for dimension, stride in enumerate(strides_of(memory) or ()) if dimension != column]
     parts = [None if (size := memory.get_shape()[column]) < 0 else size, memory.get_offset(), *steps]
@@ -248,7 +248,7 @@ def _promises(product: Product) -> dict[SSAValue, int]:
 
 
 def _made_of(values: Sequence[SSAValue]) -> Iterator[Operation]:
-    """The operations that make operands of a product of memory, each behind those that it needs."""
+    """The operations that make operands of a product from memory, in the order of their dependences."""
     for value in values:
         if isinstance(value.owner, OperandForm | PointwiseOp):
             yield from _made_of(value.owner.operands)
@@ -256,7 +256,7 @@ def _made_of(values: Sequence[SSAValue]) -> Iterator[Operation]:
 
 
 def _either(condition: SSAValue, product: MatmulOp, other: Sequence[Operation]) -> None:
-    """Puts another product, with what it is made of, in the place of one where a condition holds."""
+    """Uses another version of a product, with the operations that it needs, if a condition holds."""
     then, otherwise = Block([*other, scf.YieldOp()]), Block()
     Rewriter.insert_op(scf.IfOp(condition, [], Region(then), Region(otherwise)), InsertPoint.before(product))
     product.detach()
@@ -279,8 +279,8 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
 
 
 def _by_copies(product: MatmulOp, found: Product, how: Rounding, *, few: bool) -> MatmulOp:
-    """Makes a version of copies with aligned rows, for sizes of which that is faster: the only one, if the sizes are
-    known to be such; none, if they are known not to be. Returns the product of the other sizes, if there are any."""
+    """Makes a version that multiplies aligned copies, for the sizes for which that is faster. If the sizes are known,
+    there is only this version, or none. Returns the product of the other sizes, if there are any."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     sizes = how.sizes(index)
     if (pays := how.pays(index, sizes, found.op.batch, few=few)) is False:
@@ -316,8 +316,8 @@ class Sizes:
 
 
 def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
-    """Sizes for which other tiles may be better than those for large ones: a few rows, where reading B takes the time,
-    and results that leave SMs without a tile of the largest ones."""
+    """Sizes that may need other tiles than large results: a few rows, where reading B dominates, and results with fewer
+    large tiles than SMs."""
     m_known, n_known = product.is_known("m"), product.is_known("n")
     if not m_known:
         yield Sizes(FEW_ROWS, FEW_ROWS, product.n, rows=True)
@@ -350,15 +350,15 @@ def _say_usual(product: MatmulOp, m: int, n: int) -> None:
 
 @dataclass(frozen=True)
 class VersionPass(ModulePass):
-    """Makes several kernels for a product with dynamic strides or sizes; each call chooses between them.
+    """Makes several kernels for a product with dynamic strides or sizes. Each call chooses one of them.
 
-    - If strides or offsets are dynamic, one kernel requires rows that begin at multiples of 16 bytes, as tensor copies
-      and 16-byte accesses do, and another kernel takes any rows. Of products of other rows, all but the smallest are
-      computed from copies with rows that do, which other kernels make.
-    - If the sizes of the result are dynamic, there are kernels for a few rows, for results of a few tiles, and for
-      larger results, as far as their default schedules differ.
+    - With dynamic strides or offsets, one kernel requires rows that begin at multiples of 16 bytes, as tensor copies
+      and 16-byte accesses do. Another kernel takes any rows. Unless they are very small, products of unaligned rows are
+      computed from aligned copies, which other kernels make.
+    - With dynamic sizes of the result, there are kernels for a few rows, for a few tiles, and for larger results, if
+      their default schedules differ.
 
-    A product stays as it is if it has a schedule, or if the file `tuned`, which `warploom tune` wrote, has one for it.
+    The pass leaves a product that has a schedule, or for which the file `tuned` of `warploom tune` has one.
     """
 
     name = "warp-version"

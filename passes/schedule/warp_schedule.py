@@ -58,7 +58,7 @@ def target_for(op: Operation) -> Target:
 
 
 def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
-    """The file of measured schedules, where one is given. Raises a located diagnostic for one that is no such file."""
+    """The file of measured schedules, if there is one. Raises a located diagnostic for an unreadable file."""
     if path is None:
         return None
     try:
@@ -101,7 +101,7 @@ class SchedulePass(ScheduleOptions):
                 attention.attributes[ScheduleAttr.name] = ScheduleAttr(self._of_attention(attention))
 
     def _asked(self, op: Operation) -> dict[str, object]:
-        """The fields that are not to be chosen: those that the operation has, then those of the pass.
+        """The fields that the user sets: those of the operation, then those of the pass.
 
         Raises:
             ScheduleError: naming an option that cannot be read.

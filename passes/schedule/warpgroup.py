@@ -56,11 +56,11 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
 
 
 def check_tiles(schedule: Schedule, product: Product) -> None:
-    """Checks the tile of a warpgroup, and those that tensor copies move.
+    """Checks the tile of a warpgroup, and the tiles that tensor copies move.
 
     Raises:
-        ScheduleError: for tiles that are not the instruction's, K tiles that are no whole lines of shared memory, tiles
-            of more rows than a box has, or rows of D that are not staged so.
+        ScheduleError: if tiles do not match the instruction, K tiles are no whole lines of shared memory, tiles have
+            more rows than a box, or rows of D cannot be staged so.
     """
     cta = schedule.cta
     if schedule.warp != schedule.covered:
@@ -258,8 +258,8 @@ def _transposed(product: Product, role: str) -> str:
 
 
 def prepared(product: Product, role: str) -> dict[str, str]:
-    """The fields that say what is done to the operands beside the product: A and B are transposed and packed where they
-    must be, and D is padded where that pays."""
+    """The fields of launches before and after the product: A and B are transposed and packed if necessary, and D is
+    padded if that pays."""
     transpose = _transposed(product, role)
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
@@ -282,11 +282,9 @@ def _packed(product: Product) -> str:
 
 
 def pays(product: Product, target: Target, role: str) -> bool:
-    """Whether warpgroups are worth their start, with this operand in registers.
-
-    That is faster than fragments of both operands, each of whose rows of tiles converts all of B again, or than a
-    launch of its own that transposes it. Of two that must be transposed, that launch takes the smaller one.
-    """
+    """Whether products of warpgroups with this operand in registers are faster than the alternatives: fragments, where
+    each row of tiles converts all of B again, and a separate launch that transposes the operand. If both operands must
+    be transposed, the launch takes the smaller one."""
     if why_not(product, target, role):
         return False
     if product.convolves or product.scales:
@@ -348,9 +346,9 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
 
 
 def _unknown_pitches(product: Product, role: str) -> bool:
-    """Whether rows of a matrix that sums start from, or that lies beside them, are an unknown distance apart.
+    """Whether the row stride of C, or of an epilogue matrix, is dynamic.
 
-    With B in registers a lane has elements of so many rows that their addresses spill (`ptxas`, 256 rows of f32: 960
+    With B in registers a lane has elements of many rows, whose addresses spill (`ptxas`, 256 rows of f32: 960
     bytes).
     """
     return role == "b" and bool(product.dynamic) and (product.c is not None or bool(matrices(product)))
@@ -376,8 +374,7 @@ def _beside(product: Product, role: str) -> str:
 
 
 def candidates(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
-    """Schedules of warpgroups with this operand in registers that are worth trying, those that the model likes best
-    first."""
+    """Schedules of warpgroups with this operand in registers, by the cost that the model expects."""
     for schedule in schedules_by_cost(product, target, accumulate, role):
         groups = dict.fromkeys((schedule.group, GROUP, 8, 4) if role == PLAIN else (schedule.group,))
         stagings = dict.fromkeys((schedule.staging, 0) if role == PLAIN else (schedule.staging,))
@@ -423,7 +420,7 @@ def _has_small_groups(product: Product) -> bool:
 
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
-    """Nanoseconds of a product by a schedule of warpgroups that has operands where they lie, as the model has it."""
+    """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
     tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster)
     return nanoseconds(cost(product, tile, schedule.pack, target))
 

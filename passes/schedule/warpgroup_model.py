@@ -33,9 +33,9 @@ MULTIPLIED_BYTES = 4096
 
 
 class Fit(NamedTuple):
-    """What tiles take in cycles: a K tile at least, and beside its products; a tile before and after; parts of K to
-    meet. And what moves in a cycle: elements of D that an SM stores; bytes of sums that a CTA writes, and that the last
-    one reads; bytes that all read from memory, and write there."""
+    """Fitted constants. In cycles: the least time of a K tile, its time besides products, a tile's start and end, and
+    the meeting of parts of K. Per cycle: elements of D that an SM stores, bytes of sums that a CTA writes, bytes that
+    the last one reads, and bytes that all SMs read from and write to memory."""
 
     least_step: float
     overhead: float
@@ -158,7 +158,7 @@ floats with two and four: 22.9 and 21.9)."""
 
 
 def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterator[GroupTile]:
-    """The tiles that are worth a thought for a product of which some operands are packed, or one is in registers."""
+    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -229,7 +229,7 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
 
 
 def tail_of(product: Product, tile: GroupTile, target: Target) -> int:
-    """Tiles that parts of K are made of: those behind the last whole set of as many as there are SMs."""
+    """The number of tiles whose K is divided: those after the last full wave of one tile for each SM."""
     return tile_count(product, tile) % target.sms
 
 
@@ -244,13 +244,14 @@ def k_of(product: Product) -> int:
 
 
 def tile_count(product: Product, tile: GroupTile) -> int:
-    """Tiles of D, in all matrices of a batch, with those that make the last clusters whole."""
+    """The number of tiles of D in all matrices of a batch, rounded up to whole clusters."""
     high, wide = tile.m * tile.cluster[0], tile.n * tile.cluster[1]
     return product.tiles(high, wide) * prod(tile.cluster)
 
 
 def held_columns(product: Product, columns: int) -> int:
-    """Columns of a tile of B in shared memory. Those of a B by rows are whole lines where few are copied for that."""
+    """The columns of a tile of B in shared memory. If B lies by rows, they are rounded up to lines, if that adds
+    few."""
     per_line = LINE * 8 // product.b.element.memory_bits
     whole = -(-columns // per_line) * per_line
     few = whole <= MOST_HELD * columns and product.b.stored is None and not product.b.transposed
@@ -265,8 +266,8 @@ def panel_of_b(product: Product, columns: int) -> int:
 
 
 def panel_columns(columns: int, bits: int) -> int:
-    """Columns of D that a warpgroup stages at a time, of so many of results of so many bits: the widest panel of a
-    swizzle that divides them; 0 if none does."""
+    """The columns of D that a warpgroup stages at a time: the widest panel of a swizzle that divides the columns; 0 if
+    none does."""
     return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
 
 

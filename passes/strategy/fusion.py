@@ -80,7 +80,7 @@ def _check_memory(producer: Operation, loop: scf.ForOp, whole: SSAValue, slices:
 
 
 def _part(producer: LinalgStructuredOperation, nest: Nest, of: Slice) -> Operation:
-    """Computes the part of a producer's result that a slice takes, in front of what reads it."""
+    """Computes the part of a producer's result that a slice reads, before its reader."""
     if any(stride != 1 for stride in of.static_strides.get_values()):
         raise ValueError("the loop reads a part with strides")
     at: dict[int, tuple[Size, Size]] = {}

@@ -57,7 +57,7 @@ FACTS = (*SIZES, "types", "in", "name")
 
 
 class FactError(ValueError):
-    """A fact that cannot be asked for, or a value that is none of it."""
+    """An unknown fact, or an illegal value of one."""
 
 
 def holds(op: Operation, facts: Mapping[str, object]) -> bool:
@@ -137,7 +137,8 @@ BY = "warp-transform"
 
 
 class StepError(DiagnosticException):
-    """A step of a strategy does not apply: `why`, and the operation that it does not apply to, if it is one."""
+    """A step of a strategy does not apply. `why` is the reason; the operation is the one that it does not apply to, if
+    any."""
 
     def __init__(self, step: str, why: str, payload: Operation | None = None) -> None:
         place = None if payload is None else location_of(payload)
@@ -147,8 +148,8 @@ class StepError(DiagnosticException):
 
 @dataclass
 class Strategy:
-    """A strategy that runs on a module. `choices` says which of the alternatives is to be applied, for each place where
-    there are several, in the order in which these are met; the first that applies where it says nothing."""
+    """A strategy that runs on a module. `choices` has the number of the alternative for each place with several, in the
+    order of execution. Without a number, the first that applies is taken."""
 
     ctx: Context
     module: ModuleOp
@@ -181,10 +182,10 @@ class Handle:
         return Handle(self.strategy, ops)
 
     def needed(self, step: str) -> tuple[Operation, ...]:
-        """The operations, of which a step needs one, all of them still there.
+        """The operations of the handle. A step needs at least one, and all must still exist.
 
         Raises:
-            StepError: if there is none, or one has been replaced since.
+            StepError: if the handle is empty, or one of them has been replaced.
         """
         if not self.ops:
             raise StepError(step, "no operation matches")
@@ -203,8 +204,8 @@ class Handle:
         result: Attribute | None = None,
         structured: bool = False,
     ) -> Handle:
-        """The operations in those of this handle that have one of the names (any, if there are none), the attributes,
-        the types of operands and of the result; `structured` are those of `linalg` with loops and a body."""
+        """The operations inside this handle that have one of the names (any name if there are none), the attributes,
+        and the types of operands and result. With `structured`, operations of `linalg` with loops and a body."""
         ops = chain.from_iterable(op.walk(region_first=True) for op in self.needed("match"))
         matched = dict.fromkeys(
             op
@@ -234,7 +235,7 @@ class Handle:
         """Sets fields of the schedules of products, or attentions: `cta=(128, 128, 32), stages=3`.
 
         Raises:
-            StepError: for a field that there is not, or a value that no schedule has.
+            StepError: for an unknown field, or an illegal value.
         """
         for op in self.needed("set"):
             if not isinstance(op, LinalgStructuredOperation | MatmulOp | AttentionOp):
@@ -250,8 +251,8 @@ class Handle:
         return self
 
     def fuse_products(self) -> None:
-        """Makes one kernel of products with a schedule, each of which reads what the one before made: a CTA computes
-        some rows of all of them, one after another.
+        """Makes one kernel of a chain of scheduled products, in which each reads results of the one before. A CTA
+        computes some rows of all products, one product after another.
 
         Raises:
             StepError: for other operations, and products that cannot share a kernel.
@@ -316,11 +317,11 @@ class Handle:
         return self.of(*parts), loops
 
     def run(self, pipeline: str) -> Handle:
-        """Runs passes on the operations: on the module, or on functions and kernels, while others stand aside. Returns
-        those that are still there.
+        """Runs passes on the module, or on the functions and kernels of the handle alone. Returns a handle of those
+        that still exist.
 
         Raises:
-            StepError: for a pass that there is not, or other operations, and with what a pass reports.
+            StepError: for an unknown pass, for other operations, and for errors of a pass.
         """
         ops = self.needed("apply_registered_pass")
         module, kept = self.strategy.module, [op for op in ops if isinstance(op, func.FuncOp | gpu.FuncOp)]

@@ -297,11 +297,11 @@ def read_strategy(ctx: Context, text: str, name: str) -> ModuleOp:
 
 @dataclass(frozen=True)
 class TransformPass(ModulePass):
-    """Applies a strategy: named sequences of the dialect `transform`, those of a `file`, or those of the module itself,
-    which are erased then.
+    """Applies a strategy: named sequences of the dialect `transform`, from a `file` or from the module. Sequences of
+    the module are erased.
 
-    `choose` says by number which of the `transform.alternatives` to apply, for each in the order in which they are met;
-    the first that applies where it says nothing.
+    `choose` has a number for each `transform.alternatives`, in the order of execution: which alternative to apply.
+    Without a number, the first that applies is taken.
     """
 
     name = "warp-transform"

@@ -264,8 +264,8 @@ class AttentionBuilder:
     def _softmax(
         self, index: IndexBuilder, scores: SSAValue, before: SSAValue, sums: SSAValue
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
-        """The largest score and the sums of each row with those of this tile, what multiplies all that was added up
-        with the largest score `before`, and P of this tile."""
+        """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
+        that rescales results of the largest scores `before`, and P of this tile."""
         found = index.insert(ReduceOp(Kind.Max, scores)).fragment
         largest = mapped(index, _larger, before, found)
         subtracted = mapped(index, self._subtracted, largest)
@@ -428,7 +428,7 @@ class AttentionBuilder:
         return last, SoftmaxState(largest, total, rest)
 
     def _inverse(self, total: Sequence[SSAValue]) -> SSAValue:
-        """What a row is multiplied with; 0 for one in which nothing counts, if that is to be 0."""
+        """The factor of a row of the result; 0 for an empty row, if its result is to be 0."""
         found = arith.DivfOp(number(1.0), total[0]).result
         if self.op.zero_rows is None:
             return found

@@ -218,7 +218,7 @@ def _computed(
 
 
 def _cast(op: Operation, block: Block, value: SSAValue, wanted: Attribute) -> SSAValue:
-    """A value as the output's elements are: `linalg.fill` and `linalg.copy` convert what they are given."""
+    """A value converted to the type of the output, as `linalg.fill` and `linalg.copy` do."""
     source = value.type
     if source == wanted:
         return value
@@ -248,7 +248,7 @@ def tile(op: LinalgStructuredOperation) -> None:
 
 
 def _operands(found: Elementwise, traversal: Traversal, outliner: Outliner) -> dict[SSAValue, VectorOperand]:
-    """What the kernel is given, by the value that it stands for."""
+    """The operands of the kernel, by the value on the host."""
     operands, output = dict[SSAValue, VectorOperand](), traversal.output
     for i, value in enumerate(found.inputs):
         number = found.reads(i) and i not in traversal.inputs and not isinstance(value.owner, arith.ConstantOp)

@@ -40,7 +40,7 @@ def check_added(op: Operation, kind: FragmentType, shown: object) -> None:
 
 
 def warps_around(op: Operation) -> int:
-    """The warps that execute an operation: those of the kernel that it is in, or of a region for some of them."""
+    """The number of warps that execute an operation: all of the kernel, or those of the region around it."""
     if (some := some_warps(op)) is not None:
         return some
     kernel = kernel_of(op)
@@ -68,7 +68,8 @@ class ExpandStorePart(RewritePattern):
 
 
 class ExpandArriveLast(RewritePattern):
-    """`warp.arrive_last`: after a barrier one thread counts the CTA in, and tells the others whether it was last."""
+    """`warp.arrive_last`: after a barrier, one thread counts the CTA, and tells the others whether it is the last
+    one."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ArriveLastOp, rewriter: PatternRewriter) -> None:
@@ -140,7 +141,8 @@ def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: Frag
 
 
 class ExpandSumSlicedK(RewritePattern):
-    """`warp.sum_sliced_k`: stores of the others' parts, a barrier, and loads that are added in one order."""
+    """`warp.sum_sliced_k`: stores of the parts of other slices, a barrier, and loads that are added in a fixed
+    order."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
@@ -175,7 +177,7 @@ class _Parts:
         return fragment_of(self.op.part)
 
     def send(self) -> None:
-        """Writes the parts of the other slices, each to the row of the warp that gets it."""
+        """Writes the parts of the other slices, each to the row of the warp that adds it."""
         index, of_slice = self.index, self.index.value(self.slice)
         for receiver, part in enumerate(self.parts):
             others = index.compare("ne", of_slice, receiver)
@@ -207,7 +209,7 @@ class _Parts:
         return index.insert(LoadOp(self.op.scratch, place, self.kind, registers="vectors")).fragment
 
     def received_by_some(self) -> SSAValue:
-        """The same, where slices that get no part go on with one of their own."""
+        """The same, if only some slices get a part. The others continue with a part of their own."""
         around = self.index
         gets = around.compare("ult", self.slice, self.op.parts)
         ways: list[Region] = []

@@ -80,7 +80,7 @@ class MetadataTiles(Generic[ProductT]):
     def load_all(
         self, index: IndexBuilder, a: SparseOp, steps: Sequence[dict[str, Index]]
     ) -> list[tuple[SSAValue, int]]:
-        """`load` of several steps, in which words that have the metadata of more than one are loaded once."""
+        """`load` for several steps. A word that has the metadata of several steps is loaded once."""
         loaded: dict[Index, tuple[SSAValue, int]] = {}
         found: list[tuple[SSAValue, int]] = []
         for at in steps:
@@ -363,7 +363,7 @@ class BlockTiles:
         return MemRefType(f32, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies those of the K tile whose first element lies at `at`."""
+        """Copies the scales of the K tile whose first element is at `at`."""
         product, axis = self.tiling.product, "mn"[self.side]
         scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
         if not isinstance(view := scales.owner, MatrixOp):
@@ -441,7 +441,7 @@ class BlockScaledProduct(WarpgroupProduct):
     def _of_lines(
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
-        """The same from lines in shared memory, those of A and those of B."""
+        """The same, read from lines of scales of A and of B in shared memory."""
         first, found = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT), list[SSAValue]()
         for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
             if groups.blocks[side] == 1:

@@ -66,7 +66,8 @@ from .tiling import LaunchedKernel, LaunchPattern
 
 
 def halves(layout: Layout, k_axis: str) -> Layout:
-    """The layout of f16 that holds what one of 8-bit elements does: the second bit of k says which of two products."""
+    """The f16 layout with the elements of a layout of 8-bit elements. The second bit of k selects one of two
+    products."""
     which = Bit(k_axis, 1)
     return Layout(layout.lane, (*(bit for bit in layout.element if bit != which), which))
 
@@ -159,7 +160,7 @@ def _others(copy: CopyOp) -> tuple[int, ...]:
 
 
 def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
-    """Copies the blocks of a tile from where they have been packed, those of the same rows at a time."""
+    """Copies the blocks of a tile from packed memory, one row of blocks at a time."""
     index, (order, parts) = IndexBuilder(Builder(InsertPoint.before(copy))), (blocks.layout, blocks.of_tile)
     row, column = map(index.known, copy.indices)
     tile: Index = index.div(row, blocks.rows)
@@ -271,8 +272,8 @@ def _schedule(op: MatmulOp) -> Schedule | None:
 
 
 def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memory], name: str) -> SSAValue:
-    """Scratch memory with aligned rows, until the product and what stands behind it now are done; the part that a
-    matrix takes."""
+    """Scratch memory with aligned rows, freed after the product and its present followers; the view of a matrix
+    in it."""
     whole, part = types
     memory = rewriter.insert(memref.AllocOp([], [], whole)).memref
     Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))

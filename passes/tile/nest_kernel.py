@@ -72,8 +72,8 @@ def _is_fixed_elsewhere(access: NestAccess) -> bool:
 
 
 class ElementThread:
-    """What one thread does, where `index` builds: `arguments` are what stands in the kernel for values of the host, and
-    `loops` the indices of those loops that are known."""
+    """The code of one thread, built at `index`. `arguments` maps values of the host to values of the kernel, and
+    `loops` has the indices of the loops that are open."""
 
     def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder) -> None:
         self.nest, self.arguments, self.index = nest, dict(arguments), index
@@ -245,7 +245,7 @@ def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None
 
 
 def _outer(nest: Nest) -> list[int]:
-    """The loops that threads divide, those along which neighbours of the first output lie last."""
+    """The loops that are divided among threads. The contiguous loop of the first output is the last one."""
     return [loop for loop in nest.writes[0].loops if loop != FIXED]
 
 

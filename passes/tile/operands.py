@@ -78,7 +78,7 @@ class OperandTiles(Generic[ProductT]):
 
     @property
     def packed(self) -> str:
-        """The format in which elements of 4 bits, that have a byte each, lie in shared memory; else none."""
+        """The format of 4-bit elements that have a byte each in shared memory; "" for others."""
         spread = shared_bits(self.tiling.product, self.operand) > self.operand.element.memory_bits
         return SPREAD if spread else ""
 
@@ -97,8 +97,8 @@ class OperandTiles(Generic[ProductT]):
     def load(
         self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None
     ) -> SSAValue:
-        """Loads the fragment whose first element lies at `at` in the tile, or in the part of it that the warp holds;
-        integers are multiplied by `scales`, if there are any.
+        """Loads the fragment whose first element is at `at`, from the tile in shared memory or from a larger fragment.
+        Integers are multiplied by `scales`, if there are any.
 
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
@@ -138,10 +138,11 @@ class OperandTiles(Generic[ProductT]):
         return [sizes[axis] for axis in self.in_memory]
 
     def shared_type(self: OperandTiles[Product]) -> MemRefType:
-        """The tile in shared memory, stored as it lies in global memory, swizzled as wide as its lines allow.
+        """The type of the tile in shared memory. It lies as in global memory, with the widest swizzle that its lines
+        allow.
 
-        Its elements are of the type that they are multiplied as, bytes that these are spread over, or the integers that
-        they are made of.
+        Its elements are of the multiplied type, bytes that hold such elements, or the integers before the
+        conversion.
         """
         product, (rows, columns) = self.tiling.product, self._held()
         operand = product.a if self.role == "a" else product.b
@@ -200,7 +201,7 @@ class OperandTiles(Generic[ProductT]):
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
-    """What stands between copies to shared memory and those who read the tiles."""
+    """Synchronises copies to shared memory with the reads of the tiles."""
     if schedule.together > 1:
         # Warpgroups read what threads have copied through the asynchronous proxy.
         index.insert(FenceOp(ASYNC_PROXY))
@@ -229,7 +230,7 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> l
 
 
 def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
-    """The sizes of the loops around a product; `memory` tells those that are not known, by what stands for D."""
+    """The sizes of the loops around a product. Dynamic ones are those of the memory that stands for D in `memory`."""
     d = product.d
     if product.ends is not None:
         return product.batch
@@ -257,7 +258,7 @@ def axis(loop: int) -> str:
 
 
 class KTurns(NamedTuple):
-    """How far the turns of one k go, in elements, and the sizes of the other loops that are summed over."""
+    """The extent of the iterations of one k, in elements, and the sizes of the other reduction loops."""
 
     span: Index
     sizes: tuple[Index, ...]
@@ -336,7 +337,7 @@ Place = dict[str, Index]
 
 
 class Multiplication(RewritePattern):
-    """A warp's part of `warp.tile_mma`, multiplied in one way if that is for it."""
+    """A way to multiply a warp's part of `warp.tile_mma`, if it applies."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:
@@ -364,7 +365,7 @@ class Multiplication(RewritePattern):
         """Whether this is the way for a product with its schedule."""
 
     def counted(self, index: IndexBuilder, at: Place) -> Place:
-        """A place of a tile, with what follows from it and is the same for all of K."""
+        """A place of a tile, with the indices that are the same for all of K."""
         return at
 
     @abstractmethod
@@ -374,7 +375,7 @@ class Multiplication(RewritePattern):
 
 
 def _loop_of(op: TileMmaOp) -> Operation:
-    """The loop over K that a product is in, before which its part is known; or the product itself."""
+    """The loop over K around a product, before which its part is computed; or the product itself."""
     parent = op.parent_op()
     inside = isinstance(parent, scf.ForOp) and not any(at.owner.parent is op.parent for at in op.part)
     return parent if inside and parent is not None else op
@@ -487,7 +488,7 @@ class WarpgroupProduct(Multiplication):
         return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def a_of(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
-        """A of a step: its tile and where in it, or the registers that hold it."""
+        """A of a step: its tile and the place in it, or its registers."""
         tile, _ = self.tiles
         if isinstance(tile.type, FragmentType):
             return self.operands[0].held(index, tile, at), []

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 
 class Extents(NamedTuple):
-    """The sizes of a product where it is multiplied: numbers, or values for those that are not known; `batch` those of
-    the loops around it."""
+    """The sizes of a product inside its kernel: numbers, or values for dynamic ones. `batch` has those of the loops
+    around it."""
 
     m: Index
     n: Index
@@ -58,7 +58,7 @@ class Extents(NamedTuple):
 
     @staticmethod
     def of(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> Extents:
-        """The sizes of the product, of which `memory` tells those that are not known."""
+        """The sizes of the product. Dynamic ones are those of the operands in `memory`."""
 
         def size(axis: str, known: int, operand: MatrixOperand, dimension: int) -> Index:
             return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
@@ -80,10 +80,11 @@ def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Ind
 def cta_origin(
     index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index, products: int = 1
 ) -> tuple[Index, Index]:
-    """The first row and column of a CTA tile of D, which has a column for as many sums as there are products.
+    """The first row and column of a CTA tile of D. If there are several products, D has one column for each of their
+    columns.
 
-    CTAs that run at the same time should share rows of A and columns of B in L2, so they walk `group`
-    rows of tiles together, column by column. Those of a cluster have its tiles, which lie side by side.
+    CTAs that run at the same time should share rows of A and columns of B in L2. So they walk `group` rows of tiles
+    together, column by column. A cluster has adjacent tiles.
     """
     (down, across), (high, wide) = grid(index, extents, schedule), schedule.cluster
     rank = index.rem(tile, high * wide)
@@ -187,8 +188,7 @@ class TiledProduct(NamedTuple):
         return extents, tile, matrix, (group.begin, group.rows)
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
-        """A map of the product of a tile: first the loops that are summed over beside k, those that an operand runs
-        along."""
+        """The map of an operand of the product of a tile: reduction loops other than k come first."""
         first, outer = len(self.product.batch), len(self.product.summed)
         summed = (loop - first for loop in operand.batch if loop >= first)
         return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))

@@ -51,7 +51,7 @@ class GroupTiles:
         return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies those of the K tile whose first element lies at `at`."""
+        """Copies the scales of the K tile whose first element is at `at`."""
         inside = bounds_attribute(False, False)
         for part in range(self.parts):
             group = index.add(index.div(at["k"], self.tiling.product.group), part)

@@ -48,9 +48,9 @@ Join: TypeAlias = Callable[[IndexBuilder, Kind, SSAValue], SSAValue]
 
 
 class RowRegion(NamedTuple):
-    """The `region`, whose arguments are numbers, or fragments that `load` gives from a column on, columns for those
-    `of_rows`. A warp has the columns from `start` on; `join` reduces its columns with those of the other warps that
-    have a part of the row. `length` is that of rows, where tiles pass their end."""
+    """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
+    for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces over all warps that share a row.
+    `length` is the length of rows, if tiles pass their end."""
 
     region: Region
     fragment: FragmentOf
@@ -129,8 +129,8 @@ class RowRegion(NamedTuple):
 
 
 def _shows_its_start(op: AcrossOp) -> bool:
-    """Whether it matters that a reduction which passes over NaN is, of nothing else, what it starts from: elements less
-    their maximum are NaN all the same."""
+    """Whether the result of a reduction that ignores NaN can show its start value, which it has if all elements are
+    NaN. It cannot if it is only subtracted from these elements: the differences are NaN in any case."""
     users = [use.operation for use in op.result.uses]
     less = all(isinstance(o, arith.SubfOp) and (o.lhs, o.rhs) == (op.element, op.result) for o in users)
     return op.kind.data in (Kind.Max, Kind.Min) and not less
@@ -143,7 +143,7 @@ def _started(index: IndexBuilder, kind: Kind, column: SSAValue) -> SSAValue:
 
 @dataclass
 class RowChunk:
-    """Columns of rows from `at` on: fragments of what is known of them; `columns` has what is known of rows."""
+    """The columns of rows from `at` on: `elements` are fragments, and `columns` values of whole rows."""
 
     region: RowRegion
     index: IndexBuilder
@@ -186,11 +186,11 @@ class RowChunk:
         return self.columns[value]
 
     def _is_of_row(self, value: SSAValue) -> bool:
-        """Whether a value is a column for those that are computed from it."""
+        """Whether a value has one element for each row."""
         return isinstance(value.owner, AcrossOp) or value in self.region.of_rows
 
     def _is_element(self, value: SSAValue) -> bool:
-        """Whether a value is a fragment for those that are computed from it."""
+        """Whether a value is a fragment."""
         if isinstance(value, BlockArgument):
             return not self.region.is_number(value)
         is_column = self.region.is_column(value) and value.type in (f32, i32)
@@ -225,7 +225,7 @@ class RowChunk:
         is_known: Callable[[SSAValue], bool],
         known: Callable[[SSAValue], SSAValue],
     ) -> SSAValue:
-        """A value as a map of those that are known."""
+        """A value computed by `warp.map` from operands that satisfy a condition."""
         block, inputs, inner = Block(), list[SSAValue](), dict[SSAValue, SSAValue]()
 
         def moved(one: SSAValue) -> SSAValue:

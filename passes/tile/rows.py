@@ -234,7 +234,7 @@ CHUNK_ELEMENTS = 4
 
 @dataclass
 class RowJoin:
-    """Reduces a column of a row with those of the other warps that share the row, through shared memory."""
+    """Reduces a column of a row over the warps that share the row, through shared memory."""
 
     share: RowShare
     met: bool = False

@@ -194,7 +194,8 @@ class Split:
         inside.insert(scf.YieldOp())
 
     def _sums(self) -> tuple[SSAValue, SSAValue, list[Operation]]:
-        """The sums of this part, what is to be the sum of all, and the operations that make what these start from."""
+        """The sums of this part, the value that is to be the sum of all parts, and the operations that make the start
+        value."""
         sums, initial = self.loop.results[0], self.loop.iter_args[0]
         user = sums.get_user_of_unique_use()
         if isinstance(user, SumSlicedKOp):
@@ -246,10 +247,10 @@ class SplitTurns(Split):
 
 
 class SharedTail(SplitTurns):
-    """The tiles behind the last whole set of as many as there are CTAs: several CTAs share each of them, with a part of
-    K each. All others are whole.
+    """The tiles after the last full wave of persistent CTAs. Several CTAs share each of them, with a part of K each.
+    The other tiles are whole.
 
-    CTAs that go from tile to tile come to whole ones first. A number behind those is that of a part::
+    Whole tiles come first. Higher numbers are parts::
 
         0 ... whole - 1                whole + parts * (tile - whole) + part
     """

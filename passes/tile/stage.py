@@ -248,10 +248,10 @@ Start = ConstantOp | LoadOp
 
 
 class Distribution:
-    """Gives each warp its part of the sums of a product: of all values that are the same tile of sums, from what it
-    starts from to D, and of the operations that they go through.
+    """Distributes the sums of a product among warps. It follows the tile of sums through all values that stand for it,
+    from the start value to D, and replaces the operations on it.
 
-    Raises a located diagnostic if other operations take or make the tile.
+    Raises a located diagnostic if other operations use or make the tile.
     """
 
     def __init__(self, product: TileMmaOp) -> None:
@@ -277,7 +277,7 @@ class Distribution:
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
     def _follow(self, value: SSAValue) -> None:
-        """Adds a value, and those that are the same tile before and after it."""
+        """Adds a value, and the values that are the same tile before and after it."""
         if value in self.values:
             return
         self.values.append(value)
@@ -345,7 +345,7 @@ class Distribution:
         return [self.moved[place] for place in zip(at, "mn", strict=True)]
 
     def _check_known(self, value: SSAValue) -> None:
-        """Refuses a place that is not known where the sums start, before which warps compute their own."""
+        """Refuses a place that is computed after the start of the sums, where warps compute theirs."""
         made = value.owner
         if isinstance(made, Operation) and made.parent is self.start.parent and not made.is_before_in_block(self.start):
             fail(made, "expected the place of a tile in memory to be computed before its sums start")
@@ -375,7 +375,8 @@ class Distribution:
         Rewriter.replace_op(end, end.of_warp(sums, index.values([m, n])))
 
     def _some(self, index: IndexBuilder, end: EpilogueOp, parts: int) -> IndexBuilder:
-        """Lets only the slices that got a part execute an end, the first `parts` of them; what precedes it there."""
+        """Runs the end of a product only in the first `parts` slices, those that have a part. Returns the builder of
+        that branch."""
         gets = index.compare("ult", self.slice, parts)
         some = scf.IfOp(gets, [], Region(body := Block([last := scf.YieldOp()])))
         some.attributes[SOME_WARPS] = IntegerAttr(self.schedule.warps // self.schedule.sliced_k * parts, i64)

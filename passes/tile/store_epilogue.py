@@ -84,10 +84,11 @@ def placed(operand: KernelArgument) -> tuple[SSAValue, AffineMap]:
 
 
 class EpilogueOperands:
-    """Loads the epilogue operands of parts of a warp's accumulators, whose first element is that of row m and column n.
+    """Loads the epilogue operands for parts of a warp's accumulators, whose first element is that of row m and column
+    n.
 
-    Parts are of the type `part`: a matrix beside all accumulators would take as many registers as they do. What runs
-    along the columns is the same for all of them and loaded once, before the first.
+    Parts have the type `part`: a matrix for all accumulators would take as many registers as they do. Operands along
+    the columns are the same for all parts, and are loaded once.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class EpilogueOperands:
         wanted: TypeAttribute,
         row: int,
     ) -> SSAValue:
-        """The elements, of a type, that an epilogue makes of the parts that start at a row, one of each product, and of
-        what was loaded for them."""
+        """Applies the epilogue to the parts, one of each product, that start at a row, and to the operands loaded for
+        them."""
         result, region = fragment_of(parts[0]).with_element(wanted), epilogue.body.clone()
         indices = self._indices(region, result, self.index.add(self.m, row))
         return self.index.insert(MapOp([*parts, *loaded, *indices], result, region)).fragment
@@ -173,11 +174,11 @@ Scratch: TypeAlias = dict[tuple[Block | None, MemRefType], SSAValue]
 
 
 def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
-    """Takes accumulators to D as an operation says.
+    """Applies an epilogue to accumulators and stores the result to D.
 
-    Where elements of several matrices lie beside them, that is done for one half of the columns after the other, or for
-    smaller parts, so that these and their addresses take no more registers than one matrix of `MOST_BITS` would. A
-    warpgroup loads what lies beside the next part before it works on this one.
+    If the epilogue reads several matrices, this is done in parts of the columns, so that their elements and addresses
+    take no more registers than one matrix of `MOST_BITS` would. A warpgroup loads the operands of the next part before
+    it computes this one.
     """
     schedule, accumulator = schedule_of(op), op.sums
     if not schedule.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
@@ -215,7 +216,7 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
 
 
 def _has_registers_ahead(op: EpilogueOp) -> bool:
-    """Whether a warpgroup has registers for what lies beside the next part: a logarithm beside a matrix leaves none
+    """Whether a warpgroup has registers for the operands of the next part. A logarithm with a matrix leaves none
     (`ptxas`, 256 columns: 20 bytes of spills)."""
     logarithm = op.epilogue is not None and any(one.name == "math.log" for one in op.epilogue.walk())
     return _bits(op) <= (0 if logarithm else EARLY_BITS)
@@ -228,11 +229,11 @@ def _bits(op: EpilogueOp) -> int:
 
 
 class Ending:
-    """Takes accumulators of the type `whole`, whose first element is that of row m and column n, to D.
+    """The way of accumulators, a fragment whose first element is that of row m and column n, to D.
 
-    That is done for all of them at once where nothing else is loaded; for a row of base tiles after the other, or a
-    strip of more of them, where elements change lanes or other operands lie beside them in registers. Those beside the
-    first are loaded when this is made.
+    All accumulators go at once if nothing else is loaded. If elements change lanes or other operands are in
+    registers, they go in strips of one or more rows of base tiles. The operands of the first strip are loaded
+    when this is made.
     """
 
     def __init__(
@@ -305,7 +306,7 @@ class Ending:
             yield self.index.insert(SubfragmentOp(accumulator, (row, 0), (self.rows, across))).fragment, row
 
     def _load(self, row: int) -> tuple[SSAValue | None, list[SSAValue]]:
-        """What the part that starts at a row takes beside sums: of C, if it is added here, and the epilogue's."""
+        """The operands of the part that starts at a row: C, if it is added here, and those of the epilogue."""
         at = self.index.add(self.m, row)
         c = None if self.op.c is None else load(self.index, self.op.c, self.part, at, self.n, self.op.in_bounds)
         return c, self.operands.load(row)
@@ -351,7 +352,8 @@ def _converts(loop: scf.ForOp) -> bool:
 
 
 def _before(op: Operation) -> Iterator[Operation]:
-    """What stands before an operation in its block, last first, and before a branch of some warps that it is in."""
+    """The operations before an operation in its block, last first, then those before a branch of some warps
+    around it."""
     while (found := op.prev_op) is not None:
         yield (op := found)
     if (around := op.parent_op()) is not None and SOME_WARPS in around.attributes:
@@ -359,7 +361,7 @@ def _before(op: Operation) -> Iterator[Operation]:
 
 
 def _needed(op: Operation, behind: Operation) -> list[Operation]:
-    """The operation, after those of index arithmetic behind another one that it needs."""
+    """The operation, after the index arithmetic that it depends on and that follows `behind`."""
     found = [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
     late = [
         owner

@@ -126,14 +126,13 @@ class Tiling(Generic[ProductT]):
         return bounds_attribute(*map(self.inside, "mn"))
 
     def last_start(self: Tiling[Product], axis: str) -> int | None:
-        """Where the last tile along an axis starts if it is moved back to end where the matrix ends, else None.
+        """The start of the last tile along an axis, if it is moved back so that it ends with the matrix; else None.
 
-        It then covers rows or columns that its neighbour computes too. Both store the same numbers there, and no
-        access of either needs a bound. That takes a matrix of more than one tile, no D that is read as well, and, along
-        the rows of A or B in memory, a start that is as aligned as the rows are; where tensor copies move boxes, also
-        of D, one that is a multiple of 16 bytes. The metadata of a sparse A comes
-        for whole tiles of rows. Columns whose words depend on their neighbours stay with the same. With
-        `edges = predicated` no tile is moved.
+        The tile then overlaps its neighbour. Both store the same numbers, and their accesses need no bounds. This
+        requires that the matrix has more than one tile, that D is not read, and that the new start is as aligned as the
+        rows of A or B in memory; for tensor copies, also of D, it must be a multiple of 16 bytes. Metadata of a sparse
+        A is read in whole tiles of rows. Columns whose words depend on their neighbours keep them. `edges = predicated`
+        moves no tile.
         """
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
@@ -183,7 +182,7 @@ def schedule_of(op: Operation) -> Schedule:
 
 
 def outermost(op: Operation) -> Operation:
-    """The outermost loop that an operation of a kernel is in, such as one over tiles; itself, if it is in none."""
+    """The outermost loop around an operation of a kernel, such as one over tiles; itself, if there is none."""
     while isinstance(around := op.parent_op(), scf.ForOp):
         op = around
     return op
@@ -334,7 +333,8 @@ class LaunchedKernel:
         return argument
 
     def replace(self, argument: BlockArgument, copies: Sequence[CopyOp], value: SSAValue, name: str) -> BlockArgument:
-        """Lets copies read another argument in place of one, which goes if nobody needs it any more."""
+        """Makes copies read a new argument in place of another one. The old argument is removed if it has no
+        other use."""
         new = self.insert(argument.index, value, name)
         for copy in copies:
             copy.operands[0] = new

@@ -43,8 +43,8 @@ ACCESS_BITS = 128
 
 
 class TraversedMemory(NamedTuple):
-    """Memory as the loops of an operation go through it: `loops` says which loop each dimension runs along, -1 for one
-    that is always 0; `kind` is its type with neighbouring dimensions taken together as `groups` say."""
+    """Memory as the loops of an operation traverse it. `loops` has the loop of each dimension, -1 if its index is
+    always 0. `kind` is its type with the dimensions of each of the `groups` merged."""
 
     value: SSAValue
     kind: Memory
@@ -118,8 +118,8 @@ class TraversedMemory(NamedTuple):
 
 
 def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outliner: Outliner) -> VectorOperand:
-    """What a kernel is given for memory, or a number, that an operation goes through like this: neighbouring dimensions
-    are taken together before the launch."""
+    """The operand of a kernel for memory, or for a number. Neighbouring dimensions that the traversal joins are
+    collapsed before the launch."""
     name = value.name_hint or name
     if place is None:
         return VectorOperand(name, value)
@@ -142,13 +142,13 @@ LARGEST_GRID = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Traversal:
-    """How warps go over the loops of an output: two of them, rows and columns, in tiles, all others one by one.
+    """How warps cover the loops of an output. Two loops, rows and columns, are tiled; the others are taken one by
+    one.
 
-    `inputs` are those in memory, by number, and `outputs` all that is written, `output` among them. There is no loop of
-    `rows` where there is a single row. A warp holds so many rows and columns of `warp` at a time, in base tiles of a
-    `layout`; a CTA has so many `warps` down and across, and goes over rows and columns of `cta`, None for all columns;
-    so many CTAs of a `cluster` share rows. `fits` says that no tile passes the end of a row. The memory `of_rows` has
-    one column, with an element for each row.
+    `inputs` are the inputs in memory, by number. `outputs` are all outputs, with `output` among them. `rows` is None if
+    there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
+    warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
+    says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row.
     """
 
     op: Operation
@@ -219,8 +219,8 @@ def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, i
 
 
 def lane_layout(bits: int, held: int, across: int, *, more_rows: bool) -> Layout:
-    """The layout with 2^held neighbours in a lane and 2^across lanes along a row. Elements that fill no register go
-    beside others, of other rows or of the same."""
+    """A layout with 2^held neighbouring elements in a lane, and 2^across lanes along a row. If they do not fill a
+    register, it has further elements of the same row, or of other rows with `more_rows`."""
     down = LANE_BITS - across
     missing = max(0, (32 // bits).bit_length() - 1 - held)
     more = [row(down + i) if more_rows else column(held + across + i) for i in range(missing)]
@@ -229,7 +229,7 @@ def lane_layout(bits: int, held: int, across: int, *, more_rows: bool) -> Layout
 
 
 class TraversalKernel:
-    """The body of a kernel that is being built; `arguments` are its own, by what they stand for."""
+    """The body of a kernel under construction. `arguments` maps values of the host to its arguments."""
 
     def __init__(self, traversal: Traversal, body: Block, arguments: Mapping[SSAValue, SSAValue]) -> None:
         self.traversal, self.arguments = traversal, arguments
@@ -295,8 +295,8 @@ def outline(
     build: Callable[[TraversalKernel], None],
     computes: str,
 ) -> None:
-    """Makes a kernel of a traversal, and its launch; `operands` are what it is given, by what they stand for, and
-    `build` computes and stores a warp's part of the output."""
+    """Makes the kernel of a traversal, and its launch. `operands` are its operands by value of the host. `build`
+    computes and stores the output of one warp."""
     op, given = traversal.op, list(operands.values())
     body = Block(arg_types=[operand.value.type for operand in given])
     for argument, operand in zip(body.args, given, strict=True):

@@ -134,7 +134,7 @@ class _Splitter:
 
 
 def _same_guard(node: Node, op: InstOp, behind: Node) -> bool:
-    """Whether a node has instructions of the guard of another one, which none of them changes."""
+    """Whether a node has instructions with the guard of another one, and none of them changes it."""
     if node.next is not behind or not node.instructions:
         return False
     first = node.instructions[0]
@@ -154,7 +154,7 @@ def split(function: FuncOp) -> list[Node]:
 
 
 def in_order(entry: Node) -> list[Node]:
-    """The nodes in reverse postorder: each behind those that dominate it."""
+    """The nodes in reverse postorder: each follows its dominators."""
     seen, order = {entry}, list[Node]()
     stack = [(entry, iter(entry.successors))]
     while stack:
@@ -196,7 +196,7 @@ def dominators(order: Sequence[Node]) -> dict[Node, Node]:
 
 
 def frontiers(order: Sequence[Node], above: Mapping[Node, Node]) -> dict[Node, set[Node]]:
-    """The dominance frontier of each node: where what it defines meets other definitions."""
+    """The dominance frontier of each node."""
     frontier: dict[Node, set[Node]] = {node: set() for node in order}
     for node in order:
         if len(node.predecessors) < 2:

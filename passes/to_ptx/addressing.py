@@ -35,11 +35,11 @@ CHUNK = 16
 
 @dataclass(frozen=True, eq=False)
 class GlobalMatrix:
-    """A matrix. `base` is its 64-bit global address, a multiple of `alignment`, `pitch` the bytes from one row to the
-    next, without gaps if None, and `step` those from one column to the next, neighbours if None. Rows 0 bytes apart, or
-    columns, are as many as are asked for.
+    """A matrix. `base` is its 64-bit global address, a multiple of `alignment`. `pitch` is the stride of rows in bytes,
+    None if there are no gaps, and `step` the stride of columns, None if they are contiguous. With a stride of 0, rows
+    or columns repeat without limit.
 
-    Of elements of less than a byte, columns and sizes count bytes, each of `packed` elements.
+    If elements have less than a byte, columns and sizes count bytes of `packed` elements.
     """
 
     base: VirtualRegister
@@ -69,8 +69,8 @@ class GlobalMatrix:
         return 0 if self.pitch is None else self.pitch
 
     def widest_access(self, limit: int = ALIGNMENT) -> int:
-        """The most bytes one aligned access may take that starts at a multiple of itself in any row, and never ends
-        behind the row it starts in."""
+        """The widest aligned access in bytes that is legal at every multiple of its width in any row, and never crosses
+        the end of the row."""
         if self.step is not None:
             return self.element_bytes
         size = limit
@@ -354,10 +354,10 @@ def alignment(kind: Attribute, divisor: int = 1) -> int:
 def argument(
     kernel: gpu.FuncOp, emitter: Emitter, scalars: Scalars, value: SSAValue, name: str
 ) -> MemoryArgument | VirtualRegister:
-    """What stands for an argument of the kernel: memory, of one row if it is a vector, a number's register, or that of
-    the address of a tensor map.
+    """The kernel's view of an argument: memory (one row for a vector), the register of a number, or that of the address
+    of a tensor map.
 
-    Raises a located diagnostic for what is no strided memory, or too large for 32-bit indices.
+    Raises a located diagnostic for memory that is not strided, or too large for 32-bit indices.
     """
     if value.type.name in TENSOR_MAPS:
         return emitter.pure("cvta.param.u64", emitter.pure("mov.b64", Symbol(name)))
@@ -399,7 +399,7 @@ def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[Ind
 def _strides(
     emitter: Emitter, scalars: Scalars, kind: Memory, sizes: tuple[IndexValue, ...], name: str, divisor: int
 ) -> tuple[IndexValue, ...]:
-    """The strides of memory in elements; those that are not known are 64-bit registers."""
+    """The strides of memory in elements. Dynamic ones are 64-bit registers."""
     result: list[IndexValue] = []
     _, passed = dynamic_parts(kind)
     for i, stride in enumerate(strides_of(kind) or ()):

@@ -53,7 +53,7 @@ def _go(lowering: KernelLowering, op: Operation, target: Block, values: Sequence
 
 
 def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment | IndexValue:
-    """A value, in other registers where those are set by the same branch."""
+    """A value, copied to other registers if the same branch sets its own."""
     held = value_of(lowering, value)
     if value.owner is not target:
         return held

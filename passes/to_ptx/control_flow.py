@@ -206,7 +206,7 @@ Binary = Callable[[Scalars, IndexValue, IndexValue], IndexValue]
 
 
 def _binary(kind: type[Operation], compute: Binary) -> None:
-    """Registers an operation on two indices; one that divides does not by a known zero."""
+    """Registers an operation on two indices. Division by a constant zero is left undefined."""
     divides = kind in (arith.DivUIOp, arith.RemUIOp)
 
     def handle(lowering: KernelLowering, op: Operation) -> None:
@@ -461,4 +461,4 @@ def _what(body: Block) -> str:
 
 @lowers(scf.YieldOp)
 def _yield(lowering: KernelLowering, op: scf.YieldOp) -> None:
-    """The loop or branch around it says what becomes of it."""
+    """The loop or branch around it lowers its operands."""

@@ -120,7 +120,7 @@ class TileCopies:
         return pieces
 
     def _spread(self, number: IndexValue, size: int) -> IndexValue:
-        """The byte of a line of the tile that a piece of `size` bytes goes to, that number of them into its source."""
+        """The byte of a line of the tile for a piece of `size` bytes that begins at byte `number` of the source."""
         s, each = self.scalars, CHUNK // 2 // size
         return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
 
@@ -207,8 +207,8 @@ class SharedFragments:
         source: Fragment,
         rank: IndexValue | None = None,
     ) -> None:
-        """Writes a fragment whose first element lies at (stage, row, column) of a tile, of the CTA with a rank in the
-        cluster if there is one."""
+        """Stores a fragment whose first element is at (stage, row, column) of a tile. With `rank`, the tile is that of
+        this CTA of the cluster."""
         for registers, place in self._accesses(type, False, tile, at_, source):
             if rank is None:
                 self.emitter.store("shared", registers, place)
@@ -248,9 +248,10 @@ class SharedFragments:
 
 
 def _groups(type: FragmentType, layout: Layout, per: int, aligned: int) -> list[list[int]]:
-    """The registers, of `per` elements, of a base tile that one access fills, in the order of memory, access by access.
+    """The registers of a base tile that one access fills, in the order of memory, for each access. A register has `per`
+    elements.
 
-    Registers whose numbers differ in the bits that carry the lowest bits of the column lie side by side in memory.
+    Registers whose numbers differ in the bits of the lowest column bits are adjacent in memory.
     """
     packed, register_bytes = per.bit_length() - 1, per * type.bits // 8
     places: list[int] = []

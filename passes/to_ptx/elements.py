@@ -31,8 +31,8 @@ NARROW = ("f16", "bf16")
 
 
 class EightBits(NamedTuple):
-    """What PTX calls a type of 8 bits, and the absolute value beyond which MLIR rounds to no number of it, where PTX
-    takes the largest: to an infinity, that value included, or NaN where it has none."""
+    """The PTX name of an 8-bit type, and the absolute value from which MLIR and PTX round differently. PTX saturates.
+    MLIR rounds to infinity, from that value on, or to NaN if the type has no infinity."""
 
     name: str
     bound: float
@@ -146,7 +146,7 @@ class Elements:
         return [HeldElement(y) for y in gelu(self.emit, elements, op.by.data)]
 
     def lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        """What an operation that stands in no region of its own makes of elements."""
+        """The result of an operation on elements, outside of a region of its own."""
         return self._lower(_checked(op), operands)
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -158,7 +158,7 @@ class Elements:
         return handler(self, op, [self.rounded(element) for element in operands])
 
     def _of_64_bits(self, op: Operation, values: Sequence[Operand]) -> HeldElement:
-        """What an operation makes of integers of 64 bits, or such integers of others."""
+        """The result of an operation on 64-bit integers, or of a conversion to them."""
         kind = op.results[0].type
         if type_name(kind) in NARROW:
             rounding, source = integers_64.FLOATS[op.name]
@@ -181,7 +181,7 @@ class Elements:
         return HeldElement(i("cvt.f32.f16", i("cvt.rn.f16.f32", value)))
 
     def _rounded_to_8_bits(self, element: HeldElement) -> VirtualRegister:
-        """A value rounded to a type of 8 bits, in f32: by the instruction that makes two and the one that reads two."""
+        """A value rounded to an 8-bit type, in f32, by the instructions that pack and unpack two."""
         i, value, kind = self.emit, element.held, EIGHT[element.pending]
         both = i(f"cvt.rn.f16x2.{kind.name}x2", i(f"cvt.rn.satfinite.{kind.name}x2.f32", single(0.0), value))
         finite = i("cvt.f32.f16", i.emitter.halves(both)[0])
@@ -196,7 +196,7 @@ class Elements:
         return self.emit(f"setp.{compared}.f32", self.emit("abs.f32", value), single(kind.bound))
 
     def narrow(self, op: Operation, opcode: str, value: Operand) -> HeldElement:
-        """What an instruction that rounds once to 16 bits gives, held as f32; refuses one that the target lacks."""
+        """The result of an instruction that rounds once to 16 bits, held as f32. An error, if the target lacks it."""
         if not self.emit.emitter.has(opcode):
             fail(op, f"{op.name} takes {opcode}, which the target lacks; go by way of f32, which rounds twice")
         return HeldElement(self.emit(f"cvt.f32.{op.results[0].type}", self.emit(opcode, value)))
@@ -277,8 +277,8 @@ def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -
 
 
 def _extreme(opcode: str) -> Handler:
-    """The larger or the smaller of two numbers, NaN if one is; of f64, for which PTX has none that keeps NaN, the sum
-    stands for that."""
+    """The larger or the smaller of two numbers, or NaN if one is NaN. PTX has no such instruction for f64; there the
+    sum gives the NaN."""
     narrower = _float(f"{opcode}.NaN", SINGLE, exact=True)
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:

@@ -293,7 +293,7 @@ class Emitter:
         self._levels[-1].statements.append(statement)
 
     def compute(self, opcode: str, *sources: EmittedOperand, type: str = "") -> VirtualRegister:
-        """The register that an instruction sets here; of `type`, where that is not the type of what it computes."""
+        """The register that an instruction sets, emitted here. `type` overrides the type of its result."""
         result = VirtualRegister(type or self._result_type(opcode), self.level)
         self.emit(opcode, result, *sources)
         return result
@@ -344,7 +344,7 @@ class Emitter:
         return BodyStatement(opcode, written.form, written.registers, "", unneeded, found.since, location)
 
     def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
-        """What the table says of an instruction, which it must have."""
+        """The facts of an instruction. The table must have it."""
         form, registers, kinds = written
         found = self._known.get((opcode, kinds))
         if found is None or found.limited:
@@ -370,9 +370,9 @@ class Emitter:
         fail(self.operation, f"convert-warp-to-ptx cannot make {self.operation.name} of {error}")
 
     def defer(self, result: VirtualRegister, *instructions: tuple[str, Sequence[EmittedOperand]]) -> None:
-        """Sets a register where an instruction first reads it, so that it is held no longer than needed.
+        """Sets a register only where an instruction first reads it, to keep it live for a shorter time.
 
-        Instructions, opcodes with operands, set it from registers that must keep their values until then, or until
+        The deferred instructions are opcodes with operands. Their registers must keep their values until then, or until
         `settle`.
         """
         self._deferred[result] = [self._statement(opcode, operands) for opcode, operands in instructions]
@@ -388,7 +388,7 @@ class Emitter:
                 self._levels[-1].statements.append(statement)
 
     def pure(self, opcode: str, *sources: ScalarOperand, type: str = "") -> VirtualRegister:
-        """The result of a pure instruction, which may have been computed before; of `type`, as for `compute`.
+        """The result of a pure instruction, which may have been computed before. `type` is as for `compute`.
 
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
         """

@@ -37,7 +37,7 @@ READERS = (MapOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp, Reduc
 
 
 def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
-    """Registers that others hold too, or copies of them if something may overwrite them as its own."""
+    """Shared registers, or copies of them if something may overwrite them."""
     if all(_leaves(use.operation, value) for use in value.uses):
         return registers
     fresh = lowering.fresh(value.type)
@@ -46,7 +46,7 @@ def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragm
 
 
 def _leaves(op: Operation, value: SSAValue) -> bool:
-    """Whether an operation leaves the registers of a value as they are: a product does that of what it multiplies."""
+    """Whether an operation leaves the registers of a value unchanged, as a product does with A and B."""
     if isinstance(op, ConvertLayoutOp):
         return op.scratch is not None
     if isinstance(op, StoreOp):
@@ -98,7 +98,7 @@ class _Elements(ABC):
         """Whether elements at even offsets move together with the next ones."""
 
     def words(self, along: Sequence[int], type: str) -> Fragment:
-        """A register for each offset; the same one for the same offset."""
+        """A register for each offset, the same one for equal offsets."""
         step = 2 if self.pairs else 1
         by_offset: dict[int, VirtualRegister] = {}
         for first in dict.fromkeys(offset - offset % step for offset in along):
@@ -108,7 +108,7 @@ class _Elements(ABC):
         return [by_offset[offset] for offset in along]
 
     def halves(self, along: Sequence[int]) -> Fragment:
-        """A register for two offsets of 16-bit elements each; the same one for the same two."""
+        """A register for each pair of offsets of 16-bit elements, the same one for equal pairs."""
         emitter, twos = self.lowering.emitter, list(zip(along[::2], along[1::2], strict=True))
         by_offsets: dict[tuple[int, int], VirtualRegister] = {}
         single = {} if self.pairs else dict(zip(along, self.words(along, "b16"), strict=True))
@@ -154,7 +154,7 @@ class _Vector(_Elements):
 
 
 class _Line(_Elements):
-    """Loads elements of a row of a tile in shared memory, or of a column of one that lies there swapped."""
+    """Loads elements of a row of a tile in shared memory, or of a column if the tile is transposed."""
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> Virtu
 
 
 def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister, distance: int) -> VirtualRegister:
-    """A register with that of the lane whose number differs in one bit."""
+    """A register combined with that of the lane whose number differs in one bit."""
     emitter = lowering.emitter
     other = emitter.compute("shfl.sync.bfly.b32", register, distance, *WARP, type=register.type)
     return emitter.compute(opcode, register, other)

@@ -92,8 +92,8 @@ class Widening:
         return self._floats(self._down(register, at))
 
     def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
-        """Floats of 4 bits at bit `at` of both halves as bf16: the sign, the exponent and the bit of the fraction where
-        those of bf16 are, then 2^126 times that, as the exponents count from 1 and from 127."""
+        """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
+        in bf16, and multiplied by 2^126, the difference of the exponents' biases."""
         top = self._emit("shl.b32", register, SHORT - at - NIBBLE_BITS) if at + NIBBLE_BITS < SHORT else register
         rest = self._emit("shr.b32", self._emit("and.b32", top, _twice(0x7000)), 6)
         return self._emit("mul.rn.bf16x2", self._and_xor_of(top, 0x8000, rest), self._number(2.0**126))
@@ -289,7 +289,7 @@ def _permute(lowering: KernelLowering, step: PermuteElements, registers: Fragmen
 
 
 def _shuffles(lowering: KernelLowering, step: Shuffles, registers: Fragment) -> Fragment:
-    """Each round sends one register of each lane; which one, and where it is kept, may depend on the lane."""
+    """Each round sends one register of each lane. The lane may decide which register is sent, and where it is kept."""
     received: list[VirtualRegister] = []
     for turn in step.rounds:
         sent = _of_lane(lowering, [registers[number] for number in turn.send])
@@ -316,7 +316,7 @@ def _shuffle(lowering: KernelLowering, sent: VirtualRegister, source: Sequence[i
 
 
 def _of_lane(lowering: KernelLowering, choices: Sequence[VirtualRegister]) -> VirtualRegister:
-    """The register that stands for a lane among one for each, chosen by the bits of its number that matter."""
+    """One of several registers, selected by the lower bits of the lane's number."""
     if len(choices) == 1:
         return choices[0]
     half = len(choices) // 2
@@ -341,8 +341,8 @@ WORD_ADDRESS_BITS = 2
 
 @dataclass(frozen=True)
 class Places:
-    """Where elements lie in a warp's scratch memory: which bit of the address each bit of row and column is, in a base
-    tile of the result, and which further one it changes."""
+    """The address of an element in a warp's scratch memory: the address bit of each bit of its row and column in a base
+    tile of the result, and the further address bit that it flips, if any."""
 
     source: FragmentType
     result: FragmentType
@@ -378,7 +378,8 @@ class Places:
         return sum(1 << bit for bit in {*map(self.natural, lanes), *(self.moved[b] for b in lanes if b in self.moved)})
 
     def offset(self, row: int, along: int) -> tuple[int, int]:
-        """The place of an element, in bytes: what is XORed into that of a lane, and what is added."""
+        """The place of an element, in bytes: a part that is XORed into the place of the lane, and a part that is
+        added."""
         layout, size = self.result.layout.data, self.size
         (i, row), (j, along) = divmod(row, layout.rows), divmod(along, layout.columns)
         tile = (i * self.result.tiles[1] + j) * layout.rows * layout.columns * size
@@ -414,7 +415,7 @@ class ScratchRow:
             yield moved, At(address, start + high + (low & ~lane_bits))
 
     def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
-        """The registers that one access moves, and what its first element adds to the lane's row and column."""
+        """The registers that one access moves, and the row and column that it adds to those of the lane."""
         found = list(offsets(kind, self.places.together(kind)))
         each = len(registers) // len(found)
         for number, place in enumerate(found):
@@ -441,7 +442,8 @@ def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:
-    """Each lane stores the elements that it has, waits for the others, and loads those that it gets."""
+    """Converts a layout through shared memory: each lane stores its elements, waits for the warp, and loads its new
+    ones."""
     source, result, emitter = fragment_of(op.input), op.fragment.type, lowering.emitter
     emitter.settle()
     row = ScratchRow(lowering, tile, Places(source, result))

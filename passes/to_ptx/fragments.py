@@ -73,7 +73,7 @@ class FragmentEmitter:
                 self.emitter.move(b, a)
 
     def select(self, condition: VirtualRegister | bool, yes: Fragment, no: Fragment) -> Fragment:
-        """One fragment or the other; registers of its own where it is not known which."""
+        """One of two fragments. If the condition is a register, the result has registers of its own."""
         if isinstance(condition, bool):
             return yes if condition else no
         return [self.emitter.compute(f"selp.{a.type}", a, b, condition) for a, b in zip(yes, no, strict=True)]
@@ -111,7 +111,7 @@ class FragmentEmitter:
         return last
 
     def narrowing(self, element: ElementType) -> str:
-        """The instruction that rounds f32 to a 16-bit type on this target, two numbers at once where there is one."""
+        """The instruction that rounds f32 to a 16-bit type on this target; the one for two numbers, if there is one."""
         paired = f"cvt.rn.{element.name}{PAIRED}.f32"
         return paired if self.emitter.has(paired) else f"cvt.rn.{element.name}.f32"
 
@@ -285,7 +285,8 @@ def _bytes(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]]) -> V
 
 
 def _result_bits(emitter: Emitter, wanted: Sequence[tuple[VirtualRegister, int]], bits: int) -> VirtualRegister:
-    """Elements gathered by shifts and masks: those that come from one register by one distance move together."""
+    """Gathers elements by shifts and masks. Elements of one register that move by the same distance are moved
+    together."""
     masks: dict[tuple[VirtualRegister, int], int] = {}
     for i, (register, at) in enumerate(wanted):
         shift = i * bits - at
@@ -379,10 +380,10 @@ def only_use_is_here(value: SSAValue, op: Operation) -> bool:
 
 
 def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
-    """The loop variable that a value becomes in the next turn, if its registers can be written at the definition.
+    """The loop variable that a value becomes in the next iteration, if the value can be defined in its registers.
 
-    That is so when the value is only yielded, and every use of the variable comes earlier in the body, or is the
-    definition, if that works `in_place`: reads each register before it writes the same one.
+    That requires that the value is only yielded, and that every use of the variable comes earlier in the body, or is
+    the definition itself, if that works `in_place`: it reads each register before it writes it.
     """
     use, op = value.get_user_of_unique_use(), value.owner
     if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
@@ -402,8 +403,8 @@ LESSER, GREATER = (arith.MinimumfOp, arith.MinnumfOp), (arith.MaximumfOp, arith.
 
 
 def is_clamped(value: SSAValue, bound: float) -> bool:
-    """Whether a value is the greater, then the lesser, or the other way round, of another and a constant whose absolute
-    value is below a bound."""
+    """Whether a value is the result of a maximum and a minimum with constants whose absolute values are below a
+    bound."""
     for lower, upper in ((LESSER, GREATER), (GREATER, LESSER)):
         inner = _other_than_constant(value, lower, bound)
         if inner is not None and _other_than_constant(inner, upper, bound) is not None:

@@ -66,7 +66,7 @@ ERF_Q = (0.7333086133003235, 0.4449101388454437, 0.11685851216316223, 0.01701503
 
 
 class Instructions:
-    """Emits instructions on single elements; the same one on the same operands only once."""
+    """Emits instructions on single elements. An instruction with equal operands is emitted once."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -256,8 +256,8 @@ TOGETHER = 4
 
 
 class Odds(NamedTuple):
-    """The logarithm to the base 2 of the odds against, as x times a polynomial of x^2, for x up to a limit: there it is
-    at most 31, so that four of them can be multiplied."""
+    """A polynomial for log2 of the odds (1 - p) / p: x times a polynomial of x^2, for x up to `limit`. The result is at
+    most 31 there, so that four powers of two can be multiplied without overflow."""
 
     limit: float
     coefficients: tuple[float, ...]

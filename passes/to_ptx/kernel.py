@@ -290,8 +290,8 @@ class KernelLowering:
         return tile, (stage, row, self.whole_bytes(op, column, tile.packed))
 
     def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
-        """Registers for a new fragment: those of the loop variable it becomes in the next turn, if they are free, or
-        read by what makes it `in_place`."""
+        """Registers for a new fragment. They are those of the loop variable that it becomes in the next iteration, if
+        these are free, or if the operation that makes it reads them `in_place`."""
         carried = carried_into(value, in_place=in_place)
         if carried is not None and isinstance(held := self.values.get(carried), list):
             return held
@@ -337,7 +337,8 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
 
 
 def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tuple[ptx.FuncOp, KernelLowering]:
-    """The function, and its lowering: what it names of the module, and the PTX version that its instructions need."""
+    """The function, and its lowering, which has the names that it uses of the module and the PTX version that it
+    needs."""
     name = kernel.sym_name.data
     if not PTX_NAME.fullmatch(name):
         fail(kernel, f"'{name}' cannot be the name of a kernel in PTX; letters, digits, _ and $ can")
@@ -363,8 +364,8 @@ def _kernel(kernel: gpu.FuncOp, target: Target, module: str, shared: str) -> tup
 
 
 def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
-    """What arguments are called, each after its value. Values may share a name, which MLIR writes with a number behind
-    it, and a name may be that of another argument's size; and PTX knows no `.` and no `-` in names."""
+    """The names of the parameters, after the values. Values may share a name, which MLIR prints with a number, and a
+    name may be that of another argument's size. PTX names have no `.` and no `-`."""
     names: list[str] = []
     taken: set[str] = set()
     for i, argument in enumerate(kernel.body.blocks[0].args[: len(kernel.function_type.inputs)]):
@@ -434,8 +435,8 @@ def _module(module: gpu.ModuleOp) -> ptx.ModuleOp:
 class ConvertWarpToPtxPass(ModulePass):
     """Replaces every `gpu.module` by a `ptx.module` of the same name.
 
-    It first makes barriers of rings that are left, as `warp-synchronise` does, and gives offsets to allocations that
-    have none, as `warp-allocate` does.
+    It first expands remaining rings to barriers, as `warp-synchronise` does, and allocates memory without an offset, as
+    `warp-allocate` does.
     """
 
     name = "convert-warp-to-ptx"

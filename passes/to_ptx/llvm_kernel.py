@@ -278,7 +278,7 @@ class LlvmKernel:
     # Jumps
 
     def jump(self, to: Block, passed: Sequence[SSAValue], following: Block | None) -> None:
-        """Goes to a block, having given it what it takes: all at once."""
+        """Sets the arguments of a block, all at once, and jumps to it."""
         moves: list[tuple[HeldRegister, HeldRegister | str]] = []
         for argument, value in zip(to.args, passed, strict=True):
             pairs = zip(self.words(argument), self.words(value), strict=True)

@@ -352,7 +352,7 @@ def _intrinsic(kernel: LlvmKernel, op: llvm.CallIntrinsicOp) -> None:
 
 @_lowers(llvm.InlineAsmOp)
 def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
-    """One instruction of inline PTX, whose registers are those of the operation."""
+    """One instruction of inline PTX on the registers of the operation."""
     match = re.fullmatch(r"\s*([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
     if match is None:
         fail(op, "inline PTX is lowered where it is one instruction")

@@ -203,7 +203,7 @@ class GlobalFragments:
     def load_repeated(
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
     ) -> Fragment:
-        """Reads a fragment of a matrix that repeats itself: what has one address once, into the same registers."""
+        """Loads a fragment of a matrix that repeats. Each address is loaded once."""
         accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
         each = max(1, len(accesses) // type.registers)
         together = max(1, type.registers // len(accesses))
@@ -308,7 +308,7 @@ def memory_name(memory: SSAValue) -> str:
 
 
 def side_by_side(layout: Layout) -> int:
-    """How many elements that follow each other in a lane follow each other in a row."""
+    """The number of consecutive elements of a lane that are consecutive in a row."""
     count = 0
     while count < len(layout.element) and layout.element[count] == column(count):
         count += 1
@@ -374,7 +374,7 @@ class MatrixMoves:
         return self._sum(value, self.scalars.multiply(chosen, step))
 
     def _sum(self, value: IndexValue, moved: IndexValue) -> IndexValue:
-        """A sum of parts, of which it is known how large it can be."""
+        """A sum, with its bound if the bounds of both terms are known."""
         total = self.scalars.add(value, moved)
         if (
             isinstance(total, VirtualRegister)
@@ -387,7 +387,7 @@ class MatrixMoves:
 
 
 def _fits(matrices: list[Matrix], count: int) -> bool:
-    """Whether `count` matrices are there and lie on a grid that the bits of their number span."""
+    """Whether there are `count` matrices on a grid that the bits of their number span."""
     if len(matrices) < count:
         return False
     if count < 4:

@@ -199,7 +199,7 @@ def _check_chunks(op: LoadOp | StoreOp, moves: str, tile: SharedTile, column: In
 
 
 def stage_text(stage: IndexValue | None, moving: str) -> str:
-    """A stage in a comment, None for memory without stages; `moving` is what one is called that the loop counts."""
+    """A stage in a comment. `stage` is None for memory without stages; `moving` is the text for a loop counter."""
     if stage is None:
         return "shared memory"
     return f"stage {stage}" if isinstance(stage, int) else moving

@@ -277,7 +277,7 @@ def _zeros(lowering: KernelLowering, op: nvgpu.WarpgroupMmaInitAccumulatorOp) ->
 
 
 def _accumulator(lowering: KernelLowering, op: Operation, kind: nvgpu.WarpgroupAccumulatorType) -> Fragment:
-    """Fresh registers for the sums of a warpgroup: those of each `wgmma`, one below the other."""
+    """Fresh registers for the sums of a warpgroup: those of each `wgmma`, in the order of rows."""
     rows, columns = _sizes(op, kind.fragmented)
     if kind.fragmented.element_type != f32 or rows % M:
         fail(op, f"{op.name} is lowered for sums in f32 of a multiple of {M} rows, got {kind.fragmented}")

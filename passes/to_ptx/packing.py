@@ -144,7 +144,7 @@ class Packing:
         return kept
 
     def _copy_last_elements(self, chunk: PackedChunk) -> None:
-        """Copies the elements behind the last whole word of the source, one by one, after their chunk."""
+        """Copies the elements after the last whole word of the source one by one."""
         s, size, bytes_ = self.scalars, self.source.element_bytes, self.source.rows * self.source.row_bytes
         for start in range(bytes_ - self.rest, bytes_, size):
             row, column = divmod(start, self.source.row_bytes)

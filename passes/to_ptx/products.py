@@ -161,7 +161,7 @@ def _descriptor(
 def _apart(
     lowering: KernelLowering, op: WgmmaOp | TensorMmaOp, memory: SSAValue, column: SSAValue
 ) -> tuple[SSAValue, int]:
-    """A column at which a panel begins and the bytes from there on, of one that adds a number to such a column."""
+    """Splits a column into the column at which its panel begins, and the constant number of bytes after that."""
     made, tile = column.owner, lowering.tile(op, memory)
     if not isinstance(made, arith.AddiOp):
         return column, 0

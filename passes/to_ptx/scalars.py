@@ -136,7 +136,7 @@ class Scalars:
         return result
 
     def compare(self, predicate: str, a: IndexValue, b: IndexValue, *, signed: bool = True) -> VirtualRegister | bool:
-        """A predicate register for a comparison such as "lt", or its value where it is known."""
+        """A predicate register for a comparison such as "lt", or the result if it is constant."""
         if isinstance(a, int) and isinstance(b, int):
             return COMPARISONS[predicate](*((a, b) if signed else (a & WORD, b & WORD)))
         kind = "s32" if signed else "u32"

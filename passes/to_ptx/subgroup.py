@@ -104,7 +104,8 @@ def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
 
 @lowers(subgroup.AllReduceOp)
 def _reduce_all(lowering: KernelLowering, op: subgroup.AllReduceOp) -> None:
-    """Halves of the CTA: each thread of the lower one takes that of the upper one to its own, until one is left."""
+    """Reduces over the threads of a CTA by halves: each thread of the lower half combines its value with one of the
+    upper half, until one value is left."""
     kind, emitter, scalars = op.value.type, lowering.emitter, lowering.scalars
     size = bits_of(kind) // 8
     if not size:

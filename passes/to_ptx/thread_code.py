@@ -343,7 +343,7 @@ def _subview(lowering: KernelLowering, op: memref.SubviewOp) -> None:
 
 
 def _mixed(lowering: KernelLowering, numbers: Sequence[int], values: Sequence[SSAValue]) -> list[IndexValue]:
-    """Numbers, of which those that are not known are operands in order."""
+    """The numbers, with an operand of `values` in the place of each dynamic one."""
     dynamic = iter(values)
     return [lowering.scalar(next(dynamic)) if n == DYNAMIC_INDEX else n for n in numbers]
 
@@ -377,7 +377,7 @@ def store_number(
 
 
 def _register(kind: Attribute) -> str:
-    """The register that takes an element from memory as it lies there."""
+    """The type of the register that an element is loaded to, unconverted."""
     name = type_name(kind)
     if name in ("f32", "f64"):
         return name

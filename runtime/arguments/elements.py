@@ -8,8 +8,8 @@ from ...dialect.isa.tensor_map import ELEMENTS, Element
 
 
 class ElementNames(NamedTuple):
-    """One element type: the bits that it takes in memory, the name of the type of the same words in numpy, ml_dtypes
-    and torch, and its name in a tensor map, which has 8-bit floats as bytes; "" where maps have none such."""
+    """The names of one element type. `bits` is its size in memory. `numpy` is the type of equal words in numpy,
+    ml_dtypes and torch. `map` is the type in a tensor map, which has 8-bit floats as bytes; "" if maps have none."""
 
     bits: int
     numpy: str

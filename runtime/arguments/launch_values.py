@@ -209,10 +209,11 @@ class Packed:
     in_memory: bool = False
 
     def filled(self, address: Callable[[int], int], encode: Encode | None = None) -> bytes:
-        """The bytes with the addresses of what lies at positions, and the tensor maps of arrays there, put in.
+        """The bytes of a struct with its addresses and tensor maps filled in. `address` gives the address of a
+        position.
 
-        `encode` makes the bytes of a map from its fields and the bytes of its L2 promotion; without it they are those
-        whose fields are known.
+        `encode` makes the bytes of a map from its fields and its L2 promotion. Without it, the stored bytes of the map
+        are used, which have all fields but the address.
         """
         data = bytearray(self.data)
         for offset, position in self.pointers:
@@ -232,7 +233,7 @@ LaunchValue: TypeAlias = Argument | Scalar | Packed
 
 
 def in_memory(values: Sequence[LaunchValue]) -> list[int]:
-    """The positions of the structs that lie in global memory, each behind those that it points to."""
+    """The positions of the structs in global memory. Each comes after the structs that it points to."""
     positions = [i for i, value in enumerate(values) if isinstance(value, Packed) and value.in_memory]
     return sorted(positions, key=lambda i: len(reachable(values, i)))
 
@@ -336,7 +337,8 @@ def _is_number(value: object) -> bool:
 
 
 def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValue]) -> LaunchValue:
-    """One argument; what lies behind its pointers and maps goes to `behind`, whose positions count from `first`."""
+    """One argument. The values behind its pointers and maps are appended to `behind`, whose positions count from
+    `first`."""
     if parameter.count is None:
         if is_array(arg):
             return _pointer(parameter, arg)

@@ -107,8 +107,8 @@ def position_of(name: str, parameters: Sequence[Parameter]) -> int:
 
 
 def extents(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter: as its type says, as given, or as that of another which a tie binds it to. What
-    nothing tells is below 0."""
+    """The shape of every parameter: from its type, from `given`, or from one that it is tied to. Unknown sizes are
+    negative."""
     shapes = [list(given.get(i, p.shape or ())) for i, p in enumerate(function.parameters)]
     for tie in function.ties:
         extent = next((shapes[i][d] for i, d in sorted(tie) if shapes[i][d] >= 0), -1)

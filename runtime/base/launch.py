@@ -80,16 +80,16 @@ Contents: TypeAlias = bytes
 
 
 class ScratchBuffer(NamedTuple):
-    """Memory that launches share: its size, whether it is all zeros before the first of them, and what it holds then
-    and afterwards if it is a constant."""
+    """Memory that launches of a call share: its size, whether it starts as zeros, and its contents if it is a
+    constant."""
 
     bytes: int
     zeroed: bool = False
     data: Contents = b""
 
     def host(self) -> Array:
-        """The buffer in the memory of the host; all ones, NaN in every floating-point type, where it holds nothing, so
-        that what is read before it is written shows."""
+        """The buffer on the host. Without contents it is all ones, NaN in every floating-point type, so that reads of
+        uninitialised memory show."""
         import numpy as np
 
         if self.data:
@@ -230,7 +230,7 @@ def is_ptx(path: str | Path, text: str) -> bool:
 
 
 def text_or_file(source: str | os.PathLike[str], suffix: str, unnamed: str) -> tuple[str, str]:
-    """The text that is given itself, or is in the file that is given, and what messages call it.
+    """The text, and its name in messages. `source` is the text itself or the path of its file.
 
     A string is a path if it is one line that ends in `suffix` or names a file or folder.
 

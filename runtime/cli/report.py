@@ -98,7 +98,7 @@ def _products(report: LaunchReport) -> tuple[str, Table]:
 def _accesses(
     title: str, items: Sequence[SharedAccess | GlobalAccess], counts: tuple[str, ...], clean: str
 ) -> tuple[str, Table]:
-    """The instructions that cost most beyond the ideal first, then those that cost most."""
+    """The instructions sorted by their cost beyond the ideal, then by their cost."""
     extra, unit = total(items, "extra"), counts[0]
     whole = total(items, unit)
     part = f"{extra:,} of them ({100 * extra / whole:.1f} %) beyond the ideal" if extra else clean

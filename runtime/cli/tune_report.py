@@ -83,10 +83,11 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
 def arguments(
     module: ModuleOp, target: str, given: Sequence[str], seed: int = 0, *, tf32: bool = False
 ) -> tuple[Signature, list[Array], str]:
-    """The function of a module, what it is measured with, and what that adds to the key of a product of unknown sizes.
+    """The function of a module, the arrays to measure it with, and the sizes that they add to the key of a dynamic
+    product.
 
     Raises:
-        ArgumentError: for a function that takes numbers, or naming an argument whose size nothing tells.
+        ArgumentError: for a function that takes numbers, or naming an argument of unknown size.
     """
     function = compile(module, target, tf32=tf32).function
     if any(p.shape is None for p in function.parameters):
@@ -155,7 +156,7 @@ class Bench:
         self.expected: list[Array] = []
 
     def measure(self, schedule: Schedule) -> Measured:
-        """The time of one schedule whose result is that of the first one measured."""
+        """The time of one schedule. Its result must equal that of the first schedule."""
         try:
             kernel = compile(
                 self.module,

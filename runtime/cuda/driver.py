@@ -94,7 +94,7 @@ def call(what: str, result: tuple[Any, ...]) -> Any:
 
 
 def explain(code: Any) -> str:
-    """A result code's name, meaning, and what to do about it where that is known."""
+    """The name of a result code, its meaning, and the fix if one is known."""
     driver = load_driver()
     name, meaning = (_text(get(code)) for get in (driver.cuGetErrorName, driver.cuGetErrorString))
     text = f"{name or int(code)}: {meaning or 'unknown error'}"

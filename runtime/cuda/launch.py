@@ -246,7 +246,7 @@ def enqueue(launches: Launches, scratch: Sequence[ScratchBuffer], addresses: lis
 
 
 def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:
-    """Copies of host arrays on the GPU; of an array that is given twice there is one."""
+    """Copies of host arrays on the GPU, one for each array, even if it is passed twice."""
     once: dict[tuple[object, ...], Argument] = {}
     copies: dict[int, Argument] = {}
     for i, value in staged.items():

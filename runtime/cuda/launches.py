@@ -260,7 +260,7 @@ def _describe(item: _Enqueue) -> str:
 
 
 def _identity(value: LaunchValue) -> object:
-    """What tells a value from others that are passed as other bytes: numbers of either zero are equal."""
+    """A key that is equal for values that are passed as the same bytes. Zeros of both signs differ."""
     if isinstance(value, Argument):
         return None
     bits = value.tobytes() if isinstance(value, np.generic) else value.hex() if isinstance(value, float) else value
@@ -316,13 +316,13 @@ def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[Laun
 
 
 def _waits(function: Function) -> bool:
-    """Whether a kernel waits by itself for what was launched before it, as it then may start before that ends."""
+    """Whether a kernel itself waits for earlier launches. Then it may start before they end."""
     return any(instruction.opcode == "griddepcontrol.wait" for instruction in instructions(function.body or ()))
 
 
 def _configuration(kernel: LoadedKernel, function: Function, launch: Launch) -> Any:
-    """What a launch asks for beside its sizes, if anything: clusters that the kernel does not name itself, and that it
-    may start before those before it in its stream end. CUDA driver API, `CUlaunchAttributeID`."""
+    """The launch attributes, if there are any: the cluster size, unless the kernel declares it, and programmatic stream
+    serialisation. CUDA driver API, `CUlaunchAttributeID`."""
     driver, attributes = kernel.gpu.driver, list[Any]()
     if kernel.waits is None:
         kernel.waits = _waits(function)

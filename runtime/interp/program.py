@@ -71,7 +71,7 @@ def run(launch: KernelRun) -> Stats:
 
 
 def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> bool:
-    """Runs the CTAs in several processes, if there are so many that it pays, and none can see what another does."""
+    """Runs the CTAs in several processes, if there are enough of them and they are independent of each other."""
     observer = launch.observer
     if (observer is not None and not observer.merges) or launch.max_steps is not None or (processes := cores()) == 1:
         return False

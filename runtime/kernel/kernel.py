@@ -202,7 +202,7 @@ class Kernel:
         return self.prepare(*args, **named).graph()
 
     def _problems(self) -> list[Problem | None]:
-        """The product that each launch computes: each of those that have a schedule one, the others none."""
+        """The product that each launch computes: one for each launch with a schedule, None for the others."""
         products = iter(self.function.products)
         if sum(s is not None for s in self.schedule) != len(self.function.products):
             return [None] * len(self.schedule)

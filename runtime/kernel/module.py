@@ -95,7 +95,7 @@ def _parameters_behind(holders: Holders, names: Iterator[str] | Sequence[str]) -
 
 
 def _moves(instruction: Instruction) -> Iterator[tuple[str, list[str]]]:
-    """The names that an instruction gives a value, with those it takes it from."""
+    """The names that an instruction assigns, each with the names that its value comes from."""
     effects = traits(instruction.opcode)
     if not instruction.operands or instruction.is_call or effects.root in ANSWERS:
         return

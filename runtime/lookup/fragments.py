@@ -40,7 +40,7 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class Fragment:
-    """One operand of one instruction, or of several whose operand has the same layout. `forms` has them all."""
+    """An operand of one instruction, or of several in which it has the same layout. `forms` has all of them."""
 
     operand: str
     layout: Layout
@@ -190,9 +190,10 @@ def _nearest(instruction: str, known: Iterable[Form]) -> str:
 
 
 def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[Form, ...]:
-    """Of several forms those that have the one type that a name gives, if it gives one, where it is meant.
+    """The forms with the element type that a name contains, if it contains exactly one.
 
-    That is the type of the operand, if that is A or B, and of A otherwise; of C and D too if A never has it.
+    The type is that of the operand if the operand is A or B, and of A otherwise. It is also that of C and D if no form
+    has it for A.
     """
     types = [word for word in instruction.split(".") if word in ELEMENT_TYPES]
     products = [form for form in forms if isinstance(form, Mma | Wgmma)]
@@ -214,10 +215,11 @@ REGISTER_BITS = {"f64": 64}
 
 
 def conversion(source: Fragment, target: Fragment) -> Conversion:
-    """The ways from one fragment to the other, of as many tiles of each as make one matrix; elements as the target has.
+    """The conversions between two fragments, with as many tiles of each as make matrices of one shape. Elements have
+    the width of the target's.
 
     Raises:
-        WarploomError: if the two are not fragments of a matrix that such tiles make.
+        WarploomError: if no number of tiles makes matrices of one shape.
     """
     rows, columns = (max(f.extent(axis) for f in (source.layout, target.layout)) for axis in "rc")
     held, wanted = (tiled(f.layout, rows // f.layout.rows, columns // f.layout.columns) for f in (source, target))

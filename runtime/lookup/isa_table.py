@@ -233,7 +233,7 @@ def _union(words: Sequence[frozenset[str]]) -> Pattern:
 
 
 def _with_options(found: list[Pattern]) -> list[Pattern]:
-    """A pattern, and the same with one more qualifier, become one in which the qualifier may be left out."""
+    """Merges two patterns that differ by one qualifier into a pattern with an optional qualifier."""
     left = dict.fromkeys(found)
     for longer in found:
         for at in range(1, len(longer)):

@@ -190,9 +190,9 @@ ROWS = 8
 
 @dataclass(frozen=True)
 class SharedOperand:
-    """Operand "a" or "b" of forms of `wgmma` whose elements have `size` bytes, with a swizzle of so many bytes.
+    """Operand "a" or "b" of forms of `wgmma` in shared memory, with a swizzle of so many bytes.
 
-    `along_mn` says that elements which follow each other along M or N lie side by side, not those along K.
+    `along_mn` says that elements are contiguous along M or N, not along K.
     """
 
     form: Wgmma
@@ -229,10 +229,10 @@ class SharedOperand:
 
 
 def find_shared(instruction: str, operand: str, swizzle: int, along_mn: bool) -> SharedOperand:
-    """The operand of an instruction, by what people call it.
+    """The operand of an instruction, by a usual name.
 
     Raises:
-        WarploomError: if there is none such, naming what there is.
+        WarploomError: if there is no such operand, with the names that exist.
     """
     found = [form for form in forms_of(instruction) if isinstance(form, Wgmma)]
     if not found:

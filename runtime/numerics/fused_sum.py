@@ -35,11 +35,11 @@ def warp_by_warp(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicand:
-    """One operand of a product, k x rows x warps, decoded.
+    """One decoded operand of a product, k x rows x warps.
 
-    `finite` says that no element is an infinity or a NaN; `single` that products of it with another such operand, and
-    the scale that cuts them, stay within the range of f32. `present`, where there is one, says which elements there
-    are: others have no part in the sum, whatever they would be multiplied with.
+    `finite` says that no element is an infinity or a NaN. `single` says that its products with another such operand,
+    and the scale that truncates them, are in the range of f32. If `present` is not None, it marks the elements that
+    take part in the sum; the others are left out, whatever they would be multiplied with.
     """
 
     value: Array

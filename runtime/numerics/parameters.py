@@ -40,12 +40,13 @@ ALGORITHMS: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """What one architecture, and those after it until another row, does with operands of one family.
+    """How an architecture, and later ones up to the next row, multiplies operands of one family.
 
-    Of the fused sums, `block` is L, how many products one sum has at most, `fraction` is F, the bits kept below the
-    largest exponent, and `zero_exponent` that of a zero term where D is f32. `mantissa` is how many bits of the sum
-    an f32 D keeps. With `half_addend` an f16 C of an f32 D takes part as it is, a subnormal one with the least exponent
-    of f16; without it, it becomes f32 first. `evidence` says where it all comes from.
+    For fused sums, `block` is L, the largest number of products in one sum. `fraction` is F, the number of bits
+    that are kept below the largest exponent. `zero_exponent` is the exponent of a zero term if D is f32.
+    `mantissa` is the number of bits of the sum that an f32 D keeps. With `half_addend`, an f16 C enters a sum
+    with f32 D as it is, and a subnormal one has the least exponent of f16. Without it, C is converted to f32
+    first. `evidence` names the source.
     """
 
     sm: int

@@ -62,8 +62,8 @@ NOTES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class JudgeFinding:
-    """One thing that was seen: `file` and `line` are those of PTX, Python or CUDA where it has a place, and `source` of
-    what that was compiled from; `output` and `index` name an element of a result."""
+    """One finding. `file` and `line` are a place in PTX, Python or CUDA, if there is one, and `source` the place that
+    this was compiled from. `output` and `index` name an element of a result."""
 
     code: str
     message: str

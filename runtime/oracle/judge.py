@@ -306,7 +306,7 @@ def _cut(value: Any, bits: int) -> Any:
 
 
 def compare(got: Array, expected: Expected) -> tuple[Array, float]:
-    """Which elements are not what they may be, and the largest part of its bound that another one uses."""
+    """The mask of elements that are out of bounds, and the largest share of its bound that one of the others uses."""
     value = got.astype(expected.value.dtype)
     with np.errstate(all="ignore"):
         inside = ((value >= expected.low) & (value <= expected.high)) | (value == expected.value)

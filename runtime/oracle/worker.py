@@ -243,7 +243,7 @@ def _beside(unread: str) -> Iterator[Path]:
 
 
 def _limit(megabytes: int) -> None:
-    """Bounds what may be allocated beside what there is, where Linux says how much that is."""
+    """Limits further allocations to `megabytes`, if Linux tells how much is allocated now."""
     if not os.path.exists("/proc/self/statm"):
         return
     with open("/proc/self/statm") as file:

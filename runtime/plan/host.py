@@ -52,9 +52,9 @@ def text_of(function: func.FuncOp) -> str:
 
 
 def planner(text: str, name: str) -> Callable[[Sequence[LaunchValue]], Plan]:
-    """What a call does with its arguments, by the lowered host function that `text_of` printed.
+    """A function that plans a call from its arguments. `text` is the lowered host function, printed by `text_of`.
 
-    It follows from how arguments lie, so that calls whose arguments lie alike have one plan.
+    The plan depends on the layouts of the arguments alone. Calls with equal layouts share one plan.
     """
     function = choose(parse_mlir(make_context(), text, name), name)
     asked = (op for op in function.walk() if isinstance(op, IsDivisibleOp))

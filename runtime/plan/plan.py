@@ -180,7 +180,7 @@ class _Reading:
                 )
 
     def _buffer(self, wanted: ScratchBuffer) -> int:
-        """The position of a buffer: one of the same size that is free again, since launches follow one another."""
+        """The number of a buffer. A free one of equal size is reused, since launches run one after the other."""
         first = len(self.function.body.block.args)
         fitting = (at for at in self.free if self.scratch[at - first] == wanted and not wanted.zeroed)
         if (position := next(fitting, None)) is not None:

@@ -86,7 +86,7 @@ class Bytes:
     def _constant(
         self, number: int, trials: Sequence[Sequence[Array]], combinations: Sequence[tuple[int, ...]], sel: Selection
     ) -> tuple[Array, Array]:
-        """Which bytes of a result are the same in all trials, and which are those of one operand in each."""
+        """Which bytes of a result are equal in all trials, and which of them equal a byte of one operand."""
         made = [_bytes_of(trial[number], sel) for trial in trials]
         same: Array = np.logical_and.reduce([m == made[0] for m in made])
         through = np.zeros(same.shape, np.bool_)

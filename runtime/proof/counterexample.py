@@ -106,7 +106,7 @@ class Counterexample:
 
 
 def _within_far(of: reference.Reference) -> reference.Reference:
-    """A result of which nothing is known but that it is near a value; nothing at all where that is no number."""
+    """A result that is only known to be near a value. Where the value is not a number, nothing is known."""
     size = np.abs(np.where(np.isfinite(of.value), of.value, 0))
     error = np.where(np.isfinite(of.value), FAR * (size + size.max(initial=0)), np.inf)
     return reference.Reference(of.value, error, of.dtype)

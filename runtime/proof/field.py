@@ -192,7 +192,7 @@ PLAIN_BITS, DENOMINATOR, COUNT = 12, 64, 1 << 16
 
 @cache
 def _log2_e() -> tuple[int, ...]:
-    """log2(e) is a number of which nothing is known but that it is one."""
+    """log2(e) as an unknown number of the field."""
     return tuple(map(int, hashed("log2(e)", np.zeros(1, np.uint64)).residues[:, 0]))
 
 
@@ -209,11 +209,11 @@ def _times(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 @cache
 def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
-    """The residues of a constant; `named` are those of the function that it may stand for.
+    """The residues of a constant. `named` are constants of the function that it may be a rounding of.
 
-    A constant of few bits is itself. Others are taken for the simplest of these that they are a rounding of, to f32:
-    a fraction with a small denominator, 1 / n, or such a number, or a named one, times sqrt(2), log2(e) or ln(2). The
-    rest are what they are.
+    A constant with few bits is exact. Another one stands for the simplest number of which it is a rounding to f32: a
+    fraction with a small denominator, 1 / n, or such a number, or a named one, times sqrt(2), log2(e) or ln(2). If
+    there is none, it stands for itself.
     """
     plain = _plain(value)
     if plain is not None:
@@ -314,7 +314,7 @@ def exp2(a: Residues) -> Residues:
 
 @cache
 def _powers() -> Array:
-    """For each p the powers of 2 to all exponents of few bits, and those to such ones that so many bits follow."""
+    """For each prime, tables of powers of 2: one for the low bits of an exponent, and one for its other bits."""
     exponents = np.arange(1 << HALF_BITS, dtype=np.uint64)
     base = np.full((4, exponents.size), 2, np.uint64)
     return np.stack([power(base, exponents << np.uint64(by))[:2] for by in (0, HALF_BITS)], axis=1)
@@ -446,8 +446,8 @@ class FieldFunctions:
                 self._known.append(_Known(keys, odds, (1 - values) / (1 + values), odds=True))
 
     def recognise(self, found: Residues, arguments: Array, shown: Array) -> Residues:
-        """The numbers of results: where a function has these values at all arguments that it is known for, and these
-        are enough to say so, those of the function."""
+        """The numbers of results. If they agree with a known function at all arguments at which it is known, and these
+        are enough, its numbers replace them."""
         for function in reversed(self._known):
             if not (function.off(arguments.reshape(-1)[:FIRST], shown.reshape(-1)[:FIRST])[2] < TOLERANCE).all():
                 continue

@@ -318,9 +318,9 @@ class _OtherError(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """Two sides that are given the same arrays: `names` of the arguments, the positions of those to compare, and of
-    those that both fill before they read them. `explain` says whether to look for what the first difference lacks;
-    `counterexample` looks for numbers that refute what is not proven, or only for some comparisons of data."""
+    """Two sides with the same arrays. `names` are the names of the arguments, `outputs` the positions that are
+    compared, `filled` those that both sides overwrite before they read them. With `explain`, a difference is traced to
+    a missing term. `counterexample` searches for numbers that refute what was not proven."""
 
     names: Sequence[str]
     arrays: Sequence[Array]

@@ -186,8 +186,8 @@ PlaneWords: TypeAlias = tuple[Array, Array]
 
 
 def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: PlaneWords, which: Array) -> Array | None:
-    """The planes of words in memory to which others are added, each to the one that `which` says; None for another
-    operation, or for other elements than numbers."""
+    """The planes of words in memory after additions. `which` has the word that each addend goes to. None for operations
+    other than addition, and for elements that are no numbers."""
     (operation, type), table = what, shadow.table
     if table.ordered:
         raise MachineLimitError(f"a sum in memory ({operation}.{type}) has no order of its own", 0)

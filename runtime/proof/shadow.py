@@ -168,8 +168,7 @@ class FieldShadow(Observer):
         words[:, ... if sel.mask is None else sel.lanes] = planes
 
     def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
-        """The numbers of results; those that are a known function of the value that they are computed from are what
-        that gives."""
+        """The numbers of results. A result that is a known function of its root gets the number of that function."""
         if not (alone := root > 0).any():
             return found
         key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))

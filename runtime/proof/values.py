@@ -217,7 +217,7 @@ class Table:
         return self._shown[index]
 
     def show(self, index: Array, shown: Array) -> None:
-        """Says what values are in the run that were made before that was known."""
+        """Sets the values in the run of numbers that were added without them."""
         late = (index > 0) & np.isnan(self._shown[index])
         if late.any():
             self._shown[index[late]] = shown[late]

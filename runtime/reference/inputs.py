@@ -81,10 +81,10 @@ def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def _shapes(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter, where its type, what is given, or another that it is tied to tells it.
+    """The shape of every parameter: from its type, from `given`, or from a parameter that it is tied to.
 
     Raises:
-        ArgumentError: for an extent that nothing tells, or a given shape that the parameter does not take.
+        ArgumentError: for an unknown extent, or a shape that does not fit the parameter.
     """
     parameters = function.parameters
     for i, shape in given.items():
@@ -298,7 +298,7 @@ def arrays_of(name: str, value: object) -> Iterator[tuple[str, Array]]:
 
 
 def _fields(text: str) -> list[str]:
-    """What stands between the commas of a struct or a map, those of structs and maps within it aside."""
+    """The fields of a struct or a map, split at commas that are not inside a nested one."""
     fields, depth = [""], 0
     for letter in text:
         depth += (letter in "{(") - (letter in "})")

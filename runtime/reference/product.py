@@ -34,7 +34,7 @@ class History:
     """Whether it was made of 8-bit floats, which instructions may multiply themselves."""
 
     def after(self, *others: History) -> History:
-        """This one with those that it comes after."""
+        """This history with that of the inputs before it."""
         terms = [count for other in (*others, self) for count in other.terms]
         elementwise = self.elementwise + sum(other.elementwise for other in others)
         reductions = self.reductions + sum(other.reductions for other in others)
@@ -125,8 +125,7 @@ def distance(value: Floats, *others: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Reference:
-    """An array in float64, a bound on the error of a computed one before it is rounded, its type, and what it went
-    through."""
+    """An array in float64, a bound on the error of a computed one before it is rounded, its type, and its history."""
 
     value: Floats
     error: Floats

@@ -249,7 +249,7 @@ def _column(value: Value) -> Value:
 
 
 def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:
-    """Heads as two dimensions: those of K and V, and those that share one."""
+    """Splits the heads into two dimensions: the heads of K and V, and the heads that share one of them."""
     place = value.dims[HEADS]
     if place is None:
         raise UnsupportedError("heads that are repeated are not lowered")

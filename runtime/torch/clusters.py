@@ -144,7 +144,7 @@ def narrowed(cluster: Cluster) -> Cluster:
 
 
 def _parted(node: Node) -> list[Node]:
-    """The views through which a node is a part of a tensor whose rows lie apart, for a kernel to read them there."""
+    """The views that make a node a part of a tensor with strided rows. A kernel then reads the part in place."""
     views: list[Node] = []
     if not is_tensor(node) or has_no_gaps(node.meta["val"]):
         return views

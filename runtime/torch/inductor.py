@@ -76,7 +76,7 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
 
 
 def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
-    """An operand in an order of memory; inductor lets what computes it write it so, or copies it."""
+    """An operand in a memory order. inductor makes its producer write it in this order, or copies it."""
     strides = order.strides(value.get_size())
     kernel = ir.ExternKernel
     return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))

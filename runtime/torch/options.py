@@ -97,7 +97,7 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
     """BackendOptions as torch passes them on.
 
     Raises:
-        ArgumentError: naming one that there is not, or a value that one does not take.
+        ArgumentError: naming an unknown option, or a wrong value.
     """
     names = [f.name for f in fields(BackendOptions)]
     for name in options or {}:

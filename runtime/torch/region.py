@@ -113,8 +113,8 @@ NAME_LENGTH, HASH_LENGTH = 64, 10
 
 
 def name_of(nodes: Sequence[Node]) -> str:
-    """What profilers call the kernel of these nodes: its operations in order and the type of its result, such as
-    `addmm_gelu_bfloat16`. Equal parts of a graph have one kernel, so that it does not say which part it is."""
+    """The name of a kernel in profilers: the operations of its nodes in order and the type of its result, such as
+    `addmm_gelu_bfloat16`. Equal parts of a graph share a kernel, so the name does not tell them apart."""
     if attention := next(filter(is_attention, nodes), None):
         dtype = str(results_of(attention)[0].meta["val"].dtype).removeprefix("torch.")
         return f"attention_{'gradients_' if attention.target in GRADIENTS else ''}{dtype}"

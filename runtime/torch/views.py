@@ -78,7 +78,7 @@ def _turned(builder: FunctionBuilder, like: torch.Tensor, value: Value) -> Value
 
 
 def reordered(value: Value, order: Sequence[int]) -> Value:
-    """The value with its dimensions in an order; it loses those that are not in it, which have one element."""
+    """The value with its dimensions in an order. Dimensions that `order` lacks have size 1, and are removed."""
     dims, shape = tuple(value.dims[d] for d in order), tuple(value.shape[d] for d in order)
     return replace(value, dims=dims, shape=shape)
 
@@ -292,7 +292,7 @@ def sink_views(graph: Graph, mode: Any) -> None:
 
 
 def _shorten(node: Node) -> None:
-    """Replaces a view of a view by what it is a view of, where it has the same shape."""
+    """Replaces a view of a view by its first source, if that has the same shape."""
     source: Any = node.args[0]
     while source.op == "call_function" and source.target in RESHAPES:
         source = source.args[0]

@@ -21,8 +21,9 @@ from ..verifier import TargetContext
 
 @dataclass(frozen=True)
 class DirectiveRow:
-    """A directive: the least and the most numbers that follow it, whether 0 may be one, if kernels have it or other
-    functions, since when, and the directives that cannot stand with it, or must."""
+    """A directive of a function. It takes `least` to `most` numbers, which may be 0 if `zero`. `entry` says that
+    kernels may have it, and no other functions. It cannot occur with the directives in `without`, and needs one of
+    `beside`."""
 
     name: str
     least: int
@@ -125,7 +126,7 @@ def _problem(row: DirectiveRow, text: str, function: Function, context: TargetCo
 
 @dataclass(frozen=True)
 class PragmaRow:
-    """A pragma: since when it exists, whether a number follows, the least, and where it may stand."""
+    """A pragma: the version that introduced it, whether a number follows, the least number, and its legal places."""
 
     name: str
     version: Version = (2, 0)
@@ -368,8 +369,8 @@ def _value(text: str, type: str) -> str | None:
 
 
 def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
-    """What is wrong with the addresses among the initial values of a variable. `space_of` tells of each name that is
-    declared before where it lies; "function" of functions."""
+    """What is wrong with addresses among the initial values of a variable. `space_of` gives the state space of each
+    name that was declared before, "function" for functions."""
     values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
     for text in values:
         if _is_address(text) and (problem := _address(text, variable.type, space_of)):

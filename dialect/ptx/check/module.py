@@ -142,7 +142,7 @@ Note = tuple[Instruction, str]
 
 
 def repairs(function: Function) -> Iterator[Note]:
-    """What ptxas makes otherwise of one function, in the order of its text."""
+    """Notes on statements of a function that ptxas assembles differently from the text, in the order of the text."""
     yield from _Walk(_knows_registers(function)).body(function.body or ())
 
 
@@ -152,7 +152,7 @@ def _knows_registers(function: Function) -> bool:
 
 
 class _Walk:
-    """What is known at a place: whether there was a fence, which registers were touched since, which are in flight."""
+    """The state at a place: whether there was a fence, the registers used since, and the products in flight."""
 
     def __init__(self, knows_registers: bool) -> None:
         self.knows_registers = knows_registers
@@ -376,9 +376,9 @@ class Diagnostic:
 
 @dataclass
 class Checker:
-    """Checks a module, or functions of it. `context` is what it is for, its own version and target or others.
+    """Checks a module, or functions of it, for the version and target of `context`.
 
-    With `uses`, instructions that are legal by themselves are looked at where they stand.
+    With `uses`, it also checks legal instructions in their context.
     """
 
     module: Module
@@ -398,7 +398,7 @@ class Checker:
                 yield from self.function(item)
 
     def notes(self) -> Iterator[Diagnostic]:
-        """What is no error, and what ptxas makes otherwise than the text says."""
+        """Notes: statements that are no errors, and statements that ptxas assembles differently from the text."""
         yield from starmap(Diagnostic, version_notes(self.module))
         for item in self.module.items:
             for instruction, text in repairs(item) if isinstance(item, Function) else ():

@@ -293,7 +293,7 @@ class Values:
 
 
 def _is_followed(found: Traits) -> bool:
-    """Whether it is known what an instruction computes: of integers, in the plain way, and not cut off."""
+    """Whether the checker can compute the result of an instruction: plain integer arithmetic without saturation."""
     types = found.types
     if not types or types[0] not in _TYPES or types[-1] not in REGISTER_BITS or bits_of(types[-1]) > bits_of(types[0]):
         return False

@@ -54,7 +54,7 @@ _STOCHASTIC: Specific = (("sm_100a", (8, 7)), ("sm_103a", (8, 8)), ("sm_107a", (
 
 
 def _clamping() -> Iterator[tuple[str, str]]:
-    """Each integer type with those whose values it does not all hold: only to them does `.sat` apply."""
+    """Each integer type with the types that have values outside of it. Only these conversions have `.sat`."""
 
     def bounds(type: str) -> tuple[int, int]:
         bits = int(type[1:])

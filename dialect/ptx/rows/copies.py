@@ -256,7 +256,7 @@ def _later(ptx: Version) -> Specific:
 
 
 def _replacements() -> Iterator[PatternRow]:
-    """`tensormap.replace`: fields, what they take, and the targets that have them."""
+    """`tensormap.replace`: its fields, their values, and the targets that have them."""
     anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
     for field, type, operands, only in (
         ("global_address", "b64", "v:T", anywhere),

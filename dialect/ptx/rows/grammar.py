@@ -148,7 +148,7 @@ def slot(text: str) -> Slot:
 
 
 def _value(common: Slot, kind: str) -> Slot:
-    """An operand whose kind is a type and what is said of it: `V*T`, `2T`, `T+`, `u32(0..15)`, `T@1`, `!pred`, `T_`."""
+    """An operand from its text, a type and properties: `V*T`, `2T`, `T+`, `u32(0..15)`, `T@1`, `!pred`, `T_`."""
     text, _, parts = kind.partition("@")
     text, _, span = text.removesuffix(")").partition("(")
     discards = text[-1] == "_"
@@ -237,7 +237,7 @@ class PatternRow(Row):
         return re.compile("".join(piece.pattern for piece in pieces(self.spelling)))
 
     def match(self, opcode: str) -> Bindings | None:
-        """What the qualifiers of an opcode bind, if it is one of this row's spellings, in whatever order."""
+        """The values of the qualifiers of an opcode, in any order; None if this row does not spell it."""
         words = _words(opcode)
         if not all(word.lstrip(".") in self.spelling for word in words):  # so end most rows of a root
             return None
@@ -264,14 +264,15 @@ class PatternRow(Row):
 
     @cached_property
     def _vocabulary(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The words that may stand in an opcode, and those that must."""
+        """The words that an opcode of this row may have, and the words that it must have."""
         words = [[frozenset(_split(a)) for a in group.alternatives] for group in self._groups]
         needed = [alternatives[0] for alternatives in words if len(alternatives) == 1]
         allowed = frozenset[str]().union(*(word for alternatives in words for word in alternatives))
         return allowed, frozenset[str]().union(*needed)
 
     def _arranged(self, words: list[str]) -> list[str] | None:
-        """What of an opcode's words, which it loses, each part of the spelling takes, if the parts take all of them."""
+        """The word that each part of the spelling takes; None if a part finds none. Words that were taken are removed
+        from `words`."""
         name, chosen = _name(words), list[str]()
         for group in self._groups:
             word = _take(group, words)
@@ -290,7 +291,8 @@ class PatternRow(Row):
         return ["".join(parts) for parts in product(*(piece.alternatives for piece in pieces(self.spelling)))]
 
     def samples(self) -> list[str]:
-        """Spellings in which each alternative of each group stands at least once, the other groups being plain."""
+        """Spellings that together contain each alternative of each group, with plain alternatives for the other
+        groups."""
         choices = [piece.alternatives for piece in pieces(self.spelling)]
         plain = [alternatives[0] for alternatives in choices]
         varied = [
@@ -303,7 +305,7 @@ class PatternRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a spelling: what it may be, and the regular expression of that."""
+    """A part of a spelling: its alternatives, and their regular expression."""
 
     alternatives: tuple[str, ...]
     name: str = ""
@@ -361,7 +363,8 @@ def _ordered(word: str) -> int:
 
 
 def _take(group: Piece, words: list[str]) -> str | None:
-    """Which of its alternatives a group finds among the words, which it loses; None if it needs one and finds none."""
+    """The alternative of a group that is among the words, from which it is removed; None if the group needs one and
+    there is none."""
     for alternative in group.alternatives:
         wanted = _split(alternative)
         if wanted and all(_stands(word, words) for word in wanted):

@@ -101,7 +101,7 @@ _NUMBER = "u32(0..15)"
 
 
 def _barriers() -> Iterator[PatternRow]:
-    """`bar`, whose threads come together, and `barrier`, whose threads need not unless it is `.aligned`."""
+    """`bar`, which all lanes of a warp must execute together, and `barrier`, for which only `.aligned` requires it."""
     yield row("bar.sync", f"a:{_NUMBER}, ?b:u32(0../32)", "9.7.13.1", meaning="bar.sync")
     for name, ptx, sm, aligned in (
         ("bar", (2, 0), 20, ""),

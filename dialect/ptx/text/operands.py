@@ -83,7 +83,7 @@ def literal(text: str) -> Constant:
 
 
 def spelled(value: int | float) -> str:
-    """A literal of this value; integers with a sign, so that they fit what is narrower than 64 bits."""
+    """A literal of this value. Integers are signed, so that they fit types narrower than 64 bits."""
     if isinstance(value, int):
         return str(value - (1 << 64) if value >= 1 << 63 else value)
     return repr(value) if math.isfinite(value) else f"0d{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
@@ -245,9 +245,8 @@ class OperandError(Exception):
 
 
 class OperandReader:
-    """Reads operand texts; `plain` are the declared registers whose names do not begin with `%`, `vectors` those that
-    are vectors, with their sizes: such a register is read as its parts. `symbols` are the variables whose names do
-    begin with `%`."""
+    """Reads operand texts. `plain` are declared registers whose names do not begin with `%`. `vectors` are vector
+    registers with their sizes, which are read as their parts. `symbols` are variables whose names begin with `%`."""
 
     def __init__(
         self,

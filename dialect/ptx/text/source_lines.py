@@ -55,7 +55,7 @@ class SourceLines:
         return "" if place is None or place.line == 0 else str(place)
 
     def annotated(self, text: str) -> str:
-        """A text in which every line of the PTX has that of the source beside it."""
+        """The text with the source line added to each line of PTX that it names."""
         if not self._places[0]:
             return text
 

@@ -393,13 +393,13 @@ class Cursor:
         self.errors.append(error)
 
     def skip_statement(self, start: int) -> None:
-        """Goes behind the `;` of the statement at `start`, or to the `}` that ends its function before one."""
+        """Moves behind the `;` of the statement at `start`, or to the `}` that ends its function first."""
         match = _STATEMENT_END.match(self.text, start)
         end = match.end() if match else start
         self.position = min(max(end + (self.text[end : end + 1] != "}"), start + 1), len(self.text))
 
     def skip_item(self, start: int) -> None:
-        """Goes behind what stands at `start` outside of functions: a `;`, or all that its braces hold."""
+        """Moves behind the item at `start` outside of functions, which ends with a `;` or a block in braces."""
         text, at, depth = self.text, start, 0
         while at < len(text):
             character = text[at]

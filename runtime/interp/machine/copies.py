@@ -296,10 +296,10 @@ class Request:
 
 class TensorMemory:
     """128 lanes x 512 columns of each CTA: words (ctas, lanes, columns), and the number of the allocation of each
-    column, 0 of free ones.
+    column, 0 if it is free.
 
-    Stores are done when their warp waits, as late as they may be; products and copies, which belong to the
-    thread that issued them, when somebody looks at the object that a commit of it arrives at.
+    Stores complete as late as they may, when their warp waits. Products and copies belong to the thread that issued
+    them. They complete when a thread tests the mbarrier that a later commit arrives at.
     """
 
     def __init__(self, geometry: Geometry, flow: Flow) -> None:

@@ -48,10 +48,10 @@ Updates: TypeAlias = Callable[[str, str], Callable[[bool], Callable[..., Array]]
 
 @dataclass
 class Context:
-    """One instruction, and what its operands mean where it stands: in `frame`, a function, or in the kernel itself.
+    """One instruction and the scope of its operands: a function (`frame`), or the kernel itself.
 
-    `row` is the one that has accepted it. `reads` and `writes` collect the registers of its operands while it is
-    decoded, `places` the variables.
+    `row` is the row that accepted it. While it is decoded, `reads` and `writes` collect the registers of its operands,
+    and `places` the variables.
     """
 
     instruction: Instruction

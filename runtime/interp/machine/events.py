@@ -221,14 +221,14 @@ class Events:
     """Is told of what happens; here, without doing anything."""
 
     def watch(self, pc: int) -> Look | None:
-        """What to call before the instruction at `pc` with the threads whose guard holds (never none of them).
+        """The callback before the instruction at `pc`. It gets the threads whose guard holds, at least one.
 
-        Lanes that wait for others of their warp come to it again when those have arrived.
+        If lanes wait there for others of their warp, they execute the instruction again when those have arrived.
         """
         return None
 
     def issue(self, pc: int) -> Look | None:
-        """What to call before the instruction at `pc` with all threads that come to it, whatever their guard."""
+        """The callback before the instruction at `pc`. It gets all threads that reach it, whatever their guard."""
         return None
 
     def access(self, access: MemoryAccess) -> None:
@@ -238,14 +238,15 @@ class Events:
         """Threads (a mask) come to barrier `number` of their CTA, which is to have `expected` of them (0: all)."""
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        """Barrier `number` completes in some CTAs: masks of all threads that came there, and of those that waited.
+        """Barrier `number` completes in some CTAs. The masks are of all threads that arrived, and of those that
+        waited.
 
-        At the cluster's barrier a thread can come to wait when it is complete already: then nobody arrives.
+        At the barrier of a cluster, a thread may begin to wait after completion. Then `arrived` is empty.
         """
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        """Lanes that were to wait for each other, as in `bar.warp.sync` and `shfl.sync`, have come together: of each
-        warp one group at most. Of each thread, `members` are the lanes that it names, `lanes` those that it has met."""
+        """Lanes that wait for each other, as in `bar.warp.sync` and `shfl.sync`, have met: at most one group of each
+        warp. For each thread, `members` is its member mask, and `lanes` the mask of lanes that it has met."""
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
         """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because

@@ -230,11 +230,11 @@ class Flow:
     # Lanes that wait for others of their warp
 
     def meet(self, sel: Selection, members: Array, pc: int, alike: bool = False) -> tuple[Selection, Array] | None:
-        """The threads whose member lanes (a mask of 32 bits per thread) have all come to `pc`, with the lanes that each
-        of them has met there; the others wait. None if all wait.
+        """The threads whose member lanes have all reached `pc`, with the mask of lanes that each has met there. The
+        others wait. None if all wait. A member mask has 32 bits for each thread.
 
-        Lanes meet those that name the same members, and lanes that have exited are not waited for (PTX ISA 9.7.13.2).
-        Threads that waited here already are among those that meet. `alike` says that all threads name the same.
+        Only lanes with equal member masks meet. Exited lanes are not waited for (PTX ISA 9.7.13.2). Threads that waited
+        here before can be among those that meet. `alike` says that all masks are equal.
         """
         elsewhere = [q for q in self.parked if q != pc and q in self.anywhere] if pc in self.anywhere else []
         if elsewhere:

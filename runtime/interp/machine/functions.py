@@ -249,7 +249,7 @@ class Functions:
         """The functions with a body that a function calls.
 
         Raises:
-            CallError: for one that is not there, or that is a kernel.
+            CallError: for a call of an unknown function, or of a kernel.
         """
         names: list[str] = []
         for call in instructions(function.body or ()):
@@ -267,8 +267,8 @@ class Functions:
         return list(dict.fromkeys(names))
 
     def in_order(self, kernel: Function) -> tuple[list[Function], frozenset[str]]:
-        """The functions that a kernel calls, directly or not, callees first as far as they do not call each other; and
-        the names of those that need a stack, as they may be called while they run, or take memory there."""
+        """The functions that a kernel calls, directly or not, callees before callers where the calls have no cycle. The
+        set has the names of functions that need a stack: recursive ones, and those that allocate."""
         edges: dict[str, list[str]] = {}
         order: list[Function] = []
         self._visit(kernel, edges, order)

@@ -412,10 +412,11 @@ def _further(stack: StackFrame, offset: int, more: int) -> RegisterSlot:
 
 
 class Observer(Events):
-    """Is told of every batch of CTAs too. Thread numbers and masks are those of the state begun last.
+    """Listens to events, and to the start of each batch of CTAs. Thread numbers and masks are those of the current
+    batch.
 
-    With `merges`, batches of CTAs may be observed in processes of their own: `take` gives there what was found, and
-    `add` adds it here.
+    With `merges`, batches may run in several processes. `take` returns what such a process has collected, and `add`
+    adds that to this observer.
     """
 
     merges = False
@@ -442,7 +443,7 @@ _EVENTS = ("access", "come", "join", "meet", "arrive", "defer", "count", "passed
 
 
 class Observers(Observer):
-    """Several of them. Each event goes to those that listen to it."""
+    """Several observers. An event goes to those that listen to it."""
 
     def __init__(self, members: Sequence[Observer]) -> None:
         self.members = tuple(members)
@@ -480,7 +481,7 @@ class Observers(Observer):
 
 
 def _all(calls: Sequence[Callable[..., None] | None]) -> Callable[..., None] | None:
-    """One call for those that there are; None for none."""
+    """One callback that makes all calls that are not None; None if there are none."""
     some = [call for call in calls if call is not None]
     if len(some) < 2:
         return some[0] if some else None

@@ -81,8 +81,8 @@ class Standstill:
         return not rest and looks <= _LOOKS and self._is_as_before()
 
     def _is_as_before(self) -> bool:
-        """Whether all is as when it was saved, and all who can run have run since. Those who wait at mbarrier objects
-        alone are a deadlock, which is found when they sleep."""
+        """Whether the state equals the saved one, after every runnable thread has run. If all threads wait at
+        mbarriers, that is a deadlock, which is detected when they sleep."""
         same = self._places == self._where() and all(
             np.array_equal(a.view(np.uint8), b.view(np.uint8))
             for a, b in zip(self._registers, self._state.banks.values(), strict=True)
@@ -114,7 +114,7 @@ class Standstill:
 
 
 def polled(state: State, code: Sequence[Decoded], loops: Mapping[int, int], pc: int, thread: int) -> Iterator[str]:
-    """What a thread reads again and again in the loop that begins at `pc`, and what is there."""
+    """The memory that a thread polls in the loop that begins at `pc`, with its contents."""
     for decoded in code[pc : loops.get(pc, pc) + 1]:
         where = next((o for o in decoded.source.operands if isinstance(o, Address)), None)
         traits = decoded.traits
@@ -448,7 +448,7 @@ def _assembled(inner: BoundStep, pc: int, flow: Flow, warps: int) -> BoundStep:
 
 
 def _patient(inner: BoundStep, pc: int, flow: Flow) -> BoundStep:
-    """A jump back after which others run now and then, as threads may be waiting here for what those do."""
+    """A backward branch that yields to other warps now and then, since the loop may wait for them."""
     rounds = 0
 
     def step(sel: Selection) -> int | None:

@@ -124,10 +124,10 @@ Combine: TypeAlias = Callable[[Array, Array], Array]
 
 @dataclass
 class BulkCopy:
-    """Bytes that one thread sent at the instruction `pc`, on their way to `start` of a buffer, or of each 16 of them to
-    one of several places; their number completes transactions of an object.
+    """A bulk copy in flight. The thread sent it at the instruction `pc`. Its bytes go to `start` of a buffer, or each
+    16 bytes to a place of their own, and complete transactions of an mbarrier.
 
-    With `combine` they are combined with what they find there. `landed` is called when they are there.
+    With `combine`, the bytes are combined with those in memory. `landed` is called when the copy has completed.
     """
 
     pc: int

@@ -30,13 +30,13 @@ class WarpOrder:
 class Finding:
     """Something a kernel did wrong, and where.
 
-    `check` names the kind: "load" for what cannot be run, "fault" for what ends a launch, "limit" where the launch is
-    not followed any further, otherwise the check that found it. `line` and `column` are the instruction's in `file`.
-    `cta`, `warp`, `lane` and `address` are those of the first time, None where there is no single one; an address is
-    one of its own state space. `count` is how often it was seen, at so many `places` in the file. A note is worth
-    knowing and no error: a launch with nothing but notes is right. `schedule` is an order of warps in which it
-    happens, a line for what one of them does at a time, and `order` what a launch takes to run in it. `source` is the
-    line of the program that the instruction was compiled from, where the PTX says so.
+    `check` names the check. It is "load" for a kernel that cannot be run, "fault" for an error that ends a launch, and
+    "limit" if the launch is not followed further. `line` and `column` are the instruction's in `file`. `cta`, `warp`,
+    `lane` and `address` are those of the first occurrence, None if there is no single one. The address is in the state
+    space of the access. `count` is the number of occurrences, and `places` the number of places in the file. A note is
+    no error: a launch with only notes is right. `schedule` describes an order of warps in which it happens, one line
+    for each turn of a warp, and `order` makes a launch run in that order. `source` is the line of the program that the
+    instruction was compiled from, if the PTX has it.
     """
 
     check: str
@@ -89,10 +89,10 @@ class DecodeError(Exception):
 
 
 class FaultError(Exception):
-    """What an instruction did wrong; the machine adds where, and `check` is that of the finding.
+    """An error of an instruction. The machine adds the place. `check` is that of the finding.
 
-    `thread` is the number of the first thread at fault among those in flight, None if no single one is; `address` the
-    one it used, if that is what is wrong.
+    `thread` is the first faulty thread of those in flight, None if there is no single one. `address` is the faulty
+    address, if there is one.
     """
 
     check = "fault"
@@ -180,10 +180,10 @@ def _misaligned(addresses: Array, width: int) -> int:
 
 
 class Window:
-    """A space of which each thread sees its own part: shared (one part per CTA) or local memory, or parameters.
+    """A space in which each thread has its own part: shared memory (one part per CTA), local memory, or parameters.
 
-    `base` is the byte where each thread's part begins. Addresses count from 0 to `size`; below `plain`, which is that
-    unless a subclass takes it down, they are of the own part.
+    Each thread's part begins at byte `base`. Addresses count from 0 to `size`. Addresses below `plain` are in the own
+    part; a subclass can lower `plain`.
     """
 
     def __init__(self, name: str, buffer: Buffer, base: Array, size: int) -> None:

@@ -191,10 +191,10 @@ class Formal:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A function in the code of a kernel: where it begins, where threads go back to, what goes in and out.
+    """A function in the code of a kernel: its entry, the register of its return address, its parameters and results.
 
-    `stack` is what it keeps for each call, if it may be called while it runs. `passes` says that results go by way of
-    the places of `StorageLayout.results`, as callers through registers find them there.
+    `stack` has its variables for each call, if calls can nest. `passes` says that results are passed in
+    `StorageLayout.results`, where indirect callers read them.
     """
 
     name: str

@@ -206,7 +206,7 @@ def _length(length: int, unit: int, thread: int) -> int:
 
 
 def _combination(ctx: Context, bound: Bindings, shared: bool) -> Combine:
-    """Bytes that are there and bytes that come, to bytes."""
+    """The function that combines bytes in memory with arriving bytes."""
     seen, update = seen_as(bound["T"]), (ctx.updates or updates)(bound["O"], bound["T"])(shared)
 
     def combine(old: Array, new: Array) -> Array:

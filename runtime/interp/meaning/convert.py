@@ -275,8 +275,8 @@ def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 
 def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
-    """Codes of the next value toward zero or, where what is cut off and 8 random bits make a whole one, of the other;
-    beyond the largest, the largest."""
+    """Codes after stochastic rounding: the next value toward zero, or the next one away from it if the fraction between
+    them plus 8 random bits reaches one. Larger values become the largest one."""
     table, nan = _magnitudes(element)
     size = np.minimum(np.abs(np.where(values != values, 0.0, values)), table[-1])
     below = np.searchsorted(table, size, side="right") - 1

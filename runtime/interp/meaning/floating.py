@@ -202,7 +202,7 @@ def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @meaning("fma.oob")
 def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
-    """0 where an operand is the NaN that stands for what lies out of bounds, whose word the text does not give."""
+    """The result is 0 if an operand is the NaN that marks data out of bounds. The ISA does not give its bits."""
     ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
 
 

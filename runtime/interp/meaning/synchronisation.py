@@ -328,7 +328,7 @@ def getctarank(ctx: Context, bound: Bindings) -> Action:
 
 
 def _in_window(sel: Selection, values: Array, generic: bool) -> tuple[np.uint64, Array]:
-    """Where the window of shared memory begins, and how far behind it addresses lie, which must be there."""
+    """The base of the window of shared memory, and the offsets of addresses in it. Other addresses are a fault."""
     address = sel.pick(values).view(f"u{values.itemsize}").astype(np.uint64)
     outside = address >> np.uint64(32) != np.uint64(SHARED_WINDOW >> 32)
     if generic and outside.any():

@@ -241,8 +241,8 @@ _TF32_NAN = np.uint32(0x7FFFE000)
 
 @meaning("tensor.load")
 def load(ctx: Context, bound: Bindings) -> Action:
-    """A box to shared memory, of this CTA or of those of the cluster that a mask names. With `.cta_group::2` the object
-    is, of the pair that each of these is in, in the CTA in which it is of the pair of this one."""
+    """Loads a box to shared memory of this CTA, or of the CTAs of the cluster in a mask. With `.cta_group::2`, the
+    mbarrier is in the same CTA of each destination's pair as in the issuing CTA's own pair."""
     target, where, barrier, *rest = ctx.operands
     offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
     ctas = ctx.source(rest[0], "u16") if bound.get("C") else absent
@@ -267,7 +267,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
 
 
 def _of_pair(state: State, index: Array, base: int, shift: int, thread: int) -> Array:
-    """The object at which a box arrives that goes `shift` bytes from the CTA whose shared memory begins at `base`."""
+    """The mbarrier of a box that is copied `shift` bytes away from the CTA whose shared memory begins at `base`."""
     words = state.memory.shared.buffer.size // state.geometry.ctas // 8
     own, named = base // 8 // words, int(index[0]) // words
     if own // 2 != named // 2:
@@ -294,8 +294,8 @@ def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Par
 
 
 def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values: Array | None = None) -> None:
-    """Reports what a thread accesses in global memory: units that lie in the tensor whole, elements of the others.
-    `values` are the elements that it stores, (rows, fastest)."""
+    """Reports the accesses of a thread to global memory: in whole units where these are inside the tensor, else by
+    element. `values` are the stored elements, (rows, fastest)."""
     if state.observer is None:
         return
     size = box.fields.element.size

@@ -138,8 +138,8 @@ def places(shape: str, times: int, packed: bool, split: int) -> tuple[Array, Arr
 
 @meaning("tcgen05.ld", "tcgen05.st", "tcgen05.ld.red")
 def move(ctx: Context, bound: Bindings) -> Action:
-    """Registers of whole warps to their lanes, when the warp waits for it, or from them at once: a thread that uses a
-    register that is loaded gets what is loaded, whether it waits or not. Who looks on follows what it waits for."""
+    """Stores registers of whole warps to tensor memory when the warp waits for it, or loads them at once. A load shows
+    its value even before the wait; observers check that threads wait."""
     loads, what = ctx.row.means != "tcgen05.st", ctx.instruction.opcode
     operands = list(ctx.operands)
     reduced = ctx.dest(operands.pop(1), "b32") if "O" in bound else absent

@@ -125,7 +125,7 @@ def _scalar(name: str) -> Callable[[Context, Bindings], Action]:
     operation = _OPERATIONS[name]
 
     def action(ctx: Context, bound: Bindings) -> Action:
-        """One number; then clamped to the part it goes to, combined with c, or put beside the rest of c."""
+        """One number, then clamped to its part, combined with c, or inserted into c."""
         type, sat, op = bound.get("D", "u32"), bound.get("SAT"), bound.get("OP")
         target, first, second = (_selector(o)[1] for o in ctx.operands[:3])
         low, bits = _place(target)

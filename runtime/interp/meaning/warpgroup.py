@@ -147,7 +147,7 @@ class _Instruction:
         )
 
     def bind(self, state: State) -> Callable[[Array], Callable[[Array], None]]:
-        """For the warpgroups that issue it, what is to be done once it is waited for."""
+        """The work of an issue by some warpgroups. It returns what is executed when they wait for it."""
         d = [rows_of(s(state)) for s in self.d]
         a = [rows_of(s(state)) for s in self.registers]
         words = {role: s(state) for role, s in self.descriptors.items()}

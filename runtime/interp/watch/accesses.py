@@ -223,7 +223,8 @@ class InitialisedObjects(SharedCheck):
 
 @dataclass(eq=False)
 class _Read:
-    """Units that one operation reads, its instruction and thread, and whether that thread ended before it was done."""
+    """A read of an asynchronous operation: its instruction, its units, its thread, and whether the thread exited before
+    it completed."""
 
     pc: int
     units: Array

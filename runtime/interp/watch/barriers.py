@@ -251,7 +251,7 @@ class Barriers(Check):
             self.report(pc, text, thread, about=("many", number))
 
     def _waiting(self, number: int) -> list[Barrier]:
-        """Who has come to a barrier that is not complete, those that came last first."""
+        """The incomplete barriers of a number that have arrivals, latest arrival first."""
         return [barrier for barrier in reversed(self.state.flow.barriers) if barrier.number == number]
 
     def _came(self, number: int, thread: int) -> tuple[int, int]:
@@ -266,7 +266,7 @@ class Barriers(Check):
             self.report(pc, text, thread, about=("again", number), count=int(again.sum()))
 
     def _expectations(self, pc: int, number: int, expected: int, threads: Array) -> None:
-        """Whether those that wait there want as many, and whether there can be so many."""
+        """Checks that all waiting threads expect the same number of threads, and that so many exist."""
         if expected > self.state.geometry.warps_with_threads * LANES:
             text = f"barrier {number} expects {expected} threads, the CTA has {int(self._per_cta(self.there)[0])}"
             self.report(pc, text, int(np.flatnonzero(threads)[0]), about=("more", number))

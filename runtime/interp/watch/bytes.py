@@ -77,11 +77,11 @@ MULTIPLYING = ("mma", "wmma.mma")
 
 
 class Exchanges:
-    """The instructions at which lanes exchange values, between one that reads memory and one that writes it.
+    """The instructions at which lanes exchange values, between a read of memory and a later write.
 
-    A lane that goes on behind such an instruction knows that all lanes that met there had their operands. So what they
-    read to compute those has been read, for whatever depends on the result. Which registers depend on which follows
-    from the text, over all ways through it; what goes through memory is not followed.
+    A lane that has passed such an instruction knows that all lanes that met there had their operands. So the memory
+    reads behind those operands are complete, for anything that depends on the result. The dependences follow from the
+    text, over all paths. Values that pass through memory are not followed.
     """
 
     def __init__(self, code: Sequence[Decoded]) -> None:
@@ -93,7 +93,7 @@ class Exchanges:
         self._between: dict[tuple[int, int], frozenset[int]] = {}
 
     def between(self, read: int, write: int) -> frozenset[int]:
-        """Those whose operands depend on what an instruction reads, and on whose results a later one depends."""
+        """The exchanges whose operands depend on the read, and on whose results the write depends."""
         if (read, write) not in self._between:
             behind = _closure(read, self._written, self._used)
             before = _closure(write, self._used, self._written)
@@ -104,7 +104,7 @@ class Exchanges:
 def _closure(
     start: int, gives: Sequence[tuple[RegisterSlot, ...]], takes: Sequence[tuple[RegisterSlot, ...]]
 ) -> set[int]:
-    """The instructions that take what one gives, or what those give."""
+    """The instructions that depend on a result of `start`, directly or not."""
     takers: dict[RegisterSlot, list[int]] = {}
     for pc, slots in enumerate(takes):
         for slot in slots:
@@ -275,7 +275,7 @@ def _size(type: str) -> int:
 
 
 def _pair(low: Array, high: Array, each: int) -> Array:
-    """Two numbers of so many bytes, each unwritten as a whole where any byte of what it is made of is."""
+    """The unwritten bytes of two packed numbers. A number is unwritten as a whole if any byte that it depends on is."""
     one = np.uint16(whole(8 * each))
     zero = np.uint16(0)
     return np.where(low, one, zero) | np.where(high, one << np.uint16(each), zero)

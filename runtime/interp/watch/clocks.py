@@ -69,7 +69,7 @@ class Clocks:
         return told
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        """A barrier completes: those that waited get to know what was brought there."""
+        """A barrier completes. The clocks of the waiting threads take in those of all arrivals."""
         brought = self._at_barrier[number]
         here, wait = _any_lane(arrived), _any_lane(waiting)
         who = self.each if number == CLUSTER_BARRIER else self.per_cta
@@ -132,8 +132,8 @@ class Clocks:
         return np.full(warps.size, self.now, np.int32) if release else self._fenced[warps]
 
     def learn(self, warps: Array, writers: Array, times: Array, updated: Array, acquire: bool) -> None:
-        """Warps read words that others wrote, which tell of all that those did up to `times`. Where they `updated` them
-        (read, changed and wrote), the words go on to tell what they told before, as in observation order."""
+        """Warps read words that other warps wrote. They learn everything that those did up to `times`. If they
+        `updated` the words (read-modify-write), the words keep what they told before, as in observation order."""
         others = (warps != writers) & (warps // self.each == writers // self.each)
         theirs = others & (times > 0)
         if not theirs.any() and (self._due is None or not (others & updated).any()):
@@ -151,7 +151,8 @@ class Clocks:
     # mbarrier objects
 
     def defer(self, place: int, thread: int) -> None:
-        """A thread begins something of which an object is told later: that it then knows what the thread knows now."""
+        """A thread begins an operation that arrives at an mbarrier later. The arrival will carry the thread's present
+        clock."""
         warp = thread % self.warps
         self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
 

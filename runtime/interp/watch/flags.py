@@ -152,7 +152,7 @@ class Flags(Check):
             self._try(word, flags)
 
     def _words(self) -> tuple[Array, list[int]]:
-        """The words through which threads tell each other, and of those that are read weakly one of each kind."""
+        """The words that threads use as flags; of the words that are read weakly, one of each kind."""
         accesses = [r for _, r in self.records if r.kind not in _NO_ACCESS]
         if not accesses:
             return np.zeros(0, np.int64), []
@@ -210,7 +210,7 @@ class Flags(Check):
             self.report(deed.pc, text, deed.thread, about=("older", None if one is None else one.pc))
 
     def _near(self, word: int, flags: Array) -> Array:
-        """Those of the flags by which the CTAs that access a word can tell each other something."""
+        """The flags that can order accesses of the CTAs that access a word."""
         records = [r for _, r in self.records if r.kind not in _NO_ACCESS]
         words = np.concatenate([r.words for r in records])
         ctas = np.concatenate([r.threads for r in records]) % self.state.warps // self.state.geometry.warps_per_cta
@@ -222,8 +222,8 @@ class Flags(Check):
         return near
 
     def _deeds(self, wanted: Array, word: int, part: int) -> Iterator[_Deed]:
-        """What the threads that access some words do with those, of one word with a part, and fences and barriers
-        between; of reads again and again, the last."""
+        """The accesses of threads to some words, to part `part` of one word, and the fences and barriers between them.
+        Of repeated reads, only the last."""
         accesses = [
             (at, r, np.isin(r.words, wanted) & ((r.words != word) | (r.parts & part > 0)))
             for at, r in self.records if r.kind not in _NO_ACCESS

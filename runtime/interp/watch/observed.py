@@ -35,7 +35,7 @@ class LaunchObservers:
         return Observers(own) if len(own) > 1 else next(iter(own), None)
 
     def trace_of(self, launch: int) -> LaunchTrace | None:
-        """What the launch of a number did until it failed, if that was asked for and it has begun."""
+        """The trace of a launch up to its failure, if a trace was requested and has begun."""
         begun = [t for t in self._tracers[launch : launch + 1] if t.timeline.kernel is not None]
         return begun[0].trace() if begun else None
 

@@ -44,8 +44,8 @@ ContributionKind: TypeAlias = Literal["arrival", "expected", "expects"]
 
 
 class Contribution(NamedTuple):
-    """What an agent brings to a phase: the step that did it, or that began it if it was `deferred`, and what happens
-    before. It arrives; or it is what the phase was told to expect; or it tells it to expect more."""
+    """A contribution of an agent to a phase: the step that made it, or that began it if it is `deferred`, and the
+    events that happen before it. It is an arrival, an initial expected count, or an addition to the expected count."""
 
     step: WarpStep
     past: Array
@@ -81,7 +81,7 @@ class Meeting:
 
 
 class Deviation(NamedTuple):
-    """Two events that another order takes the other way round, and the steps with which that order begins.
+    """Two events that another order executes the other way round, and the first steps of that order.
 
     `early`: a contribution counts in the phase before its own. `stale`: a wait passes two phases before its own.
     `missed`: a phase ends while a wait still waits for the one before. `unexpected`: a phase ends before a step adds to
@@ -98,8 +98,8 @@ class Deviation(NamedTuple):
 class OrderGraph:
     """The events of all warps in flight, in clusters of `each`.
 
-    `rows[w]` says of each warp of the cluster up to which of its events happen before what warp w does now, then of
-    each meeting how many phases are known to have ended.
+    `rows[w]` is the clock of warp w: for each warp of the cluster the number of its events that happen before w's next
+    event, then for each meeting the number of phases that have ended before it.
     """
 
     def __init__(self, warps: int, each: int) -> None:
@@ -397,7 +397,7 @@ class MemoryModel:
         )
 
     def _observation(self, rf: Relation) -> Relation:
-        """A write, and the reads that read it, or what atomic operations made of it."""
+        """Pairs of a write and a read that observes it, directly or through atomic operations on its value."""
         passing = [row if event.writes and event.reads else 0 for row, event in zip(rf, self.events, strict=True)]
         return union(rf, compose(rf, closure(passing)))
 
@@ -449,7 +449,7 @@ def reflexive(relation: Relation) -> Relation:
 
 
 def compose(one: Relation, other: Relation) -> Relation:
-    """Pairs that lead through one, then through the other."""
+    """The composition of two relations."""
     result: Relation = []
     for row in one:
         reached = 0

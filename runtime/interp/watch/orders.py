@@ -319,7 +319,7 @@ class Orders(Check):
     # Deadlocks
 
     def explain(self, fault: InterpreterError) -> None:
-        """Says of a deadlock who waits for whom, by those who came the last time."""
+        """Adds to a deadlock which warp waits for which, by the arrivals at the phase before."""
         if not (fault.findings and fault.findings[0].message.startswith("deadlock")):
             return
         self._settle()
@@ -348,7 +348,7 @@ class Orders(Check):
                 yield pc, -1 - number, meeting, [w for w in warps if self._barrier(number, w) is meeting]
 
     def _lacks(self, meeting: Meeting, where: dict[int, int], waiting: int) -> str:
-        """Who came to the phase before, and not to this one, and what they do instead."""
+        """The warps that arrived at the phase before and not at this one, and where they are instead."""
         end = meeting.ends.get(meeting.phase - 1)
         if end is None or meeting.phase == meeting.first:
             came = {c.step.warp: c.step for c in meeting.contributions}

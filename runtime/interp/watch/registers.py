@@ -87,8 +87,8 @@ class UninitialisedRegisters(Check):
             written[where] = True
 
     def load(self, pc: int, threads: Array, unwritten: Array, name: str) -> bool:
-        """A load, of whose bytes (accesses x bytes) some are unwritten: so are the registers they come to. `name` is
-        where they lie. False for an instruction of which it is not known which bytes come to which register."""
+        """Marks the registers of a load that reads unwritten bytes, (accesses, bytes). `name` is the memory. False if
+        the bytes of the instruction's registers are not known."""
         decoded = self.kernel.code[pc]
         form = decoded.row
         if isinstance(form, LoadMatrix):

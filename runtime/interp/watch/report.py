@@ -50,8 +50,8 @@ class SharedAccess:
 class GlobalAccess:
     """The global memory accesses of one instruction.
 
-    `sectors` are the pieces of 32 bytes that the requests of the warps touch, `ideal` the fewest that could hold the
-    bytes that they ask for.
+    `sectors` is the number of 32-byte sectors that the requests of the warps touch. `ideal` is the least number that
+    could hold the requested bytes.
     """
 
     line: int
@@ -71,8 +71,8 @@ class GlobalAccess:
 
 @dataclass(frozen=True)
 class MatrixProducts:
-    """How often one `mma`, `mma.sp` or `wmma.mma` was executed, and of what shape it is (of a sparse A, as if it were
-    dense). A warp computes `side_by_side` such products at once."""
+    """The number of executions of one `mma`, `mma.sp` or `wmma.mma`, and its shape (for a sparse A, the dense shape). A
+    warp computes `side_by_side` such products at once."""
 
     opcode: str
     shape: Problem

@@ -37,11 +37,12 @@ WAVEFRONT_BYTES = BANKS * BANK_BYTES
 
 
 def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool = False) -> tuple[Array, Array]:
-    """What the accesses of some lanes to shared memory take: for each warp among them, the wavefronts, and how many
-    there would be without conflicts.
+    """The cost of accesses to shared memory: for each warp, its wavefronts, and the number of wavefronts without
+    conflicts.
 
-    `start` is the first byte of each access, counted from a multiple of 128 bytes; each is `width` bytes long and
-    aligned. With `alone`, lanes that want the same word are served one after the other, as atomic operations are.
+    `start` is the first byte of each access, counted from a multiple of 128 bytes. Each access is `width` bytes
+    long and aligned. With `alone`, lanes that access the same word are served one after the other, as for atomic
+    operations.
     """
     together = min(LANES, WAVEFRONT_BYTES // width)
     phases = LANES // together
@@ -151,8 +152,8 @@ Costs: TypeAlias = "dict[tuple[int, str], _Cost]"
 
 
 class Counts(NamedTuple):
-    """What was counted of some CTAs, for a launch of a grid of blocks: by instruction, the warps and lanes that came to
-    it, and those that met there; what accesses took."""
+    """The counts of some CTAs of a launch: for each instruction the warps and lanes that executed it and the lanes that
+    met there, and the costs of accesses."""
 
     grid: Dim3
     block: Dim3

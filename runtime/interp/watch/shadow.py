@@ -28,10 +28,11 @@ _PIECES = (
 
 
 class Shadow:
-    """Arrays of one entry for each piece; those of reads also one for each warp of the CTA.
+    """Arrays with an entry for each piece of memory. Arrays of reads have one for each warp of the CTA too.
 
-    The last write: `written` (whether there was one), its time, thread, instruction, whether it was `strong` (atomic
-    or ordered), and up to when it `tells` of its warp. The last read of each warp: time, lane, instruction, strong.
+    Of the last write: whether there was one (`written`), its time, thread and instruction, whether it was `strong`
+    (atomic or ordered), and up to which time it `tells` of its warp. Of the last read of each warp: time, lane,
+    instruction, and strength.
     """
 
     def __init__(self, size: int, warps: int) -> None:
@@ -132,9 +133,9 @@ class LastAccesses:
 
 
 class BufferHistory:
-    """Who stored each piece of a buffer last, and the last two threads that read it since: so that one that reads and
-    then stores does not hide another. Of more, the earlier ones are forgotten. Pieces split when a smaller access
-    comes."""
+    """The last store to each piece of a buffer, and the last two threads that read it since then. Two are kept so that
+    a thread that reads and then stores does not hide another reader; earlier readers are forgotten. Pieces are split
+    when a smaller access comes."""
 
     def __init__(self, size: int) -> None:
         self.width = 16
@@ -167,7 +168,7 @@ class BufferHistory:
 
 
 class Stored(Protocol):
-    """Pieces, and the bytes that are stored there, where they are known."""
+    """Pieces, and the bytes stored there, if they are known."""
 
     piece: Array
     values: Array | None

@@ -50,8 +50,8 @@ def _nowhere(touch: _Touch) -> Array:
 
 @dataclass
 class _Touch:
-    """Pieces that one instruction touches: which, by whom, how its accesses are meant, and the bytes that it stores
-    there, where they are known."""
+    """The pieces that one instruction accesses, with the thread, warp and lane of each, the strength and traits of the
+    access, and the stored bytes, if they are known."""
 
     pc: int
     piece: Array
@@ -261,7 +261,7 @@ class SharedMemory(Check):
         self._tell_race(touch, race, readers, pcs, f"{_DEED[kind]} what", "reads", _nowhere)
 
     def _exchanged(self, touch: _Touch, late: Array, reader: Array) -> None:
-        """Takes out of the reads that are `late` those by lanes of the same warp on which what is written depends."""
+        """Removes from the `late` reads those by lanes of the same warp whose values the written value depends on."""
         shadow, clocks, own = self.shadow, self.clocks, touch.warp % self.clocks.each
         at = np.flatnonzero(late[np.arange(own.size), own])
         pcs = shadow.read_pc[touch.piece[at], own[at]]
@@ -306,7 +306,8 @@ class SharedMemory(Check):
         shadow.read_strong[at] = touch.strong & ~weak
 
     def _mark_write(self, touch: _Touch, kind: str) -> None:
-        """Where several warps write one piece in one step, only one of them is left: the others race with it."""
+        """Records writes. If several warps write a piece in one step, one of them is recorded, and the others race with
+        it."""
         shadow, clocks = self.shadow, self.clocks
         shadow.writer[touch.piece] = touch.thread
         shadow.write_pc[touch.piece] = touch.pc

@@ -60,8 +60,8 @@ class _Fences:
 
 
 class TensorAccesses(SharedCheck):
-    """For each 16 lanes of a column: who wrote there, and who read it by a load and for a product, last; and which
-    words have been written."""
+    """For each 16 lanes of a column: the last writer, the last reader by a load, the last reader by a product, and
+    which words have been written."""
 
     name = "tensor"
 

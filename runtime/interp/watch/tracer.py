@@ -63,7 +63,7 @@ class TracedGroup:
 
 @dataclass
 class GroupQueue:
-    """The groups of all agents: one that is open, and those that were committed, some of them empty."""
+    """The groups of asynchronous operations of all agents: the open one, and the committed ones, which may be empty."""
 
     open: dict[int, TracedGroup] = field(default_factory=dict[int, TracedGroup])
     committed: dict[int, list[TracedGroup | None]] = field(
@@ -99,7 +99,8 @@ class GroupQueue:
 
 
 class TracedGroups(Traced, ABC):
-    """Operations of one `kind`, as `Traits.commits` names it, which agents of so many warps `together` commit."""
+    """Groups of operations of one `kind`, the name in `Traits.commits`. `together` warps form the agent that
+    commits."""
 
     kind: ClassVar[str]
     together: ClassVar[int] = 1
@@ -260,7 +261,7 @@ POLLING = 64
 
 
 class TracedBarriers(Traced):
-    """Threads that come to a barrier go on when the last of them has come."""
+    """Barriers. The threads of a barrier continue when the last of them arrives."""
 
     def begun(self) -> None:
         self.came: dict[tuple[int, int], tuple[int, int]] = {}

@@ -114,9 +114,9 @@ class _Product:
 
 
 class WarpgroupRegisters(Check):
-    """For each register and warpgroup: the products in flight that write and that read it, who touched it since the
-    last fence (`_FENCED`: nobody, `_NEVER`: there was no fence, else the instruction after it), and the shape of the
-    products that have it as accumulator since then."""
+    """For each register and warpgroup: the products in flight that write it and that read it, the last access since the
+    last fence (`_FENCED`: none, `_NEVER`: no fence yet, else the instruction after the access), and the shape of the
+    products that accumulate in it since then."""
 
     name = "wgmma"
 

@@ -147,7 +147,8 @@ class GlobalWriters(Check):
         known: Array,
         place: Array,
     ) -> None:
-        """What those that read a word get to `know`, each at its `place`, from who wrote it `before` and is another."""
+        """Warps that read words learn the clocks of the other threads that wrote them. `place` is the row of each word
+        in the result."""
         others = (before >= 0) & (before != mine)
         np.maximum.at(known, place[others], flags.time(piece[others]))
         if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
@@ -253,7 +254,7 @@ class GlobalWriters(Check):
     def _tell(
         self, access: MemoryAccess, known: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
     ) -> None:
-        """Of stores that race with others, or with reads that they are `over`."""
+        """Reports stores that race with other stores, or with reads, which they go `over`."""
         for bad, note in ((race & ~same, False), (race & same, True)):
             if not bad.any():
                 continue
