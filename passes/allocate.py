@@ -27,8 +27,8 @@ OFFSET = "warp.offset"
 
 def offset_of(op: Operation) -> int:
     """Where an allocation lies. It has been allocated."""
-    held = op.attributes[OFFSET]
-    return held.value.data if isinstance(held, IntegerAttr) else 0
+    offset = op.attributes[OFFSET]
+    return offset.value.data if isinstance(offset, IntegerAttr) else 0
 
 
 def allocate(kernel: gpu.FuncOp) -> int:
@@ -41,10 +41,10 @@ def allocate(kernel: gpu.FuncOp) -> int:
         if (wanted := needed(op)) is None:
             continue
         size, alignment = wanted
-        held = op.attributes.setdefault(OFFSET, IntegerAttr(-(-end // alignment) * alignment, i64))
-        if not isinstance(held, IntegerAttr) or held.value.data < 0 or held.value.data % alignment:
-            fail(op, f"expected {OFFSET} to be a multiple of {alignment}, got {held}")
-        end = max(end, held.value.data + size)
+        offset = op.attributes.setdefault(OFFSET, IntegerAttr(-(-end // alignment) * alignment, i64))
+        if not isinstance(offset, IntegerAttr) or offset.value.data < 0 or offset.value.data % alignment:
+            fail(op, f"expected {OFFSET} to be a multiple of {alignment}, got {offset}")
+        end = max(end, offset.value.data + size)
     return end
 
 
@@ -79,7 +79,7 @@ def allocate_all(module: ModuleOp) -> None:
 
 def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
     """Puts a launch in place of another that gives `size` bytes of shared memory."""
-    given = arith.ConstantOp(IntegerAttr(size, i32))
+    bytes_ = arith.ConstantOp(IntegerAttr(size, i32))
     clusters = (launch.clusterSizeX, launch.clusterSizeY, launch.clusterSizeZ)
     new = LaunchFuncOp(
         launch.kernel,
@@ -87,9 +87,9 @@ def _give(launch: gpu.LaunchFuncOp, size: int) -> None:
         (launch.blockSizeX, launch.blockSizeY, launch.blockSizeZ),
         None if any(size is None for size in clusters) else clusters,  # pyright: ignore[reportArgumentType]
         kernelOperands=launch.kernelOperands,
-        dynamicSharedMemorySize=given.result,
+        dynamicSharedMemorySize=bytes_.result,
     )
-    Rewriter.replace_op(launch, [given, in_place_of(launch, new)], [])
+    Rewriter.replace_op(launch, [bytes_, in_place_of(launch, new)], [])
 
 
 class AllocatePass(ModulePass):

@@ -77,9 +77,9 @@ CHOSEN = "[chosen] "
 def remarks(*, chosen: bool = False) -> Generator[list[str]]:
     """Collects the remarks of passes on operations that they do not change: `file:line:col: remark: pass: message`.
     With `chosen`, also the choices that they made: `... remark: pass: [chosen] message`."""
-    tokens = _REMARKS.set(found := []), _CHOSEN.set(chosen)
+    tokens = _REMARKS.set(lines := []), _CHOSEN.set(chosen)
     try:
-        yield found
+        yield lines
     finally:
         _REMARKS.reset(tokens[0])
         _CHOSEN.reset(tokens[1])

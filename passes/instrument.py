@@ -191,7 +191,7 @@ class Runner:
             with self.timer.measure("verify"):
                 module.verify()
         for number, step in enumerate(self.steps):
-            given = module.clone() if self.options.reproducer and self.options.local else start
+            before = module.clone() if self.options.reproducer and self.options.local else start
             if self.options.before is None or step.one.name in self.options.before:
                 self._dump("Before", step, module)
             was = _text(module) if self.options.changed else ""
@@ -200,8 +200,8 @@ class Runner:
             except Exception:
                 if self.options.failed:
                     self._dump("After", step, module, " Failed")
-                if given is not None:
-                    self._reproduce(given, (step,) if self.options.local else self.steps)
+                if before is not None:
+                    self._reproduce(before, (step,) if self.options.local else self.steps)
                 raise
             wanted = self.options.after is None or step.one.name in self.options.after
             changed = not self.options.changed or _text(module) != was
@@ -293,8 +293,8 @@ def reproducer_of(passes: str) -> str:
 
 def pipeline_in(text: str) -> str | None:
     """The pipeline of a reproducer, MLIR's or ours; None where there is none."""
-    found = re.search(r'mlir_reproducer\s*:\s*\{[^}]*?pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', text, re.DOTALL)
-    return None if found is None else re.sub(r"\\(.)", r"\1", found[1])
+    match = re.search(r'mlir_reproducer\s*:\s*\{[^}]*?pipeline\s*:\s*"((?:[^"\\]|\\.)*)"', text, re.DOTALL)
+    return None if match is None else re.sub(r"\\(.)", r"\1", match[1])
 
 
 # Remarks for other tools.

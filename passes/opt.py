@@ -234,9 +234,9 @@ class WarploomOptMain(xDSLOptMain):
         path = self.args.input_file
         extension = self.args.frontend or ("mlir" if path is None else os.path.splitext(path)[1].removeprefix("."))
         if extension not in self.available_frontends:
-            known = " or ".join(f".{name}" for name in self.available_frontends)
+            endings = " or ".join(f".{name}" for name in self.available_frontends)
             got = f"'.{extension}'" if extension else "none"
-            raise InputError(f"{path}: expected a file name ending in {known}, got {got}; say what it is with -f")
+            raise InputError(f"{path}: expected a file name ending in {endings}, got {got}; say what it is with -f")
         return super().prepare_input()
 
     def prepare_output(self) -> IO[str]:
@@ -373,12 +373,12 @@ def _span(text: str, name: str, line: int, column: int) -> Span[str]:
     return Span(start, token.end() if token else start, Input(text, name))
 
 
-def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None:
+def _check_specs(kind: str, specs: Iterable[ArgSpec], factories: _Factories) -> None:
     """Raise UsageError for a pass or target of an unknown name or with a bad option."""
     for spec in specs:
-        if spec.name not in known:
-            raise UsageError(_unknown(kind, spec.name, known))
-        convertible = known[spec.name]()
+        if spec.name not in factories:
+            raise UsageError(_unknown(kind, spec.name, factories))
+        convertible = factories[spec.name]()
         fields = [field.name for field in dataclasses.fields(convertible) if field.init]
         for name in spec.parameters:
             if name.replace("-", "_") not in fields:
@@ -397,15 +397,15 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], known: _Factories) -> None
 def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
     """The first option that has no value, or an empty one, and is no flag; "" if there is none."""
     kinds = {field.name: str(field.type) for field in dataclasses.fields(convertible)}
-    given = ((name, values) for name, values in spec.parameters.items() if "bool" not in kinds.get(name, "bool"))
-    return next((name for name, values in given if not values or "" in values), "")
+    options = ((name, values) for name, values in spec.parameters.items() if "bool" not in kinds.get(name, "bool"))
+    return next((name for name, values in options if not values or "" in values), "")
 
 
 def _refused(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
     """The option whose value has the wrong type, if there is one. xDSL's error names only the types."""
-    for name, given in spec.parameters.items():
+    for name, value in spec.parameters.items():
         try:
-            convertible.from_spec(ArgSpec(spec.name, {name: given}))
+            convertible.from_spec(ArgSpec(spec.name, {name: value}))
         except ValueError as error:
             if str(error).startswith("Incompatible types"):
                 return f", option {name}"
@@ -422,8 +422,8 @@ def _expanded(one: ModulePass) -> Iterator[PipelineStep]:
     yield from (PipelineStep(each, one.name if len(passes) > 1 else "") for each in passes)
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known)
+def _unknown(kind: str, name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, names)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else "--help lists those there are"
     return f"unknown {kind} '{name}'; {hint}"
 

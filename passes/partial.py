@@ -91,8 +91,8 @@ class PartialConversion:
             inside = dict(zip(captured, outer, strict=True))
             for inner in (i for region in op.regions for i in region.walk()):
                 inner.operands = [inside.get(value, value) for value in inner.operands]
-            for result, given in zip(op.results, place.results, strict=True):
-                result.name_hint = given.name_hint
+            for result, placed in zip(op.results, place.results, strict=True):
+                result.name_hint = placed.name_hint
             Rewriter.replace_op(place, op)
         for symbol in self.symbols:
             module.body.block.add_op(symbol)

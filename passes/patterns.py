@@ -129,18 +129,18 @@ class IndexBuilder:
         """Whether indices compare so, such as "slt"."""
         return self.insert(arith.CmpiOp(self.value(a), self.value(b), predicate)).result
 
-    def again(self, value: SSAValue, known: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
+    def again(self, value: SSAValue, mapped: dict[SSAValue, SSAValue], inside: Callable[[Operation], bool]) -> SSAValue:
         """Computes a value a second time, at the insertion point.
 
         Operations that are `inside` are cloned with their operands replaced by those in the mapping, and the results of
         the clones are added to it. Values of other operations are used as they are.
         """
         op = value.owner
-        if value in known or not isinstance(op, Operation) or not inside(op):
-            return known.get(value, value)
-        new = self.insert(op.clone({operand: self.again(operand, known, inside) for operand in op.operands}))
-        known.update(zip(op.results, new.results, strict=True))
-        return known[value]
+        if value in mapped or not isinstance(op, Operation) or not inside(op):
+            return mapped.get(value, value)
+        new = self.insert(op.clone({operand: self.again(operand, mapped, inside) for operand in op.operands}))
+        mapped.update(zip(op.results, new.results, strict=True))
+        return mapped[value]
 
     def value(self, index: Index) -> SSAValue:
         """The index as an SSA value."""
@@ -156,7 +156,7 @@ class IndexBuilder:
         """Several indices as SSA values."""
         return [self.value(index) for index in indices]
 
-    def known(self, value: SSAValue) -> Index:
+    def folded(self, value: SSAValue) -> Index:
         """A value as an index: a number where it is a constant. One that stands before the constants is one of them."""
         number = constant_value(value)
         if number is None:
@@ -194,7 +194,7 @@ class IndexBuilder:
         if isinstance(memory.owner, MatrixOp):
             view = memory.owner
             if view.part and dimension == len(view.dimensions_kept):
-                return self.known(view.part[1])
+                return self.folded(view.part[1])
             memory, dimension = view.memory, (*view.dimensions_kept, *view.dimensions)[dimension] or 0
         size = memory.type.get_shape()[dimension] if is_memory(memory.type) else -1
         return size if size >= 0 else self.insert(memref.DimOp(memory, self.value(dimension))).result

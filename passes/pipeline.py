@@ -54,8 +54,8 @@ def _parts(op: Operation) -> Iterator[object]:
         yield result
         yield result.type
     yield from op.successors
-    for held in (op.properties, op.attributes):
-        for name, attribute in held.items():
+    for dictionary in (op.properties, op.attributes):
+        for name, attribute in dictionary.items():
             yield name
             yield attribute
     for region in op.regions:
@@ -147,9 +147,9 @@ def standard_pipeline(
     the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` allows products of f32 with operands rounded to
     10 bits of fraction. `tuned` is a file of measured schedules, which replace the default ones.
     """
-    given = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
+    fields = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
     file = [f"tuned={_quoted(str(tuned))}"] if tuned else []
-    options = " ".join([*given, *file])
+    options = " ".join([*fields, *file])
     return ",".join(
         (
             f"warp-set-target{{arch={target}}}" if target else "warp-set-target",
@@ -263,11 +263,11 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
         if _EACH.get():
             _verifying_each(module, ctx, pipeline, on_phase)
             return
-        given = module.clone()
+        original = module.clone()
         try:
             _verifying_parts(module, ctx, pipeline, on_phase)
         except Exception:
-            first = _first_error(given, ctx, pipeline)
+            first = _first_error(original, ctx, pipeline)
             if first is None:
                 raise
         else:
@@ -362,13 +362,13 @@ class SetTargetPass(ModulePass):
     arch: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        held = target_of(op)
-        if self.arch is None and held is not None:
+        declared = target_of(op)
+        if self.arch is None and declared is not None:
             return
         try:
             asked = target(self.arch or DEFAULT_TARGET)
         except UnknownTargetError as e:
             raise PassFailedException(str(e)) from None
-        if held not in (None, asked):
-            remark(op, self.name, f"the module says {held}; it is compiled for {asked}, which was asked for")
+        if declared not in (None, asked):
+            remark(op, self.name, f"the module says {declared}; it is compiled for {asked}, which was asked for")
         TargetAttr(asked).set_on(op)

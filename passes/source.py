@@ -78,13 +78,13 @@ def read_text(path: str | Path) -> str:
     Raises:
         OSError, UnicodeDecodeError: if it cannot be read, or is no text.
     """
-    held, name = _TEXTS.get(), str(path)
-    if held is None or name not in held:
+    texts, name = _TEXTS.get(), str(path)
+    if texts is None or name not in texts:
         text = Path(path).read_text(encoding="utf-8")
-        if held is None:
+        if texts is None:
             return text
-        held[name] = text
-    return held[name]
+        texts[name] = text
+    return texts[name]
 
 
 # Python's cyclic garbage collector, which has nothing to collect while a module is lowered.

@@ -274,12 +274,12 @@ class LocatingParser(Parser):
     def _unreadable(self, start: int, error: Exception) -> ParseError:
         """An error at the current token; where that is on a line behind an operation, at the start of that."""
         text = self.lexer.input.content
-        whole = "\n" in text[len(text[: self.pos].rstrip()) : self.pos] and start < self.pos
+        behind_line = "\n" in text[len(text[: self.pos].rstrip()) : self.pos] and start < self.pos
         detail = str(error) or "this is not something the operation accepts here"
-        if whole and not str(error):
+        if behind_line and not str(error):
             detail = "its types or attributes are not those that this operation is known with"
-        token = re.compile(r"\S*").match(text, start if whole else self.pos)
-        span = Span(start, token.end(), self.lexer.input) if whole and token else self._current_token.span
+        token = re.compile(r"\S*").match(text, start if behind_line else self.pos)
+        span = Span(start, token.end(), self.lexer.input) if behind_line and token else self._current_token.span
         return ParseError(span, f"cannot read this: {detail}")
 
 
@@ -378,11 +378,11 @@ def known_universe() -> Universe:
     Ours are there whether or not the package's entry points are installed, and those of
     `OWN` stand in place of xDSL's.
     """
-    found = Universe.get_multiverse()
+    multiverse = Universe.get_multiverse()
     return Universe(
-        all_dialects=found.all_dialects | WARPLOOM_UNIVERSE.all_dialects | OWN,
-        all_passes=found.all_passes | WARPLOOM_UNIVERSE.all_passes,
-        all_targets=found.all_targets | WARPLOOM_UNIVERSE.all_targets,
+        all_dialects=multiverse.all_dialects | WARPLOOM_UNIVERSE.all_dialects | OWN,
+        all_passes=multiverse.all_passes | WARPLOOM_UNIVERSE.all_passes,
+        all_targets=multiverse.all_targets | WARPLOOM_UNIVERSE.all_targets,
     )
 
 
@@ -419,15 +419,15 @@ class _Context(Context):
         """Registers every dialect there is if that of a name is not known."""
         dialect, dot, _ = name.partition(".")
         if dot and dialect not in self.registered_dialect_names:
-            for found, factory in known_universe().all_dialects.items():
-                if found not in self.registered_dialect_names:
-                    self.register_dialect(found, factory)
+            for dialect_name, factory in known_universe().all_dialects.items():
+                if dialect_name not in self.registered_dialect_names:
+                    self.register_dialect(dialect_name, factory)
 
     def clone(self) -> _Context:
-        found = _Context()
-        vars(found).update(vars(super().clone()))
-        found._loaded = self._loaded
-        return found
+        context = _Context()
+        vars(context).update(vars(super().clone()))
+        context._loaded = self._loaded
+        return context
 
     def _get_known_op(self, name: str) -> type[Operation] | None:
         kind = super()._get_known_op(name)

@@ -54,7 +54,7 @@ class Conversion(NamedTuple):
         return self.ways[0]
 
     def __str__(self) -> str:
-        lines = (f"{i}. {way}" for i, way in enumerate(self.ways, 1))
+        lines = (f"{i}. {conversion}" for i, conversion in enumerate(self.ways, 1))
         return "\n".join((f"{self.source}  ->  {self.target}, {self.element_bits}-bit elements", *lines))
 
 

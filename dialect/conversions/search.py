@@ -244,8 +244,8 @@ def _by_matrices(moves: Sequence[int], carried: _Carried, low: int) -> Iterator[
     low = min(low, HALF_BIT)
     trips = [*_matrix_trips(moves, carried, low)]
     for stores in (True, False):
-        fit = [way for way, trip in trips if (trip.store.how in (ROWS, COLUMNS)) == stores]
-        yield from sorted(fit, key=lambda way: way.cost)[:1]
+        fit = [conversion for conversion, trip in trips if (trip.store.how in (ROWS, COLUMNS)) == stores]
+        yield from sorted(fit, key=lambda conversion: conversion.cost)[:1]
     riders = carried.riders(low, HALF_BIT)
     crosses = moves[2] - LANE_BITS, _inverted(moves)[2] - LANE_BITS
     if riders is not None and moves[:2] == (3, 4) and moves[3:5] == (0, 1) and min(crosses) >= 0:

@@ -64,8 +64,8 @@ class ElementType:
             return value
         least = 2 - (1 << (self.exponent - 1))
         unit = 2.0 ** (max(math.frexp(value)[1] - 1, least) - self.mantissa)
-        found = round(value / unit) * unit
-        return found if abs(found) <= self.largest else math.copysign(math.inf, value)
+        rounded = round(value / unit) * unit
+        return rounded if abs(rounded) <= self.largest else math.copysign(math.inf, value)
 
     @property
     def per_register(self) -> int:
@@ -195,8 +195,8 @@ FormRow = TypeVar("FormRow", bound=Form)
 
 def having(rows: Callable[[], tuple[FormRow, ...]], **fields: object) -> tuple[FormRow, ...]:
     """The rows of a table whose fields, or properties, have these values, in the order of the table."""
-    found = _by_fields(rows, tuple(fields)).get(tuple(fields.values()), ())
-    return cast("tuple[FormRow, ...]", found)
+    rows_ = _by_fields(rows, tuple(fields)).get(tuple(fields.values()), ())
+    return cast("tuple[FormRow, ...]", rows_)
 
 
 @cache

@@ -270,7 +270,7 @@ def of_types(a: str, b: str, variant: Variant = PLAIN) -> tuple[Mma, ...]:
 
 def pairs(variant: Variant = PLAIN) -> tuple[tuple[str, str], ...]:
     """The pairs of types that some row of a variant multiplies."""
-    return tuple((a, b) for a, b, found in _of_types() if found == variant)
+    return tuple((a, b) for a, b, of_pair in _of_types() if of_pair == variant)
 
 
 @cache
@@ -288,7 +288,7 @@ def _of_types() -> dict[tuple[str, str, Variant], tuple[Mma, ...]]:
 @cache
 def blocks() -> dict[Variant, int]:
     """How many elements along k share a scale, by variant, for those that have scales."""
-    scaled = {variant: found[0] for (_, _, variant), found in _of_types().items() if variant.scale_type}
+    scaled = {variant: lengths[0] for (_, _, variant), lengths in _of_types().items() if variant.scale_type}
     return {variant: row.shape.k // row.scale.vector for variant, row in scaled.items() if row.scale}
 
 

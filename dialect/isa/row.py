@@ -206,11 +206,11 @@ def target(name: str) -> Target:
     return _row(name, TARGETS)
 
 
-def _row(name: str, known: Mapping[str, Target]) -> Target:
-    if (row := known.get(str(name))) is not None:
+def _row(name: str, targets: Mapping[str, Target]) -> Target:
+    if (row := targets.get(str(name))) is not None:
         return row
     hint = "" if re.fullmatch(r"sm_\d+[af]?", str(name)) else " (a target is written like sm_90a)"
-    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(known)}")
+    raise UnknownTargetError(f"unknown target '{name}'{hint}; known targets: {', '.join(targets)}")
 
 
 _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8}

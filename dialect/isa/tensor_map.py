@@ -44,13 +44,13 @@ class PixelBox:
         rank = len(sizes)
         if rank not in _BITS:
             return f"pixels are those of tensors with 3 to 5 dimensions, got {rank}"
-        least, most = -1 << _BITS[rank] - 1, (1 << _BITS[rank] - 1) - 1
+        least, largest = -1 << _BITS[rank] - 1, (1 << _BITS[rank] - 1) - 1
         for name, corner in (("lower", self.lower), ("upper", self.upper)):
             if len(corner) != rank - 2:
                 return f"{name}: expected {rank - 2} numbers for {rank} dimensions, got {len(corner)}"
             for axis, value in enumerate(corner, 1):
-                if not least <= value <= most:
-                    return f"{name}: expected {least} to {most} along dimension {axis}, got {value}"
+                if not least <= value <= largest:
+                    return f"{name}: expected {least} to {largest} along dimension {axis}, got {value}"
         for name, value, limit in (("channels", self.channels, MOST_CHANNELS), ("pixels", self.pixels, MOST_PIXELS)):
             if not 1 <= value <= limit:
                 return f"{name}: expected 1 to {limit}, got {value}"
@@ -211,10 +211,10 @@ class TensorMapFields:
         self._check_count("box", self.box, len(self.sizes))
         self._check_range("box", self.box, MOST_BOX)
 
-    def _check_range(self, name: str, values: Sequence[int], most: int) -> None:
+    def _check_range(self, name: str, values: Sequence[int], largest: int) -> None:
         for i, value in enumerate(values):
-            if not 1 <= value <= most:
-                raise TensorMapError(f"{name}: expected 1 to {most} along dimension {i}, got {value}")
+            if not 1 <= value <= largest:
+                raise TensorMapError(f"{name}: expected 1 to {largest} along dimension {i}, got {value}")
 
     def _check_alignment(self) -> None:
         unit = 32 if self.interleave == 32 else UNIT

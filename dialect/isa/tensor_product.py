@@ -102,7 +102,7 @@ class SharedDescriptor(MatrixDescriptor):
         if word & _UNUSED:
             raise DescriptorError(f"bits {word & _UNUSED:#x} of the shared-memory descriptor {word:#018x} mean nothing")
         code = word >> _SWIZZLE
-        kind = next((kind for kind, known in _SWIZZLES.items() if known == code), None)
+        kind = next((kind for kind, number in _SWIZZLES.items() if number == code), None)
         if kind is None:
             raise DescriptorError(
                 f"expected a swizzle of {choice(tuple(_SWIZZLES.values()))} in bits 63:61, got {code}"
@@ -287,11 +287,11 @@ class _Fields:
             f"{self.bits(low, count)}"
         )
 
-    def choose(self, low: int, count: int, name: str, known: Mapping[int, str]) -> ElementType:
+    def choose(self, low: int, count: int, name: str, names: Mapping[int, str]) -> ElementType:
         code = self.bits(low, count)
-        if code not in known:
-            self.fail(low, count, name, " or ".join(f"{code} ({text})" for code, text in known.items()))
-        return element_type(known[code])
+        if code not in names:
+            self.fail(low, count, name, " or ".join(f"{code} ({text})" for code, text in names.items()))
+        return element_type(names[code])
 
     def zero(self, low: int, count: int = 1, name: str = "reserved") -> None:
         if self.bits(low, count):

@@ -311,10 +311,10 @@ def scaled() -> tuple[Wgmma, ...]:
     forms = [(KIND_MXF8F6F4, a, b, BlockScale(1, ue8m0)) for a, b in product(FP8, repeat=2)]
     forms += [(kind, "e2m1", "e2m1", BlockScale(2, ue8m0)) for kind in (KIND_MXF4, KIND_MXF4NVF4)]
     forms.append((KIND_MXF4NVF4, "e2m1", "e2m1", BlockScale(4, element_type("ue4m3"))))
-    found: list[Wgmma] = []
+    rows: list[Wgmma] = []
     for (kind, a, b, scale), n in product(forms, _FLOAT_N):
         left, right = element_type(a), element_type(b)
         shape = Shape(2 * M, n, 8 * ROW_BYTES // left.bits)
         row = Wgmma(shape, left, right, f32, f32, (8, 6), "9.7.16.10.9.1", sm=100, only=TENSOR_MEMORY)
-        found.append(replace(row, kind=kind, scale=scale))
-    return tuple(found)
+        rows.append(replace(row, kind=kind, scale=scale))
+    return tuple(rows)

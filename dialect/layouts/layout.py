@@ -89,8 +89,8 @@ def span(numbers: Iterable[int]) -> int:
     basis: list[int] = []
     for number in numbers:
         rest = number
-        for known in basis:
-            rest = min(rest, rest ^ known)
+        for vector in basis:
+            rest = min(rest, rest ^ vector)
         if rest:
             basis.append(rest)
     return len(basis)

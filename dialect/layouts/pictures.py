@@ -120,7 +120,7 @@ class Panel:
         """Columns of a cell."""
         return self.cells[0].width
 
-    def beside(self, together: int) -> list[str]:
+    def side_notes(self, together: int) -> list[str]:
         """What is written beside the rows, `together` rows at a time: who gives their addresses."""
         if self.addresses is None:
             return []
@@ -184,8 +184,8 @@ class _Sizes:
 
     @property
     def width(self) -> float:
-        beside = max((len(text) * LETTER + 8 for _, text in self.beside()), default=0)
-        return max(self.left + self.column * self.panel.columns + beside, len(self.panel.title) * LETTER + 8)
+        labels = max((len(text) * LETTER + 8 for _, text in self.side_notes()), default=0)
+        return max(self.left + self.column * self.panel.columns + labels, len(self.panel.title) * LETTER + 8)
 
     @property
     def height(self) -> float:
@@ -197,17 +197,17 @@ class _Sizes:
 
     def column_labels(self) -> list[tuple[float, str]]:
         """(middle in columns, text)."""
-        room = self.column >= 4 + LETTER * len(str(self.panel.columns))
-        return _labels(self.panel.columns, 1 if room else self.panel.width)
+        fits = self.column >= 4 + LETTER * len(str(self.panel.columns))
+        return _labels(self.panel.columns, 1 if fits else self.panel.width)
 
     @property
     def together(self) -> int:
         """How many rows are labelled together."""
         return 1 if self.row >= 11 else self.panel.height
 
-    def beside(self) -> list[tuple[float, str]]:
+    def side_notes(self) -> list[tuple[float, str]]:
         """(middle in rows, text) of what is written beside the rows."""
-        texts = self.panel.beside(self.together)
+        texts = self.panel.side_notes(self.together)
         return [((i + 0.5) * self.together, text) for i, text in enumerate(texts)]
 
 
@@ -268,9 +268,9 @@ def _panel(sizes: _Sizes, x: float, y: float) -> Iterator[str]:
         yield f'<text x="{number(at[0])}" y="{number(at[1])}">{escape(cell.label)}</text>'
     frame = _boxes([(left, top)], sizes.column * panel.columns, sizes.row * panel.rows)
     yield f'\n<path class="f" d="{frame}"/>\n'
-    beside = left + sizes.column * panel.columns + 6
-    for middle, text in sizes.beside():
-        yield f'<text class="l" x="{number(beside)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>\n'
+    label_x = left + sizes.column * panel.columns + 6
+    for middle, text in sizes.side_notes():
+        yield f'<text class="l" x="{number(label_x)}" y="{number(top + middle * sizes.row + 3.5)}">{text}</text>\n'
 
 
 def _boxes(corners: Iterable[tuple[float, float]], wide: float, high: float) -> str:

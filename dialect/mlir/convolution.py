@@ -69,12 +69,12 @@ class ConvolutionOp(NamedOperation):
 
     def _steps(self, name: str) -> Sequence[int]:
         """The strides, or the dilations; 1 where none are given."""
-        given, rank = self.properties.get(name), sum(d in SPACE for d in self.LAYOUT.image)
-        if given is None:
+        values, rank = self.properties.get(name), sum(d in SPACE for d in self.LAYOUT.image)
+        if values is None:
             return [1] * rank
-        if not isa(given, DenseIntElementsAttr):
-            raise VerifyException(f"expected {name} to be dense integers, got {given}")
-        return [int(value) for value in given.get_values()]
+        if not isa(values, DenseIntElementsAttr):
+            raise VerifyException(f"expected {name} to be dense integers, got {values}")
+        return [int(value) for value in values.get_values()]
 
     def get_default_indexing_maps(self) -> Sequence[AffineMap]:
         loops, (image, kernel, result) = self.loops, self.LAYOUT
@@ -119,8 +119,8 @@ class ConvolutionOp(NamedOperation):
     def verify_(self) -> None:
         rank = sum(d in SPACE for d in self.LAYOUT.image)
         for name in ("strides", "dilations"):
-            if len(found := self._steps(name)) != rank or min(found) < 1:
-                raise VerifyException(f"expected {rank} {name} of 1 or more, got {list(found)}")
+            if len(steps := self._steps(name)) != rank or min(steps) < 1:
+                raise VerifyException(f"expected {rank} {name} of 1 or more, got {list(steps)}")
         written: Attribute = self.outputs[0].type
         on_tensors = isinstance(written, TensorType)
         if [result.type for result in self.res] != ([written] if on_tensors else []):

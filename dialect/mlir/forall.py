@@ -156,16 +156,16 @@ class ForallOp(IRDLOperation):
         region = parser.parse_region(arguments)
         if not isinstance(region.block.last_op, InParallelOp):
             region.block.add_op(InParallelOp(regions=[Region(Block())]))
-        known, parser.ctx.allow_unregistered = parser.ctx.allow_unregistered, True  # what others map loops to
-        given = dict(parser.parse_optional_attr_dict())
-        parser.ctx.allow_unregistered = known
+        allowed, parser.ctx.allow_unregistered = parser.ctx.allow_unregistered, True  # what others map loops to
+        attributes = dict(parser.parse_optional_attr_dict())
+        parser.ctx.allow_unregistered = allowed
         return cls(
             operands=[*(lists[name][0] for name in BOUNDS), outputs],
             properties={
-                "mapping": given.pop("mapping", None),
+                "mapping": attributes.pop("mapping", None),
                 **{cls.LISTS[name]: DenseArrayBase.from_list(i64, lists[name][1]) for name in BOUNDS},
             },
-            attributes=given,
+            attributes=attributes,
             result_types=[kinds],
             regions=[region],
         )

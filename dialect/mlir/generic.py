@@ -102,9 +102,9 @@ class GenericOp(ops.GenericOp):
         trait = parser.parse_optional_attribute()
         if not isinstance(trait, DictionaryAttr):
             parser.raise_error("expected indexing_maps and iterator_types, or an alias of them", start)
-        given = dict(trait.data)
-        maps, kinds = given.pop("indexing_maps", None), given.pop("iterator_types", None)
-        doc, call = given.pop("doc", None), given.pop("library_call", None)
+        attributes = dict(trait.data)
+        maps, kinds = attributes.pop("indexing_maps", None), attributes.pop("iterator_types", None)
+        doc, call = attributes.pop("doc", None), attributes.pop("library_call", None)
         if not isa(maps, ArrayAttr[AffineMapAttr]):
             parser.raise_error(f"expected indexing_maps to be a list of affine maps, got {maps or 'none'}", start)
         iterators = _iterators(kinds)
@@ -115,7 +115,7 @@ class GenericOp(ops.GenericOp):
         inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         if parser.parse_optional_keyword("attrs"):
             parser.parse_punctuation("=")
-            given |= parser.parse_optional_attr_dict()
+            attributes |= parser.parse_optional_attr_dict()
         body = parser.parse_region()
         generic = cls(
             inputs,
@@ -127,7 +127,7 @@ class GenericOp(ops.GenericOp):
             doc if isinstance(doc, StringAttr) else None,
             call if isinstance(call, StringAttr) else None,
         )
-        generic.attributes |= given
+        generic.attributes |= attributes
         return generic
 
 
@@ -254,9 +254,9 @@ def product_body(types: Sequence[Attribute], *, unsigned: bool = False) -> Regio
     """`yield c + convert(a) * convert(b)` of elements a, b and c of these types; with two more behind a and b, their
     zero points, `yield c + (convert(a) - convert(x)) * (convert(b) - convert(y))`."""
     block = Block(arg_types=types)
-    *given, c = block.args
+    *elements, c = block.args
     with ImplicitBuilder(block):
-        a, b, *zeros = (converted(value, c.type, unsigned=unsigned) for value in given)
+        a, b, *zeros = (converted(value, c.type, unsigned=unsigned) for value in elements)
         if zeros:
             a, b = arithmetic("sub", a, zeros[0]), arithmetic("sub", b, zeros[1])
         YieldOp(arithmetic("add", c, arithmetic("mul", a, b)))
@@ -337,8 +337,8 @@ class Weighted(NamedTuple):
 def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] | None:
     """The two factors of a body that adds a product to its last argument, in the order of the multiplication; None for
     any other body. Arguments in `zeros` are known to be 0."""
-    found = weighted(block, zeros)
-    return found.factors if found is not None and found.is_plain else None
+    body = weighted(block, zeros)
+    return body.factors if body is not None and body.is_plain else None
 
 
 def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
@@ -347,13 +347,13 @@ def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
     end = block.last_op
     if not isinstance(end, YieldOp) or len(end.operands) != 1 or not block.args:
         return None
-    total, held = end.operands[0].owner, block.args[-1]
+    total, start = end.operands[0].owner, block.args[-1]
     match total:
-        case arith.AddfOp() | arith.AddiOp() if held in (total.lhs, total.rhs):
-            return _product([total.rhs if total.lhs is held else total.lhs], block, zeros)
-        case arith.SubfOp() | arith.SubiOp() if total.lhs is held:
+        case arith.AddfOp() | arith.AddiOp() if start in (total.lhs, total.rhs):
+            return _product([total.rhs if total.lhs is start else total.lhs], block, zeros)
+        case arith.SubfOp() | arith.SubiOp() if total.lhs is start:
             return _product([total.rhs], block, zeros, negated=True)
-        case FmaOp() if total.c is held:
+        case FmaOp() if total.c is start:
             return _product([total.a, total.b], block, zeros)
         case _:
             return None

@@ -119,8 +119,8 @@ class FuncOp(gpu.FuncOp):
         properties: dict[str, Attribute] = {
             "function_type": FunctionType.from_lists([argument.type for argument in arguments], results)
         }
-        if any(held for _, held in pairs):
-            properties["arg_attrs"] = ArrayAttr(DictionaryAttr(held) for _, held in pairs)
+        if any(argument_attributes for _, argument_attributes in pairs):
+            properties["arg_attrs"] = ArrayAttr(DictionaryAttr(argument_attributes) for _, argument_attributes in pairs)
         if kernel:
             properties["kernel"] = UnitAttr()
         discardable = {} if attributes is None else dict(attributes.data)
@@ -216,13 +216,13 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
         blocks, threads = _sizes(parser, "blocks"), _sizes(parser, "threads")
         kind = parser.parse_type() if parser.parse_optional_punctuation(":") else IndexType()
         shared = _shared(parser)
-        given = _typed(parser, parser.Delimiter.PAREN) if parser.parse_optional_keyword("args") else []
+        arguments = _typed(parser, parser.Delimiter.PAREN) if parser.parse_optional_keyword("args") else []
         attributes = parser.parse_optional_attr_dict()
         sizes = [[parser.resolve_operand(size, kind)] for size in (*blocks, *threads)]
         cluster = [[parser.resolve_operand(size, kind)] for size in clusters] or [[], [], []]
         tokens = [parser.resolve_operand(wait, gpu.AsyncTokenType()) for wait in waits]
         return cls.build(
-            operands=[tokens, *sizes, *cluster, shared, given, stream],
+            operands=[tokens, *sizes, *cluster, shared, arguments, stream],
             result_types=[[gpu.AsyncTokenType()] if is_async else []],
             properties={"kernel": kernel},
             attributes=attributes,
@@ -268,10 +268,10 @@ def _symbol(parser: Parser) -> SymbolRefAttr:
 def _stream(parser: Parser) -> list[SSAValue]:
     """`<%stream : i64>`, the object that a launch is queued on."""
     position = parser.pos
-    found = _typed(parser, parser.Delimiter.ANGLE)
-    if len(found) > 1:
-        parser.raise_error(f"expected one object to queue the launch on, got {len(found)}", position)
-    return found
+    objects = _typed(parser, parser.Delimiter.ANGLE)
+    if len(objects) > 1:
+        parser.raise_error(f"expected one object to queue the launch on, got {len(objects)}", position)
+    return objects
 
 
 def _typed(parser: Parser, delimiter: Parser.Delimiter) -> list[SSAValue]:

@@ -246,11 +246,11 @@ def _element(value: SSAValue) -> Attribute:
 
 def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
     """The body of `{name}`: the operation on the inputs' elements."""
-    known = parser.ctx.get_optional_op(name)
-    if known is None:
+    op_type = parser.ctx.get_optional_op(name)
+    if op_type is None:
         parser.raise_error(f"expected an operation on elements, got '{name}'", start)
     block = Block(arg_types=[*map(_element, inputs), _element(output)])
-    op = known.create(operands=list(block.args[:-1]), result_types=[_element(output)])
+    op = op_type.create(operands=list(block.args[:-1]), result_types=[_element(output)])
     block.add_ops([op, YieldOp(op.results[0])])
     return Region(block)
 

@@ -132,7 +132,7 @@ def line_of(location: Attribute) -> FileLineColLoc | None:
         case CallSiteLoc():
             return line_of(location.callee) or line_of(location.caller)
         case FusedLoc():
-            return next((found for one in parts_of(location) if (found := line_of(one)) is not None), None)
+            return next((line for one in parts_of(location) if (line := line_of(one)) is not None), None)
         case _:
             return None
 

@@ -64,10 +64,10 @@ def facts_of(opcode: str, form: str, types: tuple[str, ...], target: Target) -> 
         operands, type_of = read_form(opcode, form, types)
     except OperandError as error:
         raise InstructionError(f"{opcode}: {error}") from None
-    found = fitting(opcode, operands, type_of)
-    if isinstance(found, str):
-        raise InstructionError(found)
-    rows = [row for row, _ in found]
+    fits = fitting(opcode, operands, type_of)
+    if isinstance(fits, str):
+        raise InstructionError(fits)
+    rows = [row for row, _ in fits]
     special = [o.name for operand in operands for o in members(operand) if isinstance(o, Register)]
     since = max((_since(opcode, rows, target), *(_special_since(n, target) for n in special if n in SPECIAL_REGISTERS)))
     pure = all(row.pure for row in rows) and VARYING.isdisjoint(special)

@@ -177,8 +177,8 @@ def _spelling(opcode: str, rows: Iterable[PatternRow]) -> tuple[tuple[Row, Bindi
 
 def canonical(opcode: str) -> str:
     """The opcode with its qualifiers in the order of the text; as it is where no row spells it."""
-    found = find(opcode)
-    return found[0][0].canonical(opcode) if found else opcode
+    spelled = find(opcode)
+    return spelled[0][0].canonical(opcode) if spelled else opcode
 
 
 @lru_cache(4096)
@@ -411,8 +411,8 @@ class Traits:
 @lru_cache(4096)
 def traits(opcode: str) -> Traits:
     """What there is to know of an instruction."""
-    found = find(opcode)
-    row, bindings = found[0] if found else (None, Bindings())
+    spelled = find(opcode)
+    row, bindings = spelled[0] if spelled else (None, Bindings())
     name = name_of(opcode)
     words = name.split(".")
     return Traits(opcode, row, bindings, name, words[0], frozenset(opcode.split(".")[len(words) :]))

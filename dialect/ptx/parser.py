@@ -294,19 +294,19 @@ class _Parser(DeclarationReader):
         elif self.text.startswith(".", start):
             yield self.directive()
         else:
-            raise self.error(f"expected a directive, a variable or a function, got {self.found()}")
+            raise self.error(f"expected a directive, a variable or a function, got {self.next_word()}")
 
     def directive(self) -> Directive:
         start = self.position
         word = _DIRECTIVE.match(self.text, start)
         if word is None:
-            raise self.error(f"expected one of {', '.join(_DIRECTIVES)}, got {self.found()}")
+            raise self.error(f"expected one of {', '.join(_DIRECTIVES)}, got {self.next_word()}")
         line = self.line_of(start)
         for pattern in (_LINE_DIRECTIVE, _SECTION, _SEMICOLON_DIRECTIVE):
             if match := pattern.match(self.text, start):
                 self.position = match.end()
                 return Directive(match.group().rstrip(), line)
-        raise self.error(f"expected a directive that ends in ';', got {self.found()}")
+        raise self.error(f"expected a directive that ends in ';', got {self.next_word()}")
 
     # Functions
 
@@ -406,7 +406,7 @@ class _Parser(DeclarationReader):
         if start >= len(self.text):
             self.note(self.error(f"the '{{' of {what} is not closed", opened))
             return False
-        self.note(self.error(f"expected a statement that ends in ';', got {self.found()}"))
+        self.note(self.error(f"expected a statement that ends in ';', got {self.next_word()}"))
         self.skip_statement(start)
         return True
 

@@ -230,12 +230,12 @@ def add_lines(module: ptx.ModuleOp) -> None:
         module.body.block.add_op(ptx.DirectiveOp(f'.file {number} "{file}"'))
 
 
-def _add(block: Block, whole: FileLineColLoc | None, files: dict[str, int], last: str) -> str:
+def _add(block: Block, line_of_function: FileLineColLoc | None, files: dict[str, int], last: str) -> str:
     """The same for a block of a function at a line; returns the `.loc` that holds behind it."""
     for op in list(block.ops):
         if isinstance(op, ptx.ScopeOp):
-            last = _add(op.body.block, whole, files, last)
-        elif isinstance(op, InstOp) and (line := line_of(op.location) or whole) is not None:
+            last = _add(op.body.block, line_of_function, files, last)
+        elif isinstance(op, InstOp) and (line := line_of(op.location) or line_of_function) is not None:
             number = files.setdefault(line.filename.data, len(files) + 1)
             text = f".loc {number} {line.line.data} {line.column.data}"
             if text != last:

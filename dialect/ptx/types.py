@@ -69,8 +69,8 @@ def compatible(instruction: str, register: str, *, wider: bool = False, own: boo
     """
     if not ALONE.isdisjoint((instruction, register)):
         return instruction == register
-    bits, held = bits_of(instruction), REGISTER_BITS[register]
-    if held != bits and not (wider and held > bits):
+    bits, register_bits = bits_of(instruction), REGISTER_BITS[register]
+    if register_bits != bits and not (wider and register_bits > bits):
         return False
     if register[0] == "b" or instruction == register:
         return True

@@ -98,8 +98,8 @@ def check(
     space_of: SpaceOf = nowhere,
 ) -> str | None:
     """What is wrong with an instruction, or None; without a context its target is not looked at."""
-    found = resolve(opcode, operands, type_of, context, space_of)
-    return found if isinstance(found, str) else None
+    row = resolve(opcode, operands, type_of, context, space_of)
+    return row if isinstance(row, str) else None
 
 
 def resolve(
@@ -113,11 +113,11 @@ def resolve(
 
     Without a context, targets are not looked at.
     """
-    found = fitting(opcode, operands, type_of, AddressRules(space_of, 64 if context is None else context.address_size))
-    if isinstance(found, str) or context is None:
-        return found if isinstance(found, str) else found[0]
+    rows = fitting(opcode, operands, type_of, AddressRules(space_of, 64 if context is None else context.address_size))
+    if isinstance(rows, str) or context is None:
+        return rows if isinstance(rows, str) else rows[0]
     problems: list[str] = []
-    for row, bindings in found:
+    for row, bindings in rows:
         problem = context.problem(row)
         if problem is None:
             return row, bindings
@@ -171,7 +171,7 @@ def _check_operands(
         listed = f" ({', '.join(slot.name for slot in slots)})" if slots else ""
         return _Miss(f"expected {number} operands{listed}, got {len(operands)}", -1)
     if needed < len(slots):
-        slots = _given(slots, len(operands) - needed)
+        slots = _required(slots, len(operands) - needed)
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=True)):
         problem = _check_slot(slot, operand, bindings, type_of, rules)
         if problem is not None:
@@ -179,7 +179,7 @@ def _check_operands(
     return None
 
 
-def _given(slots: Sequence[Slot], more: int) -> list[Slot]:
+def _required(slots: Sequence[Slot], more: int) -> list[Slot]:
     """The operands that must be there, and the first few of those that may."""
     numbers = count()
     return [slot for slot in slots if not slot.optional or next(numbers) < more]
@@ -362,10 +362,10 @@ def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if slot.type == "u64":
         return _check_endpoint(slot.count, operand, type_of)
     if not slot.count:
-        held = operand.base if isinstance(operand, Address) and operand == Address(operand.base) else None
-        return _check_object(held, type_of) or None
-    most = 3 if slot.wider else 2
-    if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= most:
+        object_ = operand.base if isinstance(operand, Address) and operand == Address(operand.base) else None
+        return _check_object(object_, type_of) or None
+    dimensions = 3 if slot.wider else 2
+    if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= dimensions:
         return (
             f"expected [{'texture' if slot.wider else 'surface'}, {{coordinates}}], got {_describe(operand, type_of)}"
         )

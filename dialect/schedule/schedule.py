@@ -304,8 +304,8 @@ class Schedule:
         if self.sync == "mbarrier" and self.stages < LEAST_RING:
             raise ScheduleError(f"sync = mbarrier takes at least {LEAST_RING} stages, got {self.stages}")
         if not 0 <= self.prefetch < max(self.stages, 2):
-            most = max(self.stages, 2) - 1
-            raise ScheduleError(f"prefetch must be 0 to {most} with {self.stages} stages, got {self.prefetch}")
+            farthest = max(self.stages, 2) - 1
+            raise ScheduleError(f"prefetch must be 0 to {farthest} with {self.stages} stages, got {self.prefetch}")
         if self.unroll < 0 or self.unroll % self.stages:
             raise ScheduleError(f"unroll must be a multiple of the {self.stages} stages, got {self.unroll}")
 

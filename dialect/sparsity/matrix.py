@@ -133,10 +133,10 @@ def prune(dense: Matrix, pattern: Pattern) -> Matrix:
 def _units(dense: Matrix, pattern: Pattern) -> Matrix:
     """The matrix in whole chunks, each unit as one unsigned integer: (rows, chunks * pattern.units)."""
     _require_matrix(dense)
-    return _as_units(_whole(dense.view(f"u{dense.dtype.itemsize}"), pattern), pattern)
+    return _as_units(_in_chunks(dense.view(f"u{dense.dtype.itemsize}"), pattern), pattern)
 
 
-def _whole(matrix: Matrix, pattern: Pattern) -> Matrix:
+def _in_chunks(matrix: Matrix, pattern: Pattern) -> Matrix:
     """The matrix with zeros after its columns up to whole chunks."""
     missing = -matrix.shape[1] % pattern.chunk
     return np.pad(matrix, ((0, 0), (0, missing))) if missing else matrix
@@ -173,7 +173,7 @@ def _sizes(dense: Matrix, pattern: Pattern) -> NDArray[np.float32]:
     """The sum of magnitudes of each unit, NaN as infinity: (chunks of all rows, units of a chunk)."""
     sizes = np.abs(dense.astype(np.float32))
     sizes[np.isnan(sizes)] = np.inf
-    sizes = _whole(sizes, pattern).reshape(-1, pattern.units, pattern.unit)
+    sizes = _in_chunks(sizes, pattern).reshape(-1, pattern.units, pattern.unit)
     with np.errstate(over="ignore"):
         return sum((sizes[..., i] for i in range(1, pattern.unit)), sizes[..., 0])
 
@@ -294,9 +294,9 @@ def metadata_words(codes: Codes, operand: SparseOperand) -> Words:
         raise MetadataError(f"row {row}, chunk {chunk}: expected a nibble, got {codes[row, chunk]}")
     across = operand.selectors * operand.chunks
     missing = ((0, -codes.shape[0] % operand.m), (0, -codes.shape[1] % across))
-    whole = np.pad(codes, missing, constant_values=ANY_CODE)
-    down, groups = whole.shape[0] // operand.m, whole.shape[1] // across
-    tiles = whole.reshape(down, operand.warps, ROWS_PER_WARP, groups, operand.selectors, operand.chunks)
+    padded = np.pad(codes, missing, constant_values=ANY_CODE)
+    down, groups = padded.shape[0] // operand.m, padded.shape[1] // across
+    tiles = padded.reshape(down, operand.warps, ROWS_PER_WARP, groups, operand.selectors, operand.chunks)
     at = _places(operand.metadata)
     nibbles = tiles.transpose(0, 3, 1, 4, 2, 5)[:, :, :, at.selector, at.row, at.chunk]
     packed = np.ascontiguousarray(nibbles[..., 0::2] | nibbles[..., 1::2] << 4)

@@ -121,9 +121,9 @@ class ReduceOp(FragmentChange):
             raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
         if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
             raise VerifyException(f"expected each row within one warp, got {source}")
-        whole, parts = column_of(source), column_of(source, parts=True)
-        if result not in (whole, parts):
-            raise VerifyException(f"expected a result of {whole} or {parts}, got {result}")
+        complete, parts = column_of(source), column_of(source, parts=True)
+        if result not in (complete, parts):
+            raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
 
 
 @irdl_op_definition
@@ -358,10 +358,10 @@ class AttentionOp(IRDLOperation):
     @property
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
-        found = LoopSizes()
+        sizes = LoopSizes()
         for name, operand, map_ in zip("QKVO", self.matrices, self.maps, strict=True):
-            found.add(name, operand, loops_of(map_))
-        return found
+            sizes.add(name, operand, loops_of(map_))
+        return sizes
 
     def verify_(self) -> None:
         if len(self.maps) != len(LOOPS):

@@ -291,8 +291,8 @@ class MakeRingOp(IRDLOperation):
         super().__init__(operands=[list(peers)], properties=properties, result_types=[RingType.new([IntAttr(stages)])])
 
     def verify_(self) -> None:
-        given = tuple(number is not None for number in (self.writers, self.readers, self.ahead))
-        if given not in ((True, True, False), (False, False, True)):
+        numbers = tuple(number is not None for number in (self.writers, self.readers, self.ahead))
+        if numbers not in ((True, True, False), (False, False, True)):
             raise VerifyException("expected either the writers and the readers of a stage, or 'ahead'")
         if self.ahead is not None and self.peers:
             raise VerifyException("a barrier of a CTA has no peers")

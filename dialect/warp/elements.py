@@ -93,11 +93,11 @@ class LoopSizes:
         if len(sizes) != len(along):
             raise VerifyException(f"expected {name} of rank {len(along)}, got {operand.type}")
         for loop, size in zip(along, sizes, strict=True):
-            other, known = self._known.get(loop, (name, -1))
-            if known != size and min(known, size) >= 0:
+            other, size_before = self._known.get(loop, (name, -1))
+            if size_before != size and min(size_before, size) >= 0:
                 axis = self._names.get(loop, f"d{loop}")
-                raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {known} and {size}")
-            if known < 0:
+                raise VerifyException(f"expected {other} and {name} to agree on {axis}, got {size_before} and {size}")
+            if size_before < 0:
                 self._known[loop] = name, size
 
     def __getitem__(self, loop: int) -> int:
@@ -110,10 +110,10 @@ def verify_along(name: str, map_: AffineMap, loops: int, along: Sequence[int]) -
     Raises:
         VerifyException: if it has other loops, or one twice.
     """
-    found = loops_of(map_)
-    if map_.num_dims != loops or len(set(found)) != len(found) or not set(found) <= set(along):
+    loops_ = loops_of(map_)
+    if map_.num_dims != loops or len(set(loops_)) != len(loops_) or not set(loops_) <= set(along):
         listed = ", ".join(f"d{loop}" for loop in sorted(along))
-        listed += ", each once" * (len(set(found)) != len(found))
+        listed += ", each once" * (len(set(loops_)) != len(loops_))
         raise VerifyException(f"expected {name} to be indexed by some of {listed}, got {map_}")
 
 
@@ -130,10 +130,10 @@ def loops_around(
     Raises:
         VerifyException: if its map has other loops, or one twice.
     """
-    found, own = loops_of(map_), [outer + loop for loop in loops]
-    around = [loop for loop in found if 0 <= loop < outer]
+    of_map, own = loops_of(map_), [outer + loop for loop in loops]
+    around = [loop for loop in of_map if 0 <= loop < outer]
     wrong = map_.num_dims != outer + inner or map_.num_symbols or outer < 0
-    if wrong or sorted(set(found)) != sorted([*around, *own]) or len(set(found)) != len(found):
+    if wrong or sorted(set(of_map)) != sorted([*around, *own]) or len(set(of_map)) != len(of_map):
         raise VerifyException(f"expected {name} to be indexed by d{own[0]} and d{own[1]}, got {map_}")
     return around
 
@@ -411,16 +411,16 @@ class PointwiseOp(IRDLOperation):
 
         `numbers` are the indices of the removed loops, which become operands.
         """
-        body, given = self.body.clone(), numbers or {}
-        arguments = {loop: body.block.insert_arg(i32, len(body.block.args)) for loop in given}
+        body, indices = self.body.clone(), numbers or {}
+        arguments = {loop: body.block.insert_arg(i32, len(body.block.args)) for loop in indices}
         for op in [op for op in body.block.ops if isinstance(op, IndexOp)]:
             if op.number in arguments:
                 Rewriter.replace_op(op, [], [arguments[op.number]])
             else:
                 Rewriter.replace_op(op, IndexOp(op.number - outer))
-        found = PointwiseOp([*inputs, *((value, AffineMap(loops, 0, ())) for value in given.values())], body)
-        found.function.name_hint, found.location = self.function.name_hint, self.location
-        return found
+        moved_op = PointwiseOp([*inputs, *((value, AffineMap(loops, 0, ())) for value in indices.values())], body)
+        moved_op.function.name_hint, moved_op.location = self.function.name_hint, self.location
+        return moved_op
 
     def verify_(self) -> None:
         if len(self.indexing_maps) != len(self.inputs):
@@ -441,8 +441,8 @@ class PointwiseOp(IRDLOperation):
         Raises:
             VerifyException: if it makes another type, or if its operands or indices run along other loops.
         """
-        if (found := yielded(self.body).type) != made:
-            raise VerifyException(f"expected elements of {made} from {self.name}, got {found}")
+        if (yielded_type := yielded(self.body).type) != made:
+            raise VerifyException(f"expected elements of {made} from {self.name}, got {yielded_type}")
         verify_indices(self.body.block, along)
         for number, (value, map_) in enumerate(self.placed):
             verify_along(f"{what} {number}", map_, loops, along)
@@ -464,5 +464,5 @@ def pointwise_of(value: SSAValue | None) -> PointwiseOp | None:
 
 def with_functions(op: Operation) -> list[Operation]:
     """The operation, after the functions of elements that it uses and that are in no block yet."""
-    found = [value.owner for value in op.operands if isinstance(value.owner, PointwiseOp)]
-    return [*(each for each in found if each.parent is None), op]
+    functions = [value.owner for value in op.operands if isinstance(value.owner, PointwiseOp)]
+    return [*(each for each in functions if each.parent is None), op]

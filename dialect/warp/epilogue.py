@@ -133,8 +133,8 @@ class EpilogueOp(WithEpilogue):
 
     def of_warp(self, sums: SSAValue, at: Sequence[SSAValue]) -> EpilogueOp:
         """The same of a warp's part of the sums, a fragment, which begins elsewhere."""
-        found = EpilogueOp(sums, self.d, at, c=self.c, in_bounds=self.in_bounds, through=self.through)
-        return in_place_of(self, found)
+        of_part = EpilogueOp(sums, self.d, at, c=self.c, in_bounds=self.in_bounds, through=self.through)
+        return in_place_of(self, of_part)
 
     def matrices(self) -> list[SSAValue]:
         """The epilogue's operands that are matrices."""

@@ -176,10 +176,10 @@ class ConvertOp(FragmentChange):
     @staticmethod
     def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
         """Which bit of the input's element number each bit of the result's is; None if lanes hold other elements."""
-        given, wanted = source.layout.data, result.layout.data
-        if (given.lane, given.warp, sorted(given.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
+        held_as, wanted = source.layout.data, result.layout.data
+        if (held_as.lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
             return None
-        return [given.element.index(bit) for bit in wanted.element]
+        return [held_as.element.index(bit) for bit in wanted.element]
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
@@ -297,8 +297,8 @@ def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:
         return layout
-    held = (*layout.lane, *layout.element)
-    own = (sorted(bit for bit in held if bit.axis == axis) for axis in "rc")
+    bits_ = (*layout.lane, *layout.element)
+    own = (sorted(bit for bit in bits_ if bit.axis == axis) for axis in "rc")
     names = {bit: bit._replace(number=i) for bits in own for i, bit in enumerate(bits)}
     return Layout(
         tuple(names.get(bit, bit) for bit in layout.lane), tuple(names.get(bit, bit) for bit in layout.element)

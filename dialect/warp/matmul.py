@@ -109,37 +109,37 @@ class FactorsOp(IRDLOperation):
     kind = opt_prop_def(StringAttr)
 
     @property
-    def given(self) -> tuple[SSAValue, SSAValue]:
+    def a_and_b(self) -> tuple[SSAValue, SSAValue]:
         """A and B, each in memory, in registers, or of a form: the first two operands."""
         return self.operands[0], self.operands[1]
 
     @property
     def forms(self) -> tuple[OperandForm | None, OperandForm | None]:
         """The forms of A and of B; None of what is all in memory, or in registers."""
-        a, b = self.given
+        a, b = self.a_and_b
         return form_of(a), form_of(b)
 
     @property
     def matrices(self) -> tuple[SSAValue, SSAValue]:
         """Where the elements of A and of B are."""
-        a, b = self.given
+        a, b = self.a_and_b
         return matrix_behind(a), matrix_behind(b)
 
     @property
     def factors(self) -> tuple[SSAValue, ...]:
         """All that is read of A and of B: their elements, and what is read beside these."""
-        beside = [value for form in self.forms if form is not None for value in form.beside]
-        return (*self.matrices, *beside)
+        of_forms = [value for form in self.forms if form is not None for value in form.side_operands]
+        return (*self.matrices, *of_forms)
 
     @property
     def metadata(self) -> SSAValue | None:
         """The metadata of a sparse A."""
-        return metadata_of(self.given[0])
+        return metadata_of(self.a_and_b[0])
 
     @property
     def scales(self) -> tuple[SSAValue, ...]:
         """The scales of A and B, or none."""
-        return scales_of(*self.given)
+        return scales_of(*self.a_and_b)
 
     @property
     def products(self) -> int:
@@ -154,12 +154,12 @@ class FactorsOp(IRDLOperation):
     @property
     def b_stored(self) -> StoredIntegers | None:
         """What memory holds of B, if it is converted on the way."""
-        return stored_of(self.given[1])
+        return stored_of(self.a_and_b[1])
 
     @property
     def is_packed(self) -> bool:
         """Whether B has packed weights."""
-        return is_packed(self.given[1])
+        return is_packed(self.a_and_b[1])
 
     @property
     def multiplied(self) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ class FactorsOp(IRDLOperation):
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the text before the types, which say how they are multiplied."""
-        held = (self.properties.get(name) for name in WORD_PROPERTIES)
-        return tuple(word.data for word in held if isinstance(word, StringAttr))
+        properties = (self.properties.get(name) for name in WORD_PROPERTIES)
+        return tuple(word.data for word in properties if isinstance(word, StringAttr))
 
     @property
     def variant(self) -> Variant:
@@ -207,7 +207,7 @@ class FactorsOp(IRDLOperation):
         Raises:
             VerifyException: if they are not.
         """
-        for side, value, form in zip("AB", self.given, self.forms, strict=True):
+        for side, value, form in zip("AB", self.a_and_b, self.forms, strict=True):
             if isinstance(value.type, OperandType) and form is None:
                 made = value.owner.name if isinstance(value.owner, Operation) else "a block argument"
                 raise VerifyException(
@@ -380,10 +380,10 @@ class MatmulOp(FactorsOp, WithEpilogue):
     @property
     def usual(self) -> dict[int, int]:
         """The usual sizes of dynamic loops, by number, if the operation has them."""
-        found = self.attributes.get(USUAL)
-        if not isinstance(found, DenseArrayBase):
+        usual = self.attributes.get(USUAL)
+        if not isinstance(usual, DenseArrayBase):
             return {}
-        return dict(zip((self.outer + M, self.outer + N), found.get_values(), strict=False))
+        return dict(zip((self.outer + M, self.outer + N), usual.get_values(), strict=False))
 
     @property
     def is_approximate(self) -> bool:
@@ -426,8 +426,8 @@ class MatmulOp(FactorsOp, WithEpilogue):
     @property
     def memories(self) -> list[SSAValue]:
         """All memory that is read or written, and numbers."""
-        beside = [value for value in (self.ends, self.c) if value is not None]
-        return [*self.factors, *beside, self.d, *self.epilogue_operands]
+        others = [value for value in (self.ends, self.c) if value is not None]
+        return [*self.factors, *others, self.d, *self.epilogue_operands]
 
     def verify_(self) -> None:
         if (self.c is None) == (self.init is None):

@@ -89,11 +89,11 @@ def _verify_words(memory: Memory, fragment: FragmentType, words: int, holders: i
     element = element_row(memory.element_type)
     if element is None or element.bits != WORD:
         raise VerifyException(f"expected memory of 32-bit words, got {memory}")
-    needed, given = holders * words, memory.get_shape()[-1]
-    if given < needed:
+    needed, available = holders * words, memory.get_shape()[-1]
+    if available < needed:
         whose = "lanes" if holders == LANES else "threads"
         raise VerifyException(f"expected rows of at least {needed} words in memory, {holders} {whose}' {fragment}, "
-                              f"got {given}")  # fmt: skip
+                              f"got {available}")  # fmt: skip
 
 
 def _verify_vectors(memory: Memory, fragment: FragmentType) -> None:
@@ -114,8 +114,8 @@ def _verify_lines(memory: Memory, fragment: FragmentType) -> None:
     element, (*_, lines, columns) = element_row(memory.element_type), memory.get_shape()
     line = 0 if element is None else columns * element.memory_bits // BYTE
     needed = fragment_bytes(fragment) * fragment.layout.data.threads // LANES
-    whole = isinstance(memory.layout, SwizzleAttr) and memory.layout.bytes == line
-    if not whole or lines * line < needed or together(fragment) * register_bytes(fragment) != VECTOR_BYTES:
+    is_line = isinstance(memory.layout, SwizzleAttr) and memory.layout.bytes == line
+    if not is_line or lines * line < needed or together(fragment) * register_bytes(fragment) != VECTOR_BYTES:
         raise VerifyException(f"expected {needed} bytes of vectors in lines of a panel, for {fragment}, got {memory}")
 
 
@@ -237,14 +237,14 @@ def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matri
     places = _register_places(fragment, swapped, per)
     free = {place: number for number, place in enumerate(places)}
     inner = [piece.element_offset(e) for e in range(0, piece.elements, per)]
-    found: list[Matrix] = []
+    matrices_: list[Matrix] = []
     for row, across in places:
         if (row, across) in free:
             registers = [free.pop((row + _spread(r, rows), across + c), None) for r, c in inner]
             if None in registers:
                 return None
-            found.append(Matrix(row, across, tuple(n for n in registers if n is not None), rows))
-    return found
+            matrices_.append(Matrix(row, across, tuple(n for n in registers if n is not None), rows))
+    return matrices_
 
 
 def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
@@ -376,7 +376,7 @@ def _verify_memory(what: str, memory: Memory, fragment: FragmentType) -> None:
     """Checks the memory that matrices are moved from or to; elements that have a byte each lie in memory as bytes."""
     if fragment.bits == fragment.element.bits:
         verify_element(memory, fragment)
-    elif (held := element_row(memory.element_type)) is None or held.memory_bits != fragment.bits:
+    elif (stored := element_row(memory.element_type)) is None or stored.memory_bits != fragment.bits:
         raise VerifyException(
             f"expected memory of bytes for {fragment.element.name} in bytes, got {memory.element_type}"
         )
@@ -391,5 +391,5 @@ def _verify_packed(packed: str, memory: Memory, fragment: FragmentType) -> None:
         return
     if element.bits != PACKED[packed] or fragment.bits == element.bits:
         raise VerifyException(f"{packed} is of elements of {PACKED[packed]} bits that get a byte each, got {fragment}")
-    if (held := element_row(memory.element_type)) is None or held.bits != fragment.bits:
+    if (stored := element_row(memory.element_type)) is None or stored.bits != fragment.bits:
         raise VerifyException(f"expected memory of bytes for {element.name} in {packed}, got {memory.element_type}")

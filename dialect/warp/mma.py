@@ -74,9 +74,9 @@ class Key(NamedTuple):
         return differing, sum(abs(x - y) for x, y in zip(self.shape, other.shape, strict=True))
 
 
-def nearest(wanted: Key, known: Collection[Key], count: int = 3) -> str:
+def nearest(wanted: Key, keys: Collection[Key], count: int = 3) -> str:
     """The keys most like one that has no row, in words: best first; with a sparse A, or without, as the key has it."""
-    alike = (key for key in known if key.sparse == wanted.sparse)
+    alike = (key for key in keys if key.sparse == wanted.sparse)
     return ", ".join(map(str, sorted(alike, key=wanted.distance)[:count]))
 
 
@@ -246,7 +246,7 @@ class MmaOp(IRDLOperation):
         if not self.scales:
             return 0, ""
         first = fragment_of(self.scales[0])
-        names = {held: scale for scale, held in SCALES.items()}
+        names = {operand: scale for scale, operand in SCALES.items()}
         return first.layout.data.columns, names.get(first.element.name, first.element.name)
 
     @property
@@ -279,7 +279,7 @@ class MmaOp(IRDLOperation):
 
     def verify_(self) -> None:
         row, fragments = self.row, self.fragments
-        found = [
+        labels_ = [
             _verify_fragment(row, role, name, expected, fragment)
             for (role, name, expected), fragment in zip(self.ROLES, fragments, strict=True)
         ]
@@ -289,7 +289,7 @@ class MmaOp(IRDLOperation):
             raise VerifyException(
                 f"expected A m x {k}, B k x n and C m x n, got {a[0]}x{a[1]}, {b[0]}x{b[1]} and {c[0]}x{c[1]}"
             )
-        self._verify_labels(row, *found)
+        self._verify_labels(row, *labels_)
         self._verify_result(row)
         verify_metadata(row, self.e, self.selector, fragments[0].tiles)
         self._verify_scales(row)
@@ -446,9 +446,9 @@ def _verify_fragment(row: Mma, role: str, name: str, expected: str, fragment: Fr
     if fragment.role.data != expected:
         raise VerifyException(f"expected {name} to be a fragment of role {expected}, got {fragment.role.data}")
     layout, bits, element = row.layout(role), row.container_bits(role), row.element(role)
-    found = labels(fragment.layout.data, layout)
-    if found is not None and fragment.bits == bits:
-        return found
+    labels_ = labels(fragment.layout.data, layout)
+    if labels_ is not None and fragment.bits == bits:
+        return labels_
     in_bytes = ["", ", bytes"]
     raise VerifyException(
         f"expected matrix {name} of {row.shape} {element.name} to be {row.registers(role)} x b{max(32, bits)} per lane "

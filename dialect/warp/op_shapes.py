@@ -74,13 +74,13 @@ class TypeOfOptional(CustomDirective):
     def parse(self, parser: Parser, state: ParsingState) -> None:
         start, operand = parser.pos, self.type.inner
         self.before.parse_optional(parser, state)
-        given = isinstance(operand, OptionalOperandVariable) and bool(state.operands[operand.index])
-        if given != (parser.pos > start):
+        is_present = isinstance(operand, OptionalOperandVariable) and bool(state.operands[operand.index])
+        if is_present != (parser.pos > start):
             name = operand.name if isinstance(operand, OptionalOperandVariable) else "it"
             parser.raise_error(
-                f"expected {'the' if given else 'no'} type of {name}, which is {'' if given else 'not '}given"
+                f"expected {'the' if is_present else 'no'} type of {name}, which is {'' if is_present else 'not '}given"
             )
-        self.type.set(state, (parser.parse_type(),) if given else ())
+        self.type.set(state, (parser.parse_type(),) if is_present else ())
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         if self.type.get(op):
@@ -133,8 +133,8 @@ def parse_words(parser: Parser, names: Collection[str]) -> dict[str, Attribute]:
 
 def word_of(op: IRDLOperation, name: str) -> str:
     """The word that a property of an operation is; "" where it has none."""
-    given = op.properties.get(name)
-    return given.data if isinstance(given, StringAttr) else name if isinstance(given, UnitAttr) else ""
+    property_ = op.properties.get(name)
+    return property_.data if isinstance(property_, StringAttr) else name if isinstance(property_, UnitAttr) else ""
 
 
 # Shapes that many operations have: their operands, result, effect and text.
@@ -142,14 +142,14 @@ def word_of(op: IRDLOperation, name: str) -> str:
 Properties: TypeAlias = Mapping[str, Attribute | None]
 
 
-def flag(given: bool) -> UnitAttr | None:
+def flag(present: bool) -> UnitAttr | None:
     """The property of a word that is given, or is not."""
-    return UnitAttr() if given else None
+    return UnitAttr() if present else None
 
 
-def word(given: str) -> StringAttr | None:
+def word(text: str) -> StringAttr | None:
     """The property of a word that is given, or is empty."""
-    return StringAttr(given) if given else None
+    return StringAttr(text) if text else None
 
 
 def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:

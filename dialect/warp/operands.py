@@ -72,12 +72,12 @@ class OperandForm(IRDLOperation, ABC):
         return 1
 
     @property
-    def beside(self) -> Sequence[SSAValue]:
+    def side_operands(self) -> Sequence[SSAValue]:
         """Memory that is read beside the elements."""
         return self.operands[1:]
 
     @abstractmethod
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> OperandForm:
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
         """The same form of other memory."""
 
     def verify_multiplied(self, name: str) -> None:
@@ -115,17 +115,20 @@ def matrix_behind(value: SSAValue) -> SSAValue:
 def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
     """The elements of an operand of a product, and what is read beside them."""
     form = form_of(value)
-    return (value,) if form is None else (form.matrix, *form.beside)
+    return (value,) if form is None else (form.matrix, *form.side_operands)
 
 
 def of_form(
-    form: OperandForm | None, memory: SSAValue, beside: Sequence[SSAValue], insert: Callable[[OperandForm], object]
+    form: OperandForm | None,
+    memory: SSAValue,
+    side_operands: Sequence[SSAValue],
+    insert: Callable[[OperandForm], object],
 ) -> SSAValue:
     """A factor of other memory in the given form, or that memory itself if there is no form. `insert` inserts the new
     operation."""
     if form is None:
         return memory
-    made = form.of(memory, beside)
+    made = form.of(memory, side_operands)
     made.operand.name_hint = form.operand.name_hint
     insert(made)
     return made.operand
@@ -187,8 +190,8 @@ class ScaledOp(OperandForm):
     def __init__(self, memory: SSAValue, scales: SSAValue):
         super().__init__(operands=[memory, scales], result_types=[OperandType(memory_of(memory))])
 
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> ScaledOp:
-        (scales,) = beside
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> ScaledOp:
+        (scales,) = side_operands
         return ScaledOp(memory, scales)
 
     def verify_sizes(
@@ -197,7 +200,7 @@ class ScaledOp(OperandForm):
         (*rows, k), block, shape = sizes, blocks()[variant], memory_of(self.scales).get_shape()
         expected = (*rows, -(-k // block) if k >= 0 else -1)
         pairs = zip(shape, expected, strict=False)
-        if len(shape) != len(expected) or any(known != size and min(known, size) >= 0 for known, size in pairs):
+        if len(shape) != len(expected) or any(length != size and min(length, size) >= 0 for length, size in pairs):
             text, what = "x".join("?" if size < 0 else str(size) for size in expected), AXES[side]
             raise VerifyException(
                 f"expected {text} scales of {side}, one for each {block} elements of a {what}, got {self.scales.type}"
@@ -284,8 +287,8 @@ class BlockScaledOp(OperandForm):
         own, k = memory_of(self.scales).get_shape()[:: -1 if self.across is not None else 1]
         return own, k
 
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> BlockScaledOp:
-        (scales,) = beside
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> BlockScaledOp:
+        (scales,) = side_operands
         return BlockScaledOp(memory, scales)
 
     def verify_sizes(
@@ -349,8 +352,8 @@ class SparseOp(OperandForm):
     def sparsity(self) -> int:
         return SPARSITY
 
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> SparseOp:
-        (metadata,) = beside
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> SparseOp:
+        (metadata,) = side_operands
         return SparseOp(memory, metadata, padded=self.padded is not None)
 
     def verify_(self) -> None:
@@ -415,8 +418,8 @@ class PairedOp(OperandForm):
     def __init__(self, first: SSAValue, second: SSAValue):
         super().__init__(operands=[first, second], result_types=[OperandType(memory_of(first))])
 
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> PairedOp:
-        (second,) = beside
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> PairedOp:
+        (second,) = side_operands
         return PairedOp(memory, second)
 
     def verify_(self) -> None:

@@ -89,19 +89,19 @@ class StoredIntegers(NamedTuple):
         """What the properties of an operation say; None where they say nothing."""
         return None if stored is None else StoredIntegers(stored.data, 0 if zero is None else zero.value.data)
 
-    def verify(self, multiplied: str, held: ElementType | None) -> None:
+    def verify(self, multiplied: str, stored: ElementType | None) -> None:
         """Checks the multiplied type, and the element type of memory.
 
         Raises:
             VerifyException: if there is no such conversion.
         """
-        if self.name == NIBBLES and multiplied == "bf16" and held == self.element and not self.zero:
+        if self.name == NIBBLES and multiplied == "bf16" and stored == self.element and not self.zero:
             return
         if self.name not in INTEGERS or multiplied not in FLOATS:
             raise VerifyException(
                 f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
             )
-        if held is None or held.is_float or held.bits != self.element.bits:
+        if stored is None or stored.is_float or stored.bits != self.element.bits:
             raise VerifyException(f"expected memory of {self.element.bits}-bit integers for {self.name}")
         low, high = self.limits
         if not low <= self.zero <= high:
@@ -181,9 +181,9 @@ class StoredOp(OperandForm):
         zero = 0 if self.zero is None else self.zero.value.data
         return StoredIntegers(self.stored.data, zero, self.rounded is not None)
 
-    def of(self, memory: SSAValue, beside: Sequence[SSAValue]) -> StoredOp:
+    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> StoredOp:
         group = 0 if self.group is None else self.group.value.data
-        return StoredOp(memory, self.integers, *beside, packed=self.packed is not None, group=group)
+        return StoredOp(memory, self.integers, *side_operands, packed=self.packed is not None, group=group)
 
     def verify_multiplied(self, name: str) -> None:
         self.integers.verify(name, element_row(memory_of(self.memory).element_type))
@@ -201,28 +201,30 @@ class StoredOp(OperandForm):
             if self.rounded is not None:
                 raise VerifyException("expected scales that integers are rounded with: `rounded times %scales`")
             return
-        held, (*outer, n, k) = memory_of(self.scales), sizes
-        shape = dict(zip(order, held.get_shape(), strict=False))
-        if outer or len(shape) != held.get_num_dims() or not isinstance(held.element_type, AnyFloat):
-            raise VerifyException(f"expected scales of groups as a matrix of floats for one B of integers, got {held}")
+        scales, (*outer, n, k) = memory_of(self.scales), sizes
+        shape = dict(zip(order, scales.get_shape(), strict=False))
+        if outer or len(shape) != scales.get_num_dims() or not isinstance(scales.element_type, AnyFloat):
+            raise VerifyException(
+                f"expected scales of groups as a matrix of floats for one B of integers, got {scales}"
+            )
         if min(shape.values()) < 1 or shape[0] != n or k % shape[1]:
-            raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {held}")
+            raise VerifyException(f"expected {n} columns of scales of groups that divide k of {k}, got {scales}")
         if self.packed is not None and (self.group is None or self.group.value.data * shape[1] != k):
             raise VerifyException(f"expected group = {k // shape[1]}, as the scales have it")
-        if self.rounded is not None and str(held.element_type) != multiplied:
+        if self.rounded is not None and str(scales.element_type) != multiplied:
             raise VerifyException(
-                f"expected scales of {multiplied}, to which products with them are rounded, got {held}"
+                f"expected scales of {multiplied}, to which products with them are rounded, got {scales}"
             )
 
     def _verify_packed(self, sizes: Sequence[int]) -> None:
         """Checks that packed weights are whole blocks, in lines."""
-        held, (*outer, n, k), bits = memory_of(self.memory), sizes, self.integers.element.bits
+        packed, (*outer, n, k), bits = memory_of(self.memory), sizes, self.integers.element.bits
         rows, columns = PACKED[bits].rows, PACKED[bits].columns
         if outer or n % rows or k % columns:
             raise VerifyException(f"expected packed weights of multiples of {rows} x {columns}, got {n} x {k}")
         expected = (packed_lines(n, k, bits), LINE * BYTE // bits)
-        if held.get_shape() != expected or not isinstance(held.layout, NoneAttr):
-            raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {held}")
+        if packed.get_shape() != expected or not isinstance(packed.layout, NoneAttr):
+            raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {packed}")
 
 
 def stored_of(b: SSAValue) -> StoredIntegers | None:

@@ -255,9 +255,9 @@ class WaitOp(_OfGroup):
 
     def verify_(self) -> None:
         super().verify_()
-        pending, most = self.pending.value.data, GROUPS[self.group.data]
-        if pending < 0 or (most is not None and pending > most):
-            wanted = "a number of" if most is None else f"0 to {most}"
+        pending, largest = self.pending.value.data, GROUPS[self.group.data]
+        if pending < 0 or (largest is not None and pending > largest):
+            wanted = "a number of" if largest is None else f"0 to {largest}"
             raise VerifyException(f"expected {wanted} groups that may be in flight, got {pending}")
 
 
@@ -430,8 +430,8 @@ def some_warps(op: Operation) -> int | None:
     """How many warps execute an operation; None if all of the CTA do."""
     around = op.parent_op()
     while around is not None:
-        if isinstance(held := around.attributes.get(SOME_WARPS), IntegerAttr):
-            return held.value.data
+        if isinstance(number := around.attributes.get(SOME_WARPS), IntegerAttr):
+            return number.value.data
         around = around.parent_op()
     return None
 

@@ -315,14 +315,14 @@ def im2col_type(
         VerifyException: for images of unknown strides.
     """
     strides, shape = strides_of(memory), memory.get_shape()
-    known = [stride for stride in strides or () if stride is not None]
-    if not known or len(known) < len(shape):
+    static = [stride for stride in strides or () if stride is not None]
+    if not static or len(static) < len(shape):
         raise VerifyException(f"expected images with known strides, got {memory}")
-    by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, known[1:-1], strict=False)]
+    by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, static[1:-1], strict=False)]
     apart = prod(taps) > 1 and not joined
     sizes, along = ([*taps], by_tap) if apart else ([], [])
     columns = shape[-1] if apart else prod(taps) * shape[-1]
-    layout = StridedLayoutAttr([*along, steps[-1] * known[-2], known[-1]], memory.get_offset())
+    layout = StridedLayoutAttr([*along, steps[-1] * static[-2], static[-1]], memory.get_offset())
     return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)
 
 

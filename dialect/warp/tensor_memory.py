@@ -69,7 +69,7 @@ class TensorMmaOp(IRDLOperation):
     b_indices = var_operand_def(IndexType())
     d = operand_def(MemRefType)
     number = operand_def(IndexType())
-    beside = var_operand_def(MemRefType)
+    side_operands = var_operand_def(MemRefType)
     stage = opt_operand_def(IndexType())
     adds = opt_operand_def(i1)
     mn_major_a = opt_prop_def(UnitAttr)
@@ -81,8 +81,8 @@ class TensorMmaOp(IRDLOperation):
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$a `[` $a_indices `]` `,` $b `[` $b_indices `]` `,` $d `[` $number `]` "
-        "(`with` $beside^ `[` $stage `]`)? (`adds` $adds^)? attr-dict `:` "
-        "type($a) `,` type($b) `,` type($d) (`,` type($beside)^)?"
+        "(`with` $side_operands^ `[` $stage `]`)? (`adds` $adds^)? attr-dict `:` "
+        "type($a) `,` type($b) `,` type($d) (`,` type($side_operands)^)?"
     )
 
     def __init__(
@@ -92,16 +92,16 @@ class TensorMmaOp(IRDLOperation):
         d: SSAValue,
         number: SSAValue,
         adds: SSAValue | None = None,
-        beside: Sequence[SSAValue] = (),
+        side_operands: Sequence[SSAValue] = (),
         stage: SSAValue | None = None,
         a: SSAValue | None = None,
     ):
-        """The product of warpgroups, whose tiles begin at `places`, with D in tensor memory, and what is read `beside`;
-        `a` is A in tensor memory, if it is there."""
+        """The product of warpgroups with tiles that begin at `places`, with D in tensor memory. It also reads
+        `side_operands`. `a` is A in tensor memory, if it is there."""
         super().__init__(
             operands=[
                 *(product.a if a is None else a, places[0], product.b, places[1], d, number),
-                *(list(beside), stage if beside else None, adds),
+                *(list(side_operands), stage if side_operands else None, adds),
             ],
             properties={name: product.properties.get(name) for name in ("mn_major_a", "mn_major_b", "kind", "step")},
         )
@@ -124,7 +124,7 @@ class TensorMmaOp(IRDLOperation):
     @property
     def scale(self) -> str:
         """The type of the scales; empty where there are none."""
-        return scale_type(self.beside) if len(self.beside) > 1 else ""
+        return scale_type(self.side_operands) if len(self.side_operands) > 1 else ""
 
     @property
     def word(self) -> int:
@@ -146,7 +146,7 @@ class TensorMmaOp(IRDLOperation):
             raise VerifyException("expected operands of element types of the ISA")
         *_, rows, columns = memory_of(self.d).get_shape()
         kind = "" if self.kind is None else self.kind.data
-        sparse = len(self.beside) == 1
+        sparse = len(self.side_operands) == 1
         return find_row(multiplied(a), multiplied(b), d, columns, rows, sparse=sparse, kind=kind, scale=self.scale)
 
     @property
@@ -172,13 +172,13 @@ class TensorMmaOp(IRDLOperation):
         matrices = [
             ("D", self.d),
             *([("A", self.a)] if self.a_in_tensor_memory else []),
-            *(("scales and metadata", value) for value in self.beside),
+            *(("scales and metadata", value) for value in self.side_operands),
         ]
         for name, memory in ((name, memory_of(value)) for name, value in matrices):
             if memory_space(memory) != TENSOR_SPACE or memory.get_num_dims() != 3:
                 wanted = f"matrices in tensor memory (space {TENSOR_SPACE})"
                 raise VerifyException(f"expected {name} to be {wanted}, got {memory}")
-        if bool(self.beside) != (self.stage is not None):
+        if bool(self.side_operands) != (self.stage is not None):
             raise VerifyException("expected a stage with scales or metadata, and nowhere else")
         if self.a_in_tensor_memory:
             self._verify_a(memory_of(self.a))
@@ -191,7 +191,7 @@ class TensorMmaOp(IRDLOperation):
     def _verify_a(self, a: Memory) -> None:
         """A in tensor memory: halves of words, of the rows of D."""
         rows, element = memory_of(self.d).get_shape()[-2], element_row(a.element_type)
-        if element is None or 2 * element.memory_bits != WORD_BITS or a.get_shape()[-2] != rows or self.beside:
+        if element is None or 2 * element.memory_bits != WORD_BITS or a.get_shape()[-2] != rows or self.side_operands:
             raise VerifyException(f"expected A in tensor memory to be {rows} rows of 16 bits, and dense, got {a}")
         if len(self.a_indices) != 3 or self.major("a"):
             raise VerifyException("expected A in tensor memory along K, at a matrix, a row and a column of it")

@@ -158,7 +158,7 @@ class TileMmaOp(FactorsOp):
     def of_warp(self, c: SSAValue, part: Sequence[SSAValue]) -> TileMmaOp:
         """The same product of a part, [m, n, k], that a warp has as a fragment."""
         turned = (self.transposed_a is not None, self.transposed_b is not None)
-        found = TileMmaOp(
+        of_part = TileMmaOp(
             *(self.a, self.b, c, self.multiplied),
             words=self.words,
             transposed=turned,
@@ -166,7 +166,7 @@ class TileMmaOp(FactorsOp):
             groups=self.groups,
             lines=self.lines,
         )
-        return in_place_of(self, found)
+        return in_place_of(self, of_part)
 
     @property
     def groups(self) -> GroupScales | None:
@@ -174,11 +174,11 @@ class TileMmaOp(FactorsOp):
         if self.group_scales is None or self.group is None:
             return None
         k, n, *m = self.group_at
-        found = GroupScales(self.group_scales, self.group.value.data, k, n)
+        scales = GroupScales(self.group_scales, self.group.value.data, k, n)
         if self.blocks is None:
-            return found
+            return scales
         rows, columns = self.blocks.get_values()
-        return found._replace(m=m[0], of_rows=self.row_scales, blocks=(rows, columns))
+        return scales._replace(m=m[0], of_rows=self.row_scales, blocks=(rows, columns))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -205,23 +205,23 @@ class TileMmaOp(FactorsOp):
                 name = ("A", "B", "what is read beside A and B")[min(number, 2)]
                 raise VerifyException(f"expected {name} to be a tile in shared memory, got {tile.type}")
         for name, multiplied, tile in zip("AB", self.multiplied, self.matrices, strict=True):
-            held, wanted = element_row(_element(tile)), ELEMENT_TYPES[multiplied]
+            stored, wanted = element_row(_element(tile)), ELEMENT_TYPES[multiplied]
             if name == "B" and self.b_stored is not None:
-                self.b_stored.verify(multiplied, held)
-            elif held is None or held.memory_bits not in (wanted.memory_bits, BYTE):
+                self.b_stored.verify(multiplied, stored)
+            elif stored is None or stored.memory_bits not in (wanted.memory_bits, BYTE):
                 raise VerifyException(f"{name} cannot be multiplied as {multiplied}, got {tile.type}")
         self._verify_shape()
         self._verify_groups()
 
     def _verify_groups(self) -> None:
-        given = [self.group_scales is not None, self.group is not None]
+        parts = [self.group_scales is not None, self.group is not None]
         if self.row_scales is None:
-            given += [len(self.group_at) == 2, bool(self.b_stored), self.blocks is None]
+            parts += [len(self.group_at) == 2, bool(self.b_stored), self.blocks is None]
         else:
-            given += [len(self.group_at) == 3, self.blocks is not None and len(self.blocks) == 2]
+            parts += [len(self.group_at) == 3, self.blocks is not None and len(self.blocks) == 2]
         if self.group_scales is None and self.group is None and not self.group_at and self.row_scales is None:
             return
-        if not all(given) or (self.group is not None and self.group.value.data < 1):
+        if not all(parts) or (self.group is not None and self.group.value.data < 1):
             what = (
                 ("groups of integers", "size, and [k, n]")
                 if self.row_scales is None
@@ -251,15 +251,15 @@ class TileMmaOp(FactorsOp):
             a, b = self.matrices
             raise VerifyException(f"expected A and B to agree on k, got {a.type} and {b.type}")
         sums = self.c.type
-        whole = isinstance(sums, CtaTileType)
-        if whole == bool(self.part) or len(self.part) not in (0, 3):
+        of_cta = isinstance(sums, CtaTileType)
+        if of_cta == bool(self.part) or len(self.part) not in (0, 3):
             raise VerifyException(
                 f"expected a warp's `part` [m, n, k] with fragments, and none with a tile of the CTA, got "
                 f"{len(self.part)} indices and {sums}"
             )
         down, across = sums.shape if isinstance(sums, CtaTileType) else fragment_of(self.c).shape
-        of_sums = whole or fragment_of(self.c).role.data == "acc"
-        if whole and (down != rows or not 0 <= columns - across <= self._filling()):
+        of_sums = of_cta or fragment_of(self.c).role.data == "acc"
+        if of_cta and (down != rows or not 0 <= columns - across <= self._filling()):
             raise VerifyException(f"expected C of {rows}x{columns}, got {self.c.type}")
         if rows % down or across > columns or not of_sums:
             what = f"a fragment of accumulators in parts of {rows}x{columns} that fill it"
@@ -315,9 +315,9 @@ class SumSlicedKOp(IRDLOperation):
     assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
 
     def __init__(self, value: SSAValue, scratch: SSAValue, slices: int):
-        whole = fragment_of(value)
-        part = part_of(whole, slices)
-        more = IntegerAttr(slices, i64) if slices > whole.registers // part.registers else None
+        fragment = fragment_of(value)
+        part = part_of(fragment, slices)
+        more = IntegerAttr(slices, i64) if slices > fragment.registers // part.registers else None
         super().__init__(operands=[value, scratch], properties={"slices": more}, result_types=[part])
 
     @property
@@ -331,11 +331,11 @@ class SumSlicedKOp(IRDLOperation):
         return self.parts if self.more is None else self.more.value.data
 
     def verify_(self) -> None:
-        whole, part, scratch = fragment_of(self.input), fragment_of(self.part), memory_of(self.scratch)
-        if part.registers * self.parts != whole.registers or part != part_of(whole, self.slices):
-            raise VerifyException(f"expected the rows of {whole} in equal parts, got {part}")
+        fragment, part, scratch = fragment_of(self.input), fragment_of(self.part), memory_of(self.scratch)
+        if part.registers * self.parts != fragment.registers or part != part_of(fragment, self.slices):
+            raise VerifyException(f"expected the rows of {fragment} in equal parts, got {part}")
         if self.more is not None and self.slices <= self.parts:
-            raise VerifyException(f"expected more slices than the {self.parts} parts of {whole}, got {self.slices}")
+            raise VerifyException(f"expected more slices than the {self.parts} parts of {fragment}, got {self.slices}")
         shape = scratch.get_shape()
         expected = part.registers * LANES * (self.slices - 1)
         if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % self.parts:
@@ -345,7 +345,7 @@ class SumSlicedKOp(IRDLOperation):
             )
 
 
-def part_of(whole: FragmentType, slices: int) -> FragmentType:
+def part_of(fragment: FragmentType, slices: int) -> FragmentType:
     """The part of a fragment that one slice gets: some rows of base tiles, or some columns if there is one row of them.
     If there are more slices than base tiles, a multiple of their number, it is a base tile.
 
@@ -354,7 +354,7 @@ def part_of(whole: FragmentType, slices: int) -> FragmentType:
     """
     if slices.bit_count() != 1:
         raise VerifyException(f"expected a power of two of slices, got {slices}")
-    (down, across), (rows, columns) = whole.tiles, whole.shape
+    (down, across), (rows, columns) = fragment.tiles, fragment.shape
     if down % slices == 0:
         rows //= slices
     elif down == 1 and across % slices == 0:
@@ -362,8 +362,10 @@ def part_of(whole: FragmentType, slices: int) -> FragmentType:
     elif slices > (base := max(down, across)) and min(down, across) == 1 and slices % base == 0:
         rows, columns = rows // down, columns // across
     else:
-        raise VerifyException(f"the {down} x {across} base tiles of {whole} cannot be divided among {slices} slices")
-    return FragmentType.of(whole.role.data, rows, columns, whole.element_type, whole.layout.data, whole.container.data)
+        raise VerifyException(f"the {down} x {across} base tiles of {fragment} cannot be divided among {slices} slices")
+    return FragmentType.of(
+        fragment.role.data, rows, columns, fragment.element_type, fragment.layout.data, fragment.container.data
+    )
 
 
 # Sums that CTAs share: each leaves its own in memory, and the one that comes last adds them up.

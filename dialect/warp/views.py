@@ -76,8 +76,8 @@ def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
 
     None for a layout that is not strided.
     """
-    found = memory.get_strides()
-    return None if found is None else tuple(found)
+    strides = memory.get_strides()
+    return None if strides is None else tuple(strides)
 
 
 @irdl_op_definition
@@ -138,7 +138,7 @@ class MatrixOp(IRDLOperation):
     @property
     def dimensions(self) -> Dimensions:
         """The dimensions of memory that are the rows and the columns."""
-        row, column = (None if found is None else found.value.data for found in (self.row, self.column))
+        row, column = (None if number is None else number.value.data for number in (self.row, self.column))
         return row, column
 
     @property
@@ -150,9 +150,9 @@ class MatrixOp(IRDLOperation):
         """A matrix of this result, as one of the memory: at indices of its other dimensions, in order."""
         own = [*self.dimensions_kept, *self.dimensions]
         rest = [d for i, d in enumerate(own) if i not in (row, column) and d is not None]
-        given = dict(zip(rest, indices, strict=True))
-        rank, held = memory_of(self.memory).get_num_dims(), iter(self.indices)
-        merged = [given[d] if d in given else next(held) for d in range(rank) if d in given or d not in own]
+        chosen = dict(zip(rest, indices, strict=True))
+        rank, own_indices = memory_of(self.memory).get_num_dims(), iter(self.indices)
+        merged = [chosen[d] if d in chosen else next(own_indices) for d in range(rank) if d in chosen or d not in own]
         rows, columns = (None if d is None else own[d] for d in (row, column))
         return MatrixOp(self.memory, merged, rows, columns, part=self.part)
 

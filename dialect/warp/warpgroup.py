@@ -82,9 +82,9 @@ def find_row(
         some = having(rows, a=a, b=b, d=d, satfinite=satfinite, sparse=sparse, bit_op="")
     if not some:
         every = ((row, {row.a, row.b}) for row in having(rows, sparse=sparse, bit_op=""))
-        known = dict.fromkeys(f"{r.a.name} x {r.b.name} -> {r.d.name}" for r, types in every if types & {a, b})
+        types_of_rows = dict.fromkeys(f"{r.a.name} x {r.b.name} -> {r.d.name}" for r, types in every if types & {a, b})
         asked = " ".join(filter(None, (kind, f"{a.name} x {b.name} -> {d.name}", "with satfinite" * satfinite)))
-        raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(known) or 'none of these'}")
+        raise VerifyException(f"no wgmma multiplies {asked}; there are {', '.join(types_of_rows) or 'none of these'}")
     nearest, *others = sorted(some, key=lambda row: abs(row.shape.n - n))
     if nearest.shape.n != n:
         near = sorted(row.shape.n for row in (nearest, *others[:1]))
@@ -237,7 +237,7 @@ class WgmmaOp(IRDLOperation):
     b_indices = var_operand_def(IndexType())
     c = operand_def(T)
     e = opt_operand_def(FragmentType)
-    beside = var_operand_def(MemRefType)
+    side_operands = var_operand_def(MemRefType)
     d = result_def(T)
     kind = opt_prop_def(StringAttr)
     step = opt_prop_def(IntegerAttr)
@@ -253,8 +253,9 @@ class WgmmaOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? (`with` $beside^)? attr-dict `:` "
-        "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($beside)^)?"
+        "$a (`[` $a_indices^ `]`)? `,` $b `[` $b_indices `]` `,` $c (`sparse` $e^)? (`with` $side_operands^)? "
+        "attr-dict `:` "
+        "type($a) `,` type($b) `,` type($c) (`,` type($e)^)? (`with` type($side_operands)^)?"
     )
 
     def __init__(
@@ -270,16 +271,16 @@ class WgmmaOp(IRDLOperation):
         mn_major_b: bool = False,
         transposed: bool = False,
         sparse: tuple[SSAValue, int] | None = None,
-        beside: Sequence[SSAValue] = (),
+        side_operands: Sequence[SSAValue] = (),
     ):
-        """`sparse` are the metadata of a sparse A, and the selector; `beside` tiles of scales or of metadata."""
+        """`sparse` are the metadata of a sparse A, and the selector; `side_operands` tiles of scales or of metadata."""
         flags = {"overwrite": overwrite, "mn_major_a": mn_major_a, "mn_major_b": mn_major_b}
         flags["transposed"] = transposed
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
-            operands=[a, list(a_indices), b, list(b_indices), c, e, list(beside)],
+            operands=[a, list(a_indices), b, list(b_indices), c, e, list(side_operands)],
             properties={
-                **{name: flag(given) for name, given in flags.items()},
+                **{name: flag(is_set) for name, is_set in flags.items()},
                 "selector": chosen,
             },
             result_types=[c.type],
@@ -290,8 +291,8 @@ class WgmmaOp(IRDLOperation):
         a, b = ([stages[tile]] if tile in stages else [] for tile in (self.a, self.b))
         a, b = [*a, *self.a_indices], [*b, *self.b_indices]
         more = [] if self.e is None else [self.e]
-        self.operands = [self.a, *a, self.b, *b, self.c, *more, *self.beside]
-        sizes = (1, len(a), 1, len(b), 1, len(more), len(self.beside))
+        self.operands = [self.a, *a, self.b, *b, self.c, *more, *self.side_operands]
+        sizes = (1, len(a), 1, len(b), 1, len(more), len(self.side_operands))
         self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
 
     @property
@@ -303,8 +304,11 @@ class WgmmaOp(IRDLOperation):
             raise VerifyException("expected operands of element types of the ISA")
         types = a if self.a_in_registers else multiplied(a), multiplied(b), kind.element
         rows, columns = kind.shape
-        sparse = self.e is not None or len(self.beside) == 1
-        scale, satfinite = scale_type(self.beside) if len(self.beside) > 1 else "", self.satfinite is not None
+        sparse = self.e is not None or len(self.side_operands) == 1
+        scale, satfinite = (
+            scale_type(self.side_operands) if len(self.side_operands) > 1 else "",
+            self.satfinite is not None,
+        )
         kind = "" if self.kind is None else self.kind.data
         return find_row(*types, columns, rows, satfinite=satfinite, sparse=sparse, kind=kind, scale=scale)
 

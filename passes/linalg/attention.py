@@ -82,14 +82,14 @@ class AttentionMatch:
 
     def __init__(self, values: LinalgStructuredOperation, *, tf32: bool = False) -> None:
         self.values, self.reader, self.tf32 = values, ElementReader(KEY), tf32
-        found = read_product(values)
-        if found is None:
+        product = read_product(values)
+        if product is None:
             decline("")
-        of_p, of_v, of_o = (loops_of(map_) for map_ in found.maps)
+        of_p, of_v, of_o = (loops_of(map_) for map_ in product.maps)
         batch = len(of_o) - 2
         names: dict[int, Name] = {i: i for i in range(batch)}
         names |= {batch: QUERY, batch + 1: COLUMN, batch + 2: KEY}
-        p, v = (values.inputs[number] for number in found.inputs)
+        p, v = (values.inputs[number] for number in product.inputs)
         self.batch, self.last = batch, values
         shape = memory_of(values.outputs[0]).get_shape()
         self.single = dict(zip(names_of(of_o, names), shape, strict=True)).get(QUERY) == 1
@@ -268,12 +268,12 @@ class AttentionMatch:
         """Q and K: the memories that scores are a product of, and their places."""
         (product,) = self.scores.rest.leaves("product")
         op, at = product.product, product.place
-        found = None if op is None else read_product(op)
-        if op is None or found is None:
+        product_ = None if op is None else read_product(op)
+        if op is None or product_ is None:
             decline("scores are no product")
-        of_a, of_b, of_c = (loops_of(map_) for map_ in found.maps)
+        of_a, of_b, of_c = (loops_of(map_) for map_ in product_.maps)
         names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
-        a, b = (op.inputs[number] for number in found.inputs)
+        a, b = (op.inputs[number] for number in product_.inputs)
         sides = [self._memory(a, names_of(of_a, names), op), self._memory(b, names_of(of_b, names), op)]
         self.product = op
         self.q, self.k = sorted(sides, key=lambda side: QUERY not in side[1])
@@ -283,9 +283,9 @@ class AttentionMatch:
     def _memory(self, value: SSAValue, at: Subscripts, before: Operation) -> tuple[SSAValue, Subscripts]:
         """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
         reader = ElementReader(KEY)
-        found = reader.element(value, at, before)
-        if found.kind == "load" and (memory := found.value) is not None:
-            place = found.place
+        element = reader.element(value, at, before)
+        if element.kind == "load" and (memory := element.value) is not None:
+            place = element.place
             kinds = memory_of(memory).element_type, memory_of(value).element_type
             # As tf32, f32 has a fraction of 10 bits, which f16 has too.
             if -1 not in place and (kinds[0] == kinds[1] or (self.tf32 and kinds == (f16, f32))):
@@ -311,14 +311,14 @@ class AttentionMatch:
         results, last = [self.o[0]], self.last
         if self.lse is not None:
             results, last = [*results, self.lse[1]], max(last, self.lse[0], key=place_in_block)
-        found = Replacement(used, last, frozenset(results), read)
-        if self.product not in found.dead:
+        replacement = Replacement(used, last, frozenset(results), read)
+        if self.product not in replacement.dead:
             decline("others use the scores too, or what becomes of them")
-        if self.values not in found.dead:
+        if self.values not in replacement.dead:
             decline("others use its result before it is divided")
         if root(self.o[0]) in read:
             decline("its result is where Q, K or V is")
-        found.replace(self._attention, check_attention)
+        replacement.replace(self._attention, check_attention)
 
     def _attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
@@ -326,9 +326,9 @@ class AttentionMatch:
         order: dict[Name, int] = {name: i for i, name in enumerate(loops)}
         matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
         (product,) = self.scores.rest.leaves("product")
-        given = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
+        types = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
         inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.score_operands.items()]
-        score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, given, indices=order))
+        score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, types, indices=order))
         if score is not None:
             score.function.name_hint = "score"
         through = self._through(order)
@@ -362,12 +362,12 @@ class AttentionMatch:
 
     def _keys(self, order: Mapping[Name, int]) -> Keys:
         """The keys that count, as the operation has them."""
-        found = self.scores.keys
+        keys = self.scores.keys
         lengths, *documents = (
             None if load is None or load.value is None else (load.value, map_of(load.place, order))
-            for load in (found.lengths, *found.documents)
+            for load in (keys.lengths, *keys.documents)
         )
-        return Keys(found.diagonal, found.window, lengths, tuple(filter(None, documents)))
+        return Keys(keys.diagonal, keys.window, lengths, tuple(filter(None, documents)))
 
 
 def _operands(element: ElementExpression, inner: ElementExpression | None) -> dict[ElementExpression, SSAValue]:

@@ -346,11 +346,11 @@ def fuse_gradients(module: ModuleOp, by: str) -> None:
         if slope is None:
             remark(match.op, by, f"{NOT_FUSED}: {ALONE}")
             continue
-        beside = [other for other in every if _together(match, other)]
-        taken += [match, *beside]
+        partners = [other for other in every if _together(match, other)]
+        taken += [match, *partners]
         try:
-            _fuse([match, *beside], slope)
-            names = " and ".join(each.name for each in (match, *beside))
+            _fuse([match, *partners], slope)
+            names = " and ".join(each.name for each in (match, *partners))
             chose(match.op, by, f"{names}, gradients of an attention, are one kernel")
         except NotFusedError as declined:
             remark(match.op, by, f"{NOT_FUSED}: {declined}")

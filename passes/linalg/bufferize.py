@@ -195,8 +195,8 @@ class TensorFunction:
         if not isinstance(module, ModuleOp):
             fail(op, "expected the function in a module")
         memory = builder.insert(global_of(op, value, module)).memref
-        if (found := self.returned.get(op.result)) is not None:
-            builder.insert(CopyOp([memory], [found], [])).location = op.location
+        if (target := self.returned.get(op.result)) is not None:
+            builder.insert(CopyOp([memory], [target], [])).location = op.location
         self.buffers[op.result] = memory
         self.done.append(op)
 
@@ -245,23 +245,23 @@ class TensorFunction:
             self.done.append(op)
             return
         source = self._read(op, op.operands[0])
-        found, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
+        target, builder = self._destination(op.results[0], op), Builder(InsertPoint.before(op))
         if isinstance(op, tensor.CollapseShapeOp) and not is_collapsible(source, groups_of(op)):
             kind = memory_of(source)
             copied = builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))).memref
             builder.insert(CopyOp([source], [copied], [])).location = op.location
             source = copied
-        returned = found is not None and isinstance(source.owner, Operation) and found in source.owner.operands
-        if found is not None and (
-            returned or (isinstance(op, tensor.ExtractSliceOp) and found in self.turned.values())
+        returned = target is not None and isinstance(source.owner, Operation) and target in source.owner.operands
+        if target is not None and (
+            returned or (isinstance(op, tensor.ExtractSliceOp) and target in self.turned.values())
         ):
             # The source was put where its other shape is returned, or is the memory that the part is put back into.
-            self.buffers[op.results[0]] = found
+            self.buffers[op.results[0]] = target
         else:
             view = builder.insert(_viewed(op, source)).results[0]
-            if found is not None:
-                builder.insert(CopyOp([view], [found], [])).location = op.location
-            self.buffers[op.results[0]] = view if found is None else found
+            if target is not None:
+                builder.insert(CopyOp([view], [target], [])).location = op.location
+            self.buffers[op.results[0]] = view if target is None else target
         self.done.append(op)
 
     def _structured(self, op: LinalgStructuredOperation) -> None:
@@ -274,10 +274,10 @@ class TensorFunction:
             return
         builder, targets, first = Builder(InsertPoint.before(op)), list[SSAValue](), len(op.inputs)
         for number, (init, result) in enumerate(zip(op.outputs, op.results, strict=True)):
-            held, target, read = self.buffers.get(init), self._target(result, init, op), _uses(op, first + number)
-            if held is not None and held != target and read:
-                builder.insert(CopyOp([held], [target], [])).location = op.location
-            if held is None and read:
+            start, target, read = self.buffers.get(init), self._target(result, init, op), _uses(op, first + number)
+            if start is not None and start != target and read:
+                builder.insert(CopyOp([start], [target], [])).location = op.location
+            if start is None and read:
                 self._undefined(op, target, builder)
             targets.append(target)
         operands = [*(self._input(op, number, builder) for number in range(first)), *targets]
@@ -306,16 +306,16 @@ class TensorFunction:
 
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
-        source, held = self._read(op, op.source), self.buffers.get(op.dest)
-        if held is not None and self.turned.get(op) is source:
-            self.buffers[op.result] = held
+        source, destination = self._read(op, op.source), self.buffers.get(op.dest)
+        if destination is not None and self.turned.get(op) is source:
+            self.buffers[op.result] = destination
             self.done.append(op)
             return
-        if held is None and COVERED not in op.attributes:
+        if destination is None and COVERED not in op.attributes:
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
-        if held is not None and held != target:
-            builder.insert(CopyOp([held], [target], [])).location = op.location
+        if destination is not None and destination != target:
+            builder.insert(CopyOp([destination], [target], [])).location = op.location
         part = builder.insert(_part(op, target, memory_of(source).get_shape()))
         builder.insert(CopyOp([source], [part.result], [])).location = op.location
         self.buffers[op.result] = target
@@ -326,10 +326,10 @@ class TensorFunction:
         body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
         handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
-            init, held = op.iter_args[number], self.buffers.get(op.iter_args[number])
+            init, memory = op.iter_args[number], self.buffers.get(op.iter_args[number])
             target = self._target(op.results[number], init, op)
-            if held is not None and held != target:
-                builder.insert(CopyOp([held], [target], [])).location = op.location
+            if memory is not None and memory != target:
+                builder.insert(CopyOp([memory], [target], [])).location = op.location
             self.buffers[body.args[1 + number]] = self.buffers[op.results[number]] = target
         for inner in list(body.ops):
             if inner is not last:
@@ -367,13 +367,13 @@ class TensorFunction:
 
     def _target(self, result: SSAValue, init: SSAValue, op: Operation) -> SSAValue:
         """The memory of a result: the argument that returns it, that of its start value if that is free, or new."""
-        found, held = self._destination(result, op), self.buffers.get(init)
-        if found is not None:
-            return found
-        if held is not None and isinstance(held.owner, memref.AllocOp) and len(list(init.uses)) == 1:
-            return held
+        returned, memory = self._destination(result, op), self.buffers.get(init)
+        if returned is not None:
+            return returned
+        if memory is not None and isinstance(memory.owner, memref.AllocOp) and len(list(init.uses)) == 1:
+            return memory
         kind, builder = as_bytes(_memory(result.type)), Builder(InsertPoint.before(op))
-        return builder.insert(memref.AllocOp(self._sizes(kind, init, held, op, builder), [], kind)).memref
+        return builder.insert(memref.AllocOp(self._sizes(kind, init, memory, op, builder), [], kind)).memref
 
     def _place(self, insert: tensor.InsertSliceOp, memory: SSAValue, op: Operation) -> SSAValue | None:
         """The part of memory that a tensor is put into, where nothing else reads the tensor before: another use of it
@@ -393,16 +393,16 @@ class TensorFunction:
 
     @staticmethod
     def _sizes(
-        kind: MemRefType[Attribute], init: SSAValue, held: SSAValue | None, op: Operation, builder: Builder
+        kind: MemRefType[Attribute], init: SSAValue, start: SSAValue | None, op: Operation, builder: Builder
     ) -> list[SSAValue]:
         """The sizes of memory that are not known while compiling: those of what a result starts from."""
         unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
         if isinstance(init.owner, tensor.EmptyOp):
             return list(init.owner.dynamic_sizes)
-        if unknown and held is None:
+        if unknown and start is None:
             fail(op, f"nothing tells the sizes of {kind}")
         numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in unknown]
-        return [builder.insert(memref.DimOp(held, number)).result for number in numbers if held is not None]
+        return [builder.insert(memref.DimOp(start, number)).result for number in numbers if start is not None]
 
     def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
         """The argument that returns a value, or a tensor that is made of it in place; as a value before `op`."""
@@ -417,10 +417,10 @@ class TensorFunction:
         if isinstance(user, tensor.InsertSliceOp) and (memory := self.buffers.get(user.dest)) is not None:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
-            kind, found = _memory(value.type), self._destination(user.results[0], op)
-            if found is not None and min((*kind.get_shape(), *memory_of(found).get_shape())) >= 0:
+            kind, argument = _memory(value.type), self._destination(user.results[0], op)
+            if argument is not None and min((*kind.get_shape(), *memory_of(argument).get_shape())) >= 0:
                 if user not in self.turned:
-                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, found, kind))
+                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, argument, kind))
                     self.turned[user] = view.results[0]
                 return self.turned[user]
         return None

@@ -59,15 +59,15 @@ class ComputeParts(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         nest = _elementwise(op)
         for read in nest.reads if nest is not None else ():
-            whole = read.value.owner
-            if nest is None or not isinstance(whole, tensor.ConcatOp) or len(whole.inputs) > MOST:
+            joined = read.value.owner
+            if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MOST:
                 continue
-            loop, start, parts = read.loops[whole.dim.value.data], 0, list[SSAValue]()
-            for source in whole.inputs:
-                size = shape_of(source)[whole.dim.value.data]
+            loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
+            for source in joined.inputs:
+                size = shape_of(source)[joined.dim.value.data]
                 inputs = list[SSAValue]()
                 for other in nest.reads:
-                    if other.value is whole.result and other.loops == read.loops:
+                    if other.value is joined.result and other.loops == read.loops:
                         inputs.append(source)
                     elif loop in other.loops:
                         inputs.append(_slice(other.value, other.loops.index(loop), start, size, rewriter))
@@ -80,8 +80,8 @@ class ComputeParts(RewritePattern):
             made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
             made.location = op.location
             rewriter.replace(op, made)
-            if not whole.result.uses:
-                rewriter.erase(whole)
+            if not joined.result.uses:
+                rewriter.erase(joined)
             return
 
 

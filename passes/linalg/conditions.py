@@ -45,8 +45,8 @@ def hold_conditions(op: LinalgStructuredOperation) -> None:
         argument = body.args[number]
         if not is_memory(value.type):
             if value.type == i1 and isinstance(constant := value.owner, arith.ConstantOp) and moves:
-                known = constant.value.value.data if isinstance(constant.value, IntegerAttr) else 0
-                byte = Builder(InsertPoint.before(op)).insert(arith.ConstantOp(IntegerAttr(known & 1, i8)))
+                constant_ = constant.value.value.data if isinstance(constant.value, IntegerAttr) else 0
+                byte = Builder(InsertPoint.before(op)).insert(arith.ConstantOp(IntegerAttr(constant_ & 1, i8)))
                 op.operands[number] = byte.result
                 Rewriter.replace_value_with_new_type(argument, i8)
             continue

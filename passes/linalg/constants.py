@@ -95,16 +95,16 @@ def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: Mod
         fail(op, f"expected a constant tensor, got {tensor_type}")
     kind = MemRefType(tensor_type.element_type, tensor_type.get_shape(), NoneAttr(), NoneAttr())
     every = [other for other in module.ops if isinstance(other, memref.GlobalOp)]
-    found = next((g for g in every if g.initial_value == value and g.type == kind and g.constant is not None), None)
-    if found is None:
+    global_ = next((g for g in every if g.initial_value == value and g.type == kind and g.constant is not None), None)
+    if global_ is None:
         taken = {name.data for other in module.ops if isinstance(name := other.properties.get("sym_name"), StringAttr)}
         name = StringAttr(fresh_name(op.result.name_hint or "constant", taken))
         private = StringAttr("private")
         properties = {"sym_name": name, "type": kind, "initial_value": value, "sym_visibility": private}
-        found = GlobalOp.create(properties={**properties, "constant": UnitAttr()})
-        found.location = op.location
-        Rewriter.insert_op(found, InsertPoint.at_start(module.body.block))
-    get = memref.GetGlobalOp(found.sym_name.data, kind)
+        global_ = GlobalOp.create(properties={**properties, "constant": UnitAttr()})
+        global_.location = op.location
+        Rewriter.insert_op(global_, InsertPoint.at_start(module.body.block))
+    get = memref.GetGlobalOp(global_.sym_name.data, kind)
     get.location = op.location
     return get
 
@@ -116,11 +116,11 @@ def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
         module = module.parent_op()
     name = op.name_.string_value()
     every = [] if module is None else [o for o in module.ops if isinstance(o, memref.GlobalOp)]
-    found = next((o for o in every if o.sym_name.data == name), None)
-    if found is None:
+    global_ = next((o for o in every if o.sym_name.data == name), None)
+    if global_ is None:
         return f"the module has no memref.global @{name}"
-    if found.constant is None or not isinstance(found.initial_value, DenseIntOrFPElementsAttr):
+    if global_.constant is None or not isinstance(global_.initial_value, DenseIntOrFPElementsAttr):
         return f"memref.global @{name} is no constant; pass memory that changes as an argument"
-    if found.type != op.memref.type or not isinstance(found.type.layout, NoneAttr):
-        return f"expected memory row by row, of the type of memref.global @{name}, {found.type}, got {op.memref.type}"
-    return found.initial_value
+    if global_.type != op.memref.type or not isinstance(global_.type.layout, NoneAttr):
+        return f"expected memory row by row, of the type of memref.global @{name}, {global_.type}, got {op.memref.type}"
+    return global_.initial_value

@@ -59,9 +59,9 @@ def along_loops(
     if forms is None or (runs_backwards(map_) and not backwards):
         fail(op, f"expected every dimension of an input along a sum of loops times constants, got {map_}")
     loops = [*more, *sorted({loop for by, _ in forms for loop in by})]
-    found = [_length(op, loop) for loop in loops]
+    lengths = [_length(op, loop) for loop in loops]
     builder, sizes = Builder(InsertPoint.before(op)), list[SSAValue]()
-    for memory, dimension, size in found:
+    for memory, dimension, size in lengths:
         if size < 0:
             number = builder.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
             sizes.append(builder.insert(memref.DimOp(memory, number)).result)
@@ -69,7 +69,7 @@ def along_loops(
     every: list[AffineDimExpr] = [places.get(loop, places[loops[0]]) for loop in range(map_.num_dims)] if loops else []
     along = map_.replace_dims_and_symbols(every, [], len(loops), 0)
     try:
-        window = builder.insert(WindowOp(value, along, [size for _, _, size in found], sizes))
+        window = builder.insert(WindowOp(value, along, [size for _, _, size in lengths], sizes))
     except VerifyException as error:
         fail(op, f"{op.name}: {error}")
     window.location = op.location
@@ -78,9 +78,9 @@ def along_loops(
 
 def _length(op: LinalgStructuredOperation, loop: int) -> tuple[SSAValue, int, int]:
     """An operand and the dimension of it that runs along a loop, and its size."""
-    if (found := Nest.of(op).along(loop)) is None:
+    if (along := Nest.of(op).along(loop)) is None:
         fail(op, f"expected a dimension of an operand along d{loop} alone, which tells its length")
-    access, dimension, size = found
+    access, dimension, size = along
     return access.value, dimension, size
 
 
@@ -148,8 +148,8 @@ def multiplies_images(op: Operation, a: SSAValue, b: SSAValue) -> bool:
     static sizes."""
     target, kinds = target_of(op), [memory_of(value) for value in (a, b)]
     elements = [element_row(kind.element_type) for kind in kinds]
-    known = all(kind.has_static_shape() for kind in kinds)
-    if target is None or not known or any(element is None or element.bits != IMAGE_BITS for element in elements):
+    static = all(kind.has_static_shape() for kind in kinds)
+    if target is None or not static or any(element is None or element.bits != IMAGE_BITS for element in elements):
         return False
     return any(row.runs_on(target) for row in having(wgmma.rows, a=elements[0], b=elements[1]))
 
@@ -211,7 +211,7 @@ def read_matrices(op: LinalgStructuredOperation) -> Contraction:
     m, n = (maps[-1].num_dims + place if loop is None else loop for place, loop in enumerate(own))
     summed = [loop for loop in sorted(loops.summed) if loop != k]
     order = [*(loop for loop in c.loops if loop not in (m, n)), *summed, m, n, k]
-    added = [loop for loop, known in zip((m, n), own, strict=True) if known is None]
+    added = [loop for loop, loop_of_own in zip((m, n), own, strict=True) if loop_of_own is None]
     map_a, map_b, map_c = (
         map_along(len(order), map(order.index, (*(loop for loop in added if loop != other), *names)))
         for names, other in ((a.loops, n), (b.loops, m), (c.loops, None))
@@ -413,16 +413,16 @@ def _digits(maps: Sequence[AffineMap], sizes: Mapping[int, int]) -> Digits | Non
     cuts: dict[int, set[int]] = {loop: {1} for loop in sizes}
     if not all(_cut(expr, cuts) for map_ in maps for expr in map_.results) or all(len(of) == 1 for of in cuts.values()):
         return None
-    found: dict[int, list[Digit]] = {}
+    digits: dict[int, list[Digit]] = {}
     first = 0
     for loop, size in sorted(sizes.items()):
         weights = [*sorted(weight for weight in cuts[loop] if weight < size or weight == 1), size]
         if any(after % before for before, after in pairwise(weights)):
             return None
         pairs = list(pairwise(weights))[::-1]
-        found[loop] = [Digit(first + n, after // before, before) for n, (before, after) in enumerate(pairs)]
+        digits[loop] = [Digit(first + n, after // before, before) for n, (before, after) in enumerate(pairs)]
         first += len(pairs)
-    return found
+    return digits
 
 
 def _cut(expr: AffineExpr, cuts: Mapping[int, set[int]]) -> bool:

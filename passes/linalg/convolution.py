@@ -92,9 +92,9 @@ class Filter(NamedTuple):
             _decline(f"expected images first and channels last, got {window.along}")
         (image,), (channel,), written = first, last, set(loops_of(op.maps[2]))
         pixels, taps = (
-            [[(loop, by[loop], sizes[loop]) for loop in by if ((loop in written) == (image in written)) == whole]
+            [[(loop, by[loop], sizes[loop]) for loop in by if ((loop in written) == (image in written)) == shared]
              for by in middle]
-            for whole in (True, False)
+            for shared in (True, False)
         )  # fmt: skip
         if any(len(each) != 1 for each in pixels) or any(len(each) > 1 for each in taps):
             _decline(f"expected a loop of pixels and one of taps along each dimension, got {window.along}")
@@ -147,8 +147,8 @@ class Padded(NamedTuple):
         ordered = {op.parent for op in users} == {reader.parent} and all(map(fill.is_before_in_block, inside))
         reads = all(root(output) != memory for op in readers for output in _writes(op))
         reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes or op is reader for op in readers)
-        known = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
-        if not (ordered and reads and known and _is_zero(fill.inputs[0])):
+        plain = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
+        if not (ordered and reads and plain and _is_zero(fill.inputs[0])):
             return None
         copy, low = next(iter(inside), None), tuple(at for d, at in enumerate(offsets) if d not in ends)
         if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
@@ -186,8 +186,8 @@ def _writes(op: Operation) -> Sequence[SSAValue]:
 def _overwrites(op: Operation, images: SSAValue) -> bool:
     """Whether an operation writes all of the images, and reads nothing of the memory that they are in."""
     if isinstance(op, MatmulOp):
-        beside = [value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None]
-        return op.d == images and root(images) not in map(root, beside)
+        operands = [value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None]
+        return op.d == images and root(images) not in map(root, operands)
     if not isinstance(op, LinalgStructuredOperation) or list(op.outputs) != [images] or Nest.of(op).summed:
         return False
     return root(images) not in map(root, op.inputs) and not op.body.block.args[-1].uses
@@ -250,9 +250,9 @@ class Flattened:
         plain = max(*taps, *steps) == 1 and not any(low) and kind.get_shape()[1:-1] == pixels
         if plain and self._is_compact(memory, places):
             return self.builder.insert(collapse(memory, [places, [last]])).result
-        most, offsets = most_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
-        if max(steps) > MOST_STEP or max(offsets) > most:
-            _decline(f"a copy steps over at most {MOST_STEP} pixels, {most} in the filter")
+        farthest, offsets = most_offset(rank), [(size - 1) * abs(by) for size, by in zip(taps, dilations, strict=True)]
+        if max(steps) > MOST_STEP or max(offsets) > farthest:
+            _decline(f"a copy steps over at most {MOST_STEP} pixels, {farthest} in the filter")
         if problem := made.box(UNIT, UNIT).reversed().problem(kind.get_shape()[::-1]):
             _decline(problem)
         if pitch(kind, last, 1) * 2 % UNIT or (strides_of(kind) or ())[-1:] != (1,):
@@ -343,9 +343,9 @@ class Widened:
         its taps."""
         filter_, loops = Filter.of(op, window, 0), loops_of(op.maps[1])
         tap, dilation, _ = filter_.taps[-1]
-        beside = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
+        adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
         few = memory_of(window.memory).get_shape()[-1] < ALIGNED
-        return Widened(op, window, filter_) if few and beside and dilation == 1 and not any(filter_.first) else None
+        return Widened(op, window, filter_) if few and adjacent and dilation == 1 and not any(filter_.first) else None
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
         """Puts the product in the place of the other one."""
@@ -363,9 +363,9 @@ class Widened:
     def _images(self) -> WindowOp:
         *outer, size, _ = memory_of(self.window.memory).get_shape()
         needed = max(size * self.beside, (self.width - 1) * self.step * self.beside + self.along)
-        whole = -(-needed // ALIGNED) * ALIGNED // self.beside
+        rounded = -(-needed // ALIGNED) * ALIGNED // self.beside
         source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
-        copied, rank = self._among_zeros(source, [*outer, whole, self.beside], low), len(outer) + 2
+        copied, rank = self._among_zeros(source, [*outer, rounded, self.beside], low), len(outer) + 2
         rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
         *own, pixel, element = map(AffineDimExpr, range(rank))
         over = AffineMap(rank, 0, (*own, pixel * (self.step * self.beside) + element))
@@ -385,10 +385,10 @@ class Widened:
         flat = self.builder.insert(collapse(copied, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
         parts = [[size] for size in memory_of(flat).get_shape()]
         parts[at].insert(0, 1)
-        whole = self.builder.insert(expand(flat, parts)).result
+        padded = self.builder.insert(expand(flat, parts)).result
         # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
         sizes[at : at + 2] = 1, self.along
-        return self.builder.insert(_part(whole, [0] * len(sizes), sizes)).result
+        return self.builder.insert(_part(padded, [0] * len(sizes), sizes)).result
 
     def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
         """A copy of memory in larger memory of zeros; of images, so many pixels behind its start."""
@@ -412,8 +412,8 @@ class FlattenPixels(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
-        side = next((side for side, value in enumerate(op.given) if isinstance(value.owner, WindowOp)), 0)
-        window = op.given[side].owner
+        side = next((side for side, value in enumerate(op.a_and_b) if isinstance(value.owner, WindowOp)), 0)
+        window = op.a_and_b[side].owner
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         try:

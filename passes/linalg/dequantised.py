@@ -190,7 +190,7 @@ class _Reader:
         if isinstance(value, BlockArgument) and value.owner is self.made.body:
             return value.index
         captured = value in self.made.captured
-        return next((i for i, given in enumerate(self.made.inputs) if captured and given is value), None)
+        return next((i for i, input_ in enumerate(self.made.inputs) if captured and input_ is value), None)
 
 
 def _is_nibble(value: SSAValue) -> bool:
@@ -209,16 +209,16 @@ def _widened(made: Elementwise) -> Dequantised | None:
 
 def dequantised(made: Elementwise) -> Dequantised | None:
     """How an operation converts integers; None if it does not, or makes something else of them."""
-    found = _Reader(made).read() or _widened(made)
-    if found is None or found.objection:
-        return found
-    if found.stored == NIBBLES:
-        return found
-    bits = int(found.stored[1:])
-    low, high = (0, (1 << bits) - 1) if found.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    if not low <= found.zero <= high:
-        found.objection = f"its zero point is none of {found.stored}, {found.zero}"
-    return found
+    conversion = _Reader(made).read() or _widened(made)
+    if conversion is None or conversion.objection:
+        return conversion
+    if conversion.stored == NIBBLES:
+        return conversion
+    bits = int(conversion.stored[1:])
+    low, high = (0, (1 << bits) - 1) if conversion.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    if not low <= conversion.zero <= high:
+        conversion.objection = f"its zero point is none of {conversion.stored}, {conversion.zero}"
+    return conversion
 
 
 # Operands of 8-bit floats times scales of blocks, `W = q s`, become operands of the product that reads them.

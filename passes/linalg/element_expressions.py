@@ -100,10 +100,10 @@ class ElementExpression:
 
     def leaves(self, kind: str) -> dict[ElementExpression, None]:
         """The leaves of a kind, each once."""
-        found: dict[ElementExpression, None] = {self: None} if self.kind == kind else {}
+        leaves: dict[ElementExpression, None] = {self: None} if self.kind == kind else {}
         for operand in self.operands:
-            found |= operand.leaves(kind)
-        return found
+            leaves |= operand.leaves(kind)
+        return leaves
 
     def is_op(self, *names: str) -> bool:
         """Whether it is one of these operations."""
@@ -223,9 +223,9 @@ class ElementReader:
             return None
         if (wide := contracted(owner)) is not None:
             return self._value(op, wide, names)
-        given = [self._value(op, operand, names) for operand in owner.operands]
-        operands = tuple(operand for operand in given if operand is not None)
-        if len(operands) != len(given):
+        parts = [self._value(op, operand, names) for operand in owner.operands]
+        operands = tuple(operand for operand in parts if operand is not None)
+        if len(operands) != len(parts):
             return None
         if isinstance(owner, arith.ExtFOp):
             return operands[0]
@@ -328,12 +328,12 @@ def _contraction(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 
 def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | None:
     """The operation as a product of matrices; None if it is none."""
-    found = _contraction(op)
-    if found is None:
+    product = _contraction(op)
+    if product is None:
         return None
-    values = (*(op.inputs[number] for number in found.inputs), op.outputs[0])
+    values = (*(op.inputs[number] for number in product.inputs), op.outputs[0])
     ranks = [len(shape_of(value)) for value in values]
-    return found if ranks == [len(map_.results) for map_ in found.maps] else None
+    return product if ranks == [len(map_.results) for map_ in product.maps] else None
 
 
 def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
@@ -362,37 +362,37 @@ def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
 
 def region_of(
     element: ElementExpression,
-    given: Mapping[ElementExpression, Attribute],
+    types: Mapping[ElementExpression, Attribute],
     *,
     stored: Attribute = f32,
     indices: Mapping[Name, int] | None = None,
     across: bool = False,
 ) -> Region:
-    """A region that computes an element. Its arguments are the leaves in `given`, of these types. It yields the
+    """A region that computes an element. Its arguments are the leaves in `types`, of these types. It yields the
     element, converted to the type in memory.
 
     It may use the loop indices that have a number in `indices`.
     """
-    return region_of_several([element], given, [stored], indices=indices, across=across)
+    return region_of_several([element], types, [stored], indices=indices, across=across)
 
 
 def region_of_several(
     elements: Sequence[ElementExpression],
-    given: Mapping[ElementExpression, Attribute],
+    types: Mapping[ElementExpression, Attribute],
     stored: Sequence[Attribute],
     *,
     indices: Mapping[Name, int] | None = None,
     across: bool = False,
 ) -> Region:
     """The same for several elements."""
-    block = Block(arg_types=given.values())
+    block = Block(arg_types=types.values())
     builder = ElementBuilder(block, {}, across)
-    for leaf, argument in zip(given, block.args, strict=True):
-        builder.known[leaf] = builder.widened(argument)
+    for leaf, argument in zip(types, block.args, strict=True):
+        builder.values[leaf] = builder.widened(argument)
     for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
         if indices is not None and leaf.name in indices:
             block.add_op(index := ElementIndexOp(indices[leaf.name]))
-            builder.known[leaf] = index.result
+            builder.values[leaf] = index.result
     built = [builder.built(element) for element in elements]
     results = [builder.narrowed(value, kind) for value, kind in zip(built, stored, strict=True)]
     block.add_op(ElementYieldOp(*results))
@@ -400,10 +400,10 @@ def region_of_several(
 
 
 class ElementBuilder(NamedTuple):
-    """Builds expressions in a block, in which some are `known`; `across` says whether rows may be taken together."""
+    """Builds expressions in a block, in which some have `values`; `across` says whether rows may be taken together."""
 
     block: Block
-    known: dict[ElementExpression, SSAValue]
+    values: dict[ElementExpression, SSAValue]
     across: bool = False
 
     def widened(self, argument: SSAValue) -> SSAValue:
@@ -430,9 +430,9 @@ class ElementBuilder(NamedTuple):
         Raises:
             NotFusedError: for a leaf without a value.
         """
-        if expression not in self.known:
-            self.known[expression] = self._built(expression)
-        return self.known[expression]
+        if expression not in self.values:
+            self.values[expression] = self._built(expression)
+        return self.values[expression]
 
     def _built(self, expression: ElementExpression) -> SSAValue:
         if expression.kind == "reduce" and self.across:

@@ -75,27 +75,27 @@ def is_index(kind: Attribute) -> bool:
 def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str:
     """Why a body cannot compute with its indices in 32 bits; "" if it can. `is_wide` says of which types numbers are
     computed so; an index that is cast from another type is the index of an element, which 32 bits hold."""
-    known: dict[SSAValue, Bounds] = {}
+    bounds_of: dict[SSAValue, Bounds] = {}
     for index, loop in nest.indices.items():
         _, _, size = nest.along(loop) or (None, 0, -1)
-        known[index] = 0, max(0, (SIZE_LIMIT if size < 0 else size) - 1)
-    for op in nest.body.ops if known else ():
+        bounds_of[index] = 0, max(0, (SIZE_LIMIT if size < 0 else size) - 1)
+    for op in nest.body.ops if bounds_of else ():
         if isinstance(op, IndexOp):
             continue
         if isinstance(op, arith.IndexCastOp) and is_wide(op.result.type) and not is_wide(op.input.type):
-            known[op.result] = -LIMIT, LIMIT - 1
+            bounds_of[op.result] = -LIMIT, LIMIT - 1
         elif any(is_wide(value.type) for value in op.results):
-            known[op.results[0]] = found = _bounds(op, known)
-            if not _fits(found):
+            bounds_of[op.results[0]] = bounds = _bounds(op, bounds_of)
+            if not _fits(bounds):
                 return f"{op.name} of indices may pass {BITS} bits"
-        elif isinstance(op, arith.UIToFPOp) and is_wide(op.input.type) and _of(op.input, known)[0] < 0:
+        elif isinstance(op, arith.UIToFPOp) and is_wide(op.input.type) and _of(op.input, bounds_of)[0] < 0:
             return f"{op.name} of an index that may be negative"
     return ""
 
 
-def _of(value: SSAValue, known: Mapping[SSAValue, Bounds]) -> Bounds:
-    if value in known:
-        return known[value]
+def _of(value: SSAValue, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
+    if value in bounds_of:
+        return bounds_of[value]
     if isinstance(owner := value.owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data, owner.value.value.data
     kind = value.type
@@ -110,39 +110,39 @@ def _fits(bounds: Bounds) -> bool:
     return bounds[0] >= -LIMIT and bounds[1] < LIMIT
 
 
-def _bounds(op: Operation, known: Mapping[SSAValue, Bounds]) -> Bounds:
+def _bounds(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
     """The bounds of what an operation makes."""
-    given = [_of(value, known) for value in op.operands]
+    bounds = [_of(value, bounds_of) for value in op.operands]
     if isinstance(op, arith.ConstantOp | arith.SelectOp):
-        every = [_of(op.result, known)] if isinstance(op, arith.ConstantOp) else given[1:]
+        every = [_of(op.result, bounds_of)] if isinstance(op, arith.ConstantOp) else bounds[1:]
         return min(low for low, _ in every), max(high for _, high in every)
     if isinstance(op, CASTS):
-        return given[0]
-    if (compute := _ARITHMETIC.get(type(op))) is not None and EVERYTHING not in given:
-        ends = [compute(a, b) for a, b in product(*given)]
+        return bounds[0]
+    if (compute := _ARITHMETIC.get(type(op))) is not None and EVERYTHING not in bounds:
+        ends = [compute(a, b) for a, b in product(*bounds)]
         return min(ends), max(ends)
-    if not all(map(_fits, given)):
+    if not all(map(_fits, bounds)):
         return EVERYTHING
-    if all(low >= 0 for low, _ in given) and isinstance(op, (*_QUOTIENTS, *_REMAINDERS, *_UNSIGNED)):
-        return 0, given[1][1] - 1 if isinstance(op, _REMAINDERS) else max(high for _, high in given)
-    overflows = isinstance(op, arith.DivSIOp) and given[0][0] == -LIMIT
+    if all(low >= 0 for low, _ in bounds) and isinstance(op, (*_QUOTIENTS, *_REMAINDERS, *_UNSIGNED)):
+        return 0, bounds[1][1] - 1 if isinstance(op, _REMAINDERS) else max(high for _, high in bounds)
+    overflows = isinstance(op, arith.DivSIOp) and bounds[0][0] == -LIMIT
     signed = isinstance(op, (*_BITWISE, arith.DivSIOp, arith.RemSIOp)) and not overflows
     return (-LIMIT, LIMIT - 1) if signed else EVERYTHING
 
 
-def narrowed(op: Operation, known: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
+def narrowed(op: Operation, mapped: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
     """Appends an operation on indices to a block, in 32 bits, with its operands mapped. Returns its result."""
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         copy: Operation = arith.ConstantOp(IntegerAttr(op.value.value.data, i32))
     elif isinstance(op, CASTS):
-        source, target = known[op.operands[0]], op.results[0].type
+        source, target = mapped[op.operands[0]], op.results[0].type
         target = i32 if is_wide(target) else target
         if source.type == target:
             return source
         kind = arith.ExtSIOp if target == i32 else arith.TruncIOp
         copy = kind.build(operands=[source], result_types=[target])
     else:
-        copy = op.clone(known)
+        copy = op.clone(mapped)
         kinds = [i32 if is_wide(result.type) else result.type for result in copy.results]
         copy = type(op).create(operands=copy.operands, properties=copy.properties, result_types=kinds)
     copy.location = op.location
@@ -204,40 +204,40 @@ class Elementwise(NamedTuple):
     ) -> SSAValue:
         """Appends the computation to a block that has these elements for the inputs used, and for the indices of
         loops; returns the result."""
-        known: dict[SSAValue, SSAValue] = {}
+        mapped: dict[SSAValue, SSAValue] = {}
         for number, element in elements.items():
             inner = self.body.args[number] if number < len(self.body.args) else self.inputs[number]
-            known[inner] = element
-        known |= {index: (indices or {})[loop] for index, loop in self.indices.items()}
+            mapped[inner] = element
+        mapped |= {index: (indices or {})[loop] for index, loop in self.indices.items()}
         narrow = bool(self.indexed)
         for op in self.body.ops:
             if isinstance(op, YieldOp):
-                return _known(op.operands[0], known, block, narrow=narrow)
+                return _mapped(op.operands[0], mapped, block, narrow=narrow)
             if isinstance(op, IndexOp):
                 continue
             if (wide := contracted(op)) is not None:
-                known[op.results[0]] = _known(wide, known, block, narrow=narrow)
+                mapped[op.results[0]] = _mapped(wide, mapped, block, narrow=narrow)
                 continue
             for operand in op.operands:
-                _known(operand, known, block, narrow=narrow)
+                _mapped(operand, mapped, block, narrow=narrow)
             if narrow and any(is_wide(value.type) for value in (*op.operands, *op.results)):
-                known[op.results[0]] = narrowed(op, known, block)
+                mapped[op.results[0]] = narrowed(op, mapped, block)
             else:
-                block.add_op(op.clone(known))
+                block.add_op(op.clone(mapped))
         raise AssertionError("a verified region ends with linalg.yield")
 
 
-def _known(value: SSAValue, known: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
+def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
     """What stands for a value in the block; a constant from outside is made there again."""
-    if value not in known:
+    if value not in mapped:
         constant = value.owner
         if isinstance(constant, arith.ConstantOp) and narrow and is_wide(constant.result.type):
-            known[value] = narrowed(constant, known, block)
+            mapped[value] = narrowed(constant, mapped, block)
         elif isinstance(constant, arith.ConstantOp):
             copy = constant.clone()
             block.add_op(copy)
-            known[value] = copy.result
-    return known[value]
+            mapped[value] = copy.result
+    return mapped[value]
 
 
 def read_elementwise(op: Operation) -> Elementwise | None:
@@ -304,7 +304,7 @@ class MemoryUse(NamedTuple):
     map: AffineMap | None = None
 
     def __str__(self) -> str:
-        hint = _whole(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
+        hint = _unshaped(self.value).name_hint if self.value.name_hint is None else self.value.name_hint
         return self.name if hint is None else f"{self.name} (%{hint})"
 
 
@@ -349,12 +349,12 @@ def check_rows(op: Operation, rows: RowsOp) -> None:
         _check(op, reads, MemoryUse("the output", value, written))
 
 
-def check_elementwise(found: Elementwise) -> None:
+def check_elementwise(elementwise: Elementwise) -> None:
     """Refuses an elementwise operation whose output shares elements with an input that is read elsewhere."""
-    inputs = zip(found.inputs, found.maps, strict=True)
-    reads = [MemoryUse("an input", value, map_) for i, (value, map_) in enumerate(inputs) if found.reads(i)]
-    output = len(found.op.inputs)
-    _check(found.op, reads, MemoryUse("the output", found.output, found.maps[output]))
+    inputs = zip(elementwise.inputs, elementwise.maps, strict=True)
+    reads = [MemoryUse("an input", value, map_) for i, (value, map_) in enumerate(inputs) if elementwise.reads(i)]
+    output = len(elementwise.op.inputs)
+    _check(elementwise.op, reads, MemoryUse("the output", elementwise.output, elementwise.maps[output]))
 
 
 def check_nest(op: Operation, nest: Nest) -> None:
@@ -403,7 +403,7 @@ def _is_same(read: SSAValue, written: SSAValue) -> bool:
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:
     """Whether two views of one memory have an element in common; None if that is not known."""
-    if _whole(read) == _whole(written):
+    if _unshaped(read) == _unshaped(written):
         return True
     first, second = known_view(read), known_view(written)
     return None if first is None or second is None else overlap(first, second)
@@ -414,7 +414,7 @@ def may_share(first: SSAValue, second: SSAValue) -> bool:
     return _share(first, second) is not False
 
 
-def _whole(value: SSAValue) -> SSAValue:
+def _unshaped(value: SSAValue) -> SSAValue:
     """The memory that a value is all of, in another shape."""
     while isinstance(value.owner, memref.CastOp | memref.CollapseShapeOp | memref.ExpandShapeOp):
         value = value.owner.operands[0]
@@ -426,10 +426,10 @@ class _UnknownError(Exception):
 
 
 def _number(value: SSAValue) -> int:
-    found = constant_value(value)
-    if found is None:
+    number = constant_value(value)
+    if number is None:
         raise _UnknownError
-    return found
+    return number
 
 
 def known_view(value: SSAValue) -> View | None:
@@ -452,10 +452,10 @@ def _view(value: SSAValue) -> View:
         return seen(op, source, _number)
     kind = memory_of(value)
     strides = None if isinstance(op, memref.ReinterpretCastOp) else strides_of(kind)
-    known = [stride for stride in strides or () if stride is not None]
-    if strides is None or len(known) < len(strides):
+    static = [stride for stride in strides or () if stride is not None]
+    if strides is None or len(static) < len(strides):
         raise _UnknownError
-    return View(0, kind.get_shape(), tuple(known))
+    return View(0, kind.get_shape(), tuple(static))
 
 
 def overlap(first: View, second: View) -> bool:
@@ -480,7 +480,7 @@ def _reached(terms: list[tuple[int, int, int]], target: int) -> bool:
         return target == 0
     (stride, low, high), *rest = terms
     least = reduce(lambda total, term: total + term[0] * term[1], rest, 0)
-    most = reduce(lambda total, term: total + term[0] * term[2], rest, 0)
+    largest = reduce(lambda total, term: total + term[0] * term[2], rest, 0)
     # What the rest can reach leaves few numbers for the largest stride.
-    first, last = max(low, -((most - target) // stride)), min(high, (target - least) // stride)
+    first, last = max(low, -((largest - target) // stride)), min(high, (target - least) // stride)
     return any(_reached(rest, target - number * stride) for number in range(first, last + 1))

@@ -59,8 +59,8 @@ def return_in_arguments(function: func.FuncOp) -> None:
             continue
         made = memory.owner if isinstance(memory.owner, memref.AllocOp) else None
         own = made is not None and memory_of(memory).get_shape() == kind.get_shape()
-        held = memory.type if own else MemRefType(kind.element_type, kind.get_shape())
-        argument = function.body.block.insert_arg(held, len(function.body.block.args))
+        type_ = memory.type if own else MemRefType(kind.element_type, kind.get_shape())
+        argument = function.body.block.insert_arg(type_, len(function.body.block.args))
         argument.name_hint = value.name_hint or "result"
         if own and made is not None:
             memory.replace_all_uses_with(argument)
@@ -80,13 +80,13 @@ class ExpandAffine(RewritePattern):
         if not isinstance(op, affine.ApplyOp | affine.MinOp):
             return
         map_, index = op.map.data, IndexBuilder(Builder(InsertPoint.before(op)))
-        values = [index.known(value) for value in op.operands]
+        values = [index.folded(value) for value in op.operands]
         symbols = [AffineDimExpr(map_.num_dims + number) for number in range(map_.num_symbols)]
         dims = [AffineDimExpr(number) for number in range(map_.num_dims)]
-        found = [
+        applied = [
             index.evaluated(expr.replace_dims_and_symbols(dims, symbols), values.__getitem__) for expr in map_.results
         ]
-        result, *others = found
+        result, *others = applied
         for other in others:
             result = index.insert(arith.MinSIOp(index.value(result), index.value(other))).result
         rewriter.replace(op, [], [index.value(result)])
@@ -117,19 +117,19 @@ class ApplyToElements(RewritePattern):
         kind = op.results[0].type if len(op.results) == 1 and op.operands else None
         if not op.name.startswith(("arith.", "math.")) or not isa(kind, TensorType[Attribute]):
             return
-        shape, given = kind.get_shape(), [value for value in op.operands if isinstance(value.type, TensorType)]
+        shape, tensors = kind.get_shape(), [value for value in op.operands if isinstance(value.type, TensorType)]
         index = IndexBuilder(Builder(InsertPoint.before(op)))
-        dims = [tensor.DimOp(given[0], index.value(d)) for d, size in enumerate(shape) if size < 0]
+        dims = [tensor.DimOp(tensors[0], index.value(d)) for d, size in enumerate(shape) if size < 0]
         empty = tensor.EmptyOp([index.insert(dim).result for dim in dims], kind)
-        block = Block(arg_types=[*map(element_of, given), kind.element_type])
-        known = dict(zip(given, block.args, strict=False))
-        operands = [known.get(value, value) for value in op.operands]
+        block = Block(arg_types=[*map(element_of, tensors), kind.element_type])
+        elements = dict(zip(tensors, block.args, strict=False))
+        operands = [elements.get(value, value) for value in op.operands]
         made = type(op).create(operands=operands, properties=op.properties, result_types=[kind.element_type])
         made.location = op.location
         block.add_op(made)
         block.add_op(YieldOp(made.results[0]))
-        maps, init = [AffineMap.identity(len(shape))] * (len(given) + 1), index.insert(empty).tensor
-        rewriter.replace(op, generic(op, given, [init], Region(block), maps, results=[kind]))
+        maps, init = [AffineMap.identity(len(shape))] * (len(tensors) + 1), index.insert(empty).tensor
+        rewriter.replace(op, generic(op, tensors, [init], Region(block), maps, results=[kind]))
 
 
 class RunInTurn(RewritePattern):
@@ -156,17 +156,17 @@ class RunInTurn(RewritePattern):
         bounds = [[index.value(each) for each in op.bound(name)] for name in BOUNDS]
         loops = list(zip(*bounds, strict=True))
 
-        def turns(level: int, given: Sequence[SSAValue], at: Builder) -> Sequence[SSAValue]:
-            inside = Block(arg_types=[IndexType(), *(value.type for value in given)])
+        def turns(level: int, carried: Sequence[SSAValue], at: Builder) -> Sequence[SSAValue]:
+            inside = Block(arg_types=[IndexType(), *(value.type for value in carried)])
             block.args[level].replace_all_uses_with(inside.args[0])
-            held: Sequence[SSAValue] = inside.args[1:]
+            tensors: Sequence[SSAValue] = inside.args[1:]
             if level + 1 < len(loops):
-                held = turns(level + 1, held, Builder(InsertPoint.at_end(inside)))
+                tensors = turns(level + 1, tensors, Builder(InsertPoint.at_end(inside)))
             else:
-                held = self._turn(op, puts, dict(zip(shared, held, strict=True)), inside)
-            inside.add_op(scf.YieldOp(*held))
+                tensors = self._turn(op, puts, dict(zip(shared, tensors, strict=True)), inside)
+            inside.add_op(scf.YieldOp(*tensors))
             begin, end, step = loops[level]
-            loop = at.insert(scf.ForOp(begin, end, step, given, inside))
+            loop = at.insert(scf.ForOp(begin, end, step, carried, inside))
             loop.location = op.location
             return loop.results
 
@@ -174,7 +174,7 @@ class RunInTurn(RewritePattern):
 
     @staticmethod
     def _turn(
-        op: ForallOp, puts: Sequence[ParallelInsertSliceOp], held: dict[SSAValue, SSAValue], inside: Block
+        op: ForallOp, puts: Sequence[ParallelInsertSliceOp], tensors: dict[SSAValue, SSAValue], inside: Block
     ) -> Sequence[SSAValue]:
         """Moves the operations of an iteration into the loop, and inserts its slices into the shared tensors."""
         for each in list(op.region.block.ops)[:-1]:
@@ -182,14 +182,14 @@ class RunInTurn(RewritePattern):
             inside.add_op(each)
         for put in puts:
             made = tensor.InsertSliceOp.create(
-                operands=[put.source, held[put.dest], *put.operands[2:]],
+                operands=[put.source, tensors[put.dest], *put.operands[2:]],
                 properties=put.properties,
                 result_types=[put.dest.type],
             )
             made.location = put.location
             inside.add_op(made)
-            held[put.dest] = made.result
-        results = list(held.values())
+            tensors[put.dest] = made.result
+        results = list(tensors.values())
         for argument, first in zip(op.region.block.args[len(op.static_upper) :], inside.args[1:], strict=False):
             argument.replace_all_uses_with(first)
         return results
@@ -298,21 +298,21 @@ def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> Generic
         return None  # No operand would tell the length of some loop.
     body = op.body.clone()
     block, argument = body.block, body.block.args[number]
-    first, known = len(op.inputs), dict[SSAValue, SSAValue]()
+    first, mapped = len(op.inputs), dict[SSAValue, SSAValue]()
     for n, access in enumerate(inner.reads):
-        known[access.element] = block.insert_arg(access.element.type, first + n)
+        mapped[access.element] = block.insert_arg(access.element.type, first + n)
     place = Builder(InsertPoint.at_start(block))
     index = IndexBuilder(place)
     for each in inner.body.ops:
         if isinstance(each, YieldOp):
-            argument.replace_all_uses_with(known.get(each.operands[0], each.operands[0]))
+            argument.replace_all_uses_with(mapped.get(each.operands[0], each.operands[0]))
         elif isinstance(each, IndexOp):
             expr = at[each.dim.value.data]
-            known[each.result] = index.value(index.evaluated(expr, lambda loop: index.insert(IndexOp(loop)).result))
+            mapped[each.result] = index.value(index.evaluated(expr, lambda loop: index.insert(IndexOp(loop)).result))
         else:
-            copy = place.insert(each.clone(known))
+            copy = place.insert(each.clone(mapped))
             copy.location = each.location
-            known |= dict(zip(each.results, copy.results, strict=True))
+            mapped |= dict(zip(each.results, copy.results, strict=True))
     block.erase_arg(argument)
     inputs = [*(value for n, value in enumerate(op.inputs) if n != number), *producer.inputs]
     return generic(op, inputs, list(op.outputs), body, maps, outer.summed, op.result_types)

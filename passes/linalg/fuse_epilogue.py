@@ -177,8 +177,8 @@ class Match(NamedTuple):
     def map_of(self, number: int) -> AffineMap:
         """How an input is indexed by the loops of the product."""
         loops = self.product.maps[2]
-        found = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
-        return AffineMap(loops.num_dims, 0, tuple(found))
+        along = (loops.results[loop] for loop in loops_of(self.elementwise.maps[number]))
+        return AffineMap(loops.num_dims, 0, tuple(along))
 
     def loop_index(self, block: Block, loop: int) -> SSAValue:
         """Appends the index along a loop of the elementwise operation, as one of the product's, to an epilogue."""
@@ -261,11 +261,11 @@ class Match(NamedTuple):
 
 def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
     """Appends an epilogue to a block, of which the first of some values are its arguments; returns what it yields."""
-    known: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
+    mapped: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
     for op in epilogue.block.ops:
         if not isinstance(op, YieldOp):
-            block.add_op(op.clone(known))
-    return known[yielded(epilogue)]
+            block.add_op(op.clone(mapped))
+    return mapped[yielded(epilogue)]
 
 
 def name_arguments(block: Block, epilogue_operands: Sequence[tuple[SSAValue, AffineMap]]) -> None:
@@ -288,15 +288,17 @@ def producers(elementwise: Elementwise, most: int = 1) -> list[Match]:
         if isinstance(op, MatmulOp) and op.d in wanted:
             inputs = roots_of([value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None])
             match = Match(op, elementwise)
-            found = opaque and f"{opaque} between them may touch any memory"
-            found = found or (written & inputs and "an operation between them writes what the product reads")
-            found = found or (root(op.d) in read | written and "an operation between them uses the product's result")
-            found = found or match.objection()
-            if not found:
+            obstacle = opaque and f"{opaque} between them may touch any memory"
+            obstacle = obstacle or (written & inputs and "an operation between them writes what the product reads")
+            obstacle = obstacle or (
+                root(op.d) in read | written and "an operation between them uses the product's result"
+            )
+            obstacle = obstacle or match.objection()
+            if not obstacle:
                 matches.append(match)
             if len(matches) == most:
                 return matches
-            reason = reason or found
+            reason = reason or obstacle
         memory = touched(op)
         if memory is None:
             opaque = opaque or op.name
@@ -363,12 +365,12 @@ class Replacement:
         op: Operation | None = min(self.used, key=place_in_block)
         while op is not self.last and op is not None:
             if op not in self.dead:
-                found = touched(op)
-                if found is None:
+                touches = touched(op)
+                if touches is None:
                     return f"{name_of(op)} stands between its operations, and may touch any memory"
-                if found[1] & self.read:
+                if touches[1] & self.read:
                     return f"{op.name} between its operations writes what it reads"
-                used = [value for value in op.operands if root(value) in found[0] | found[1]]
+                used = [value for value in op.operands if root(value) in touches[0] | touches[1]]
                 if any(
                     root(value) is root(result) and may_share(value, result)
                     for value in used

@@ -167,15 +167,15 @@ def _meet(first: memref.SubviewOp, second: memref.SubviewOp) -> bool:
 
 def _readers(memory: SSAValue) -> set[Operation]:
     """The elementwise operations that read memory, and those that read the results of these."""
-    found: set[Operation] = set()
+    readers: set[Operation] = set()
     for user in users_of(memory):
         elementwise = read_elementwise(user)
         if elementwise is None or memory not in elementwise.read:
             continue
-        found.add(user)
+        readers.add(user)
         if isinstance(elementwise.output.owner, memref.AllocOp):
-            found |= {other for other in users_of(elementwise.output) if other is not user}
-    return found
+            readers |= {other for other in users_of(elementwise.output) if other is not user}
+    return readers
 
 
 def _part(builder: Builder, matrix: SSAValue, along: int, start: int, shape: list[int]) -> SSAValue:

@@ -231,10 +231,10 @@ class RowsMatch:
             along = [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG]
             _check_length([*along, *self._reduced()], self.last)
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
-        given = {leaf: element_type(value) for leaf, value in inputs.items()}
+        types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
         indices: dict[Name, int] = {ALONG: self.rows}
-        region = region_of_several(list(self.elements.values()), given, stored, indices=indices, across=True)
+        region = region_of_several(list(self.elements.values()), types, stored, indices=indices, across=True)
         seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
         outputs = [self._seen(value, place, views) for value, place in self.places.items()]
         maps = [map_of(place, order) for _, place in (*seen, *outputs)]

@@ -92,8 +92,8 @@ class Weights(NamedTuple):
         if len(self.along_k) == 1:
             return []
         outer, inner = self.along_k
-        found = [(i, loops_of(self.made.maps[i])) for i in self.how.scales]
-        return [i for i, loops in found if outer in loops and inner not in loops]
+        loops_of_scales = [(i, loops_of(self.made.maps[i])) for i in self.how.scales]
+        return [i for i, loops in loops_of_scales if outer in loops and inner not in loops]
 
     @property
     def is_packed(self) -> bool:
@@ -108,11 +108,11 @@ class Weights(NamedTuple):
                 count = max(1, (shape[loop] - 1).bit_length())
                 bits[loop] = [Bit(axis, first + i) for i in range(count)] if shape[loop] > 1 else []
                 first += len(bits[loop])
-        found = [bit for loop in reversed(loops_of(self.made.maps[self.how.weights])) for bit in bits[loop]]
+        bits_in_order = [bit for loop in reversed(loops_of(self.made.maps[self.how.weights])) for bit in bits[loop]]
         inside = [*order.element, *order.lane, *order.warp]
-        rest = found[len(inside) :]
+        rest = bits_in_order[len(inside) :]
         odd = [shape[loop] & (shape[loop] - 1) for loops in self.dimensions for loop in loops[1:]]
-        return found[: len(inside)] == inside and rest == sorted(rest) and not any(odd)
+        return bits_in_order[: len(inside)] == inside and rest == sorted(rest) and not any(odd)
 
     def _packed_objection(self) -> str:
         """Why packed weights are not converted within the product; "" if they are."""
@@ -122,13 +122,13 @@ class Weights(NamedTuple):
             return "packed weights are multiplied by warpgroups, which the target does not have"
         if product.outer or len(how.scales) != 1 or how.factors:
             return "packed weights take one scale for each group or column, and no batch"
-        beside = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
+        parameters = [made.inputs[i] for i in (*how.scales, how.points) if i >= 0]
         if how.roundings not in ([], [kind], [f32, kind]):
             return f"packed weights are rounded to {kind} once they are scaled"
         exponents = how.stored == NIBBLES and how.points < 0
         if exponents and kind != bf16:
             return f"packed floats of 4 bits are multiplied as bf16, got {kind}"
-        if any(element_type(value) != kind and not (exponents and _has_exponents(value)) for value in beside):
+        if any(element_type(value) != kind and not (exponents and _has_exponents(value)) for value in parameters):
             return f"scales and zero points of packed weights are expected in {kind}"
         if how.points >= 0 and any(op.results[0].type != kind for op in made.body.ops if isinstance(op, arith.SubfOp)):
             return f"zero points of packed weights are expected to be subtracted in {kind}"
@@ -178,12 +178,12 @@ class Weights(NamedTuple):
 
     def _shaped(self) -> str:
         """Why B is no other shape of what the operation makes, but for groups along k."""
-        product, held = self.product, memory_of(self.made.inputs[self.how.weights])
+        product, weights = self.product, memory_of(self.made.inputs[self.how.weights])
         if product.b is self.made.output:
             return ""
-        if min(held.get_shape()) < 1:
+        if min(weights.get_shape()) < 1:
             return "it reads them in another shape, and their sizes are not known"
-        plain = isinstance(held.layout, NoneAttr)
+        plain = isinstance(weights.layout, NoneAttr)
         if product.outer or len(self.along_k) != 2 or len(self.dimensions) != self.made.loops - 1 or not plain:
             return "it reads them in another shape, which is not that of groups along k as one dimension"
         if loops_of(self.made.maps[self.how.weights]) != tuple(range(self.made.loops)):
@@ -256,10 +256,10 @@ class Weights(NamedTuple):
         product, made, how = self.product, self.made, self.how
         bits, n = stored.element.bits, memory_of(product.d).get_shape()[loops_of(product.maps[2]).index(N)]
         groups, k = self._groups(how.scales[0]), product_k(product)
-        beside = [made.inputs[number] for number in (*how.scales, how.points) if number >= 0]
+        parameters = [made.inputs[number] for number in (*how.scales, how.points) if number >= 0]
         lines = _matrix(product, made.inputs[how.weights], packed_lines(n, k, bits), LINE * 8 // bits)
         form = StoredOp(
-            lines, stored, *(_matrix(product, value, groups, n) for value in beside), packed=True, group=k // groups
+            lines, stored, *(_matrix(product, value, groups, n) for value in parameters), packed=True, group=k // groups
         )
         maps = [product.maps[0], map_along(product.maps[0].num_dims, (K, N)), product.maps[2]]
         b, output = product.b, made.output
@@ -270,12 +270,12 @@ class Weights(NamedTuple):
 
     def _integers(self) -> SSAValue:
         """The integers in the shape of B."""
-        product, held = self.product, self.made.inputs[self.how.weights]
+        product, weights = self.product, self.made.inputs[self.how.weights]
         if product.b is self.made.output:
-            return held
-        if isinstance(held.owner, memref.ExpandShapeOp) and groups_of(held.owner) == self.dimensions:
-            return held.owner.src
-        view = collapse(held, self.dimensions)
+            return weights
+        if isinstance(weights.owner, memref.ExpandShapeOp) and groups_of(weights.owner) == self.dimensions:
+            return weights.owner.src
+        view = collapse(weights, self.dimensions)
         Rewriter.insert_op(view, InsertPoint.before(product))
         return view.result
 
@@ -293,22 +293,22 @@ class Weights(NamedTuple):
     def _scaled(self, b: SSAValue, maps: Sequence[AffineMap]) -> MatmulOp:
         """The product that starts from zero. Its epilogue multiplies it with the scales and adds the former start
         value."""
-        product, held = self.product, element_type(self.product.d)
+        product, result_type = self.product, element_type(self.product.d)
         operands = self.scales if product.c is None else [*self.scales, (product.c, product.maps[2])]
         block = Block(arg_types=[f32, *(element_type(value) for value, _ in operands)])
-        element, *given = block.args
-        for argument, (value, _) in zip(given, self.scales, strict=False):
+        element, *parameters = block.args
+        for argument, (value, _) in zip(parameters, self.scales, strict=False):
             argument.name_hint = value.name_hint
         with ImplicitBuilder(block):
-            for scale in given[: len(self.scales)]:
+            for scale in parameters[: len(self.scales)]:
                 element = arithmetic("mul", element, converted(scale, f32))
             for number in self.how.factors:
                 element = arithmetic("mul", element, _constant(number))
             if product.c is not None:
-                element = arithmetic("add", converted(given[-1], f32), element)
+                element = arithmetic("add", converted(parameters[-1], f32), element)
             elif product.init is not None and product.init.value.data:
                 element = arithmetic("add", _constant(product.init.value.data), element)
-            YieldOp(converted(element, held))
+            YieldOp(converted(element, result_type))
         epilogue = PointwiseOp(operands, Region(block))
         epilogue.function.name_hint = "scaled"
         return product.like(b=b, start=FloatAttr(0.0, f32), maps=maps, through=epilogue.function)
@@ -352,18 +352,18 @@ def _weights(product: MatmulOp) -> Weights | None:
     if made is None or how is None or any(root(value) is memory for value in made.read):
         return None
     product = merge_sums(product)
-    found = Weights(product, made, how)
+    weights = Weights(product, made, how)
     if memory is not product.matrices[1] and not isinstance(product.matrices[1].owner, memref.CollapseShapeOp):
         reason = "it reads them in another shape"
     elif memory in (product.matrices[0], product.c, product.d):
         reason = "it uses them twice"
     else:
-        reason = how.objection or found.objection()
+        reason = how.objection or weights.objection()
     if reason:
         reason = f"the product that reads it does not convert its integers: {reason}"
         remark(made.op, FuseWeightsPass.name, reason)
         return None
-    return found
+    return weights
 
 
 def merge_sums(product: MatmulOp) -> MatmulOp:

@@ -125,13 +125,13 @@ def _inline_calls(name: str, functions: dict[str, func.FuncOp], callers: tuple[s
 
 
 def _replace_call(call: func.CallOp, body: Block) -> None:
-    known: dict[SSAValue, SSAValue] = dict(zip(body.args, call.arguments, strict=True))
+    mapped: dict[SSAValue, SSAValue] = dict(zip(body.args, call.arguments, strict=True))
     builder = Builder(InsertPoint.before(call))
     for op in body.ops:
         if isinstance(op, func.ReturnOp):
-            Rewriter.replace_op(call, [], [known[value] for value in op.operands])
+            Rewriter.replace_op(call, [], [mapped[value] for value in op.operands])
             return
-        copy = op.clone(known)
+        copy = op.clone(mapped)
         copy.location = op.location
         builder.insert(copy)
 
@@ -223,7 +223,9 @@ class FillPadded(RewritePattern):
         if not isa(source, TensorType[Attribute]):
             fail(op, f"expected a tensor of known rank, got {source}")
         shape = source.get_shape()
-        low, high = (_amounts(static, given) for static, given in ((op.static_low, op.low), (op.static_high, op.high)))
+        low, high = (
+            _amounts(static, dynamic) for static, dynamic in ((op.static_low, op.low), (op.static_high, op.high))
+        )
         sizes: list[SSAValue] = []
         for dimension, size in enumerate(op.result.type.get_shape()):
             if size < 0:
@@ -284,8 +286,8 @@ def _padding(op: tensor.PadOp, rewriter: PatternRewriter) -> SSAValue:
     fail(op, "expected tensor.pad with one value, the same everywhere; another is not lowered")
 
 
-def _amounts(static: DenseArrayBase[IntegerType], given: Sequence[SSAValue]) -> list[int | SSAValue]:
-    values = iter(given)
+def _amounts(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue]) -> list[int | SSAValue]:
+    values = iter(dynamic)
     return [next(values) if amount == DYNAMIC_INDEX else amount for amount in static.get_values()]
 
 
@@ -347,7 +349,7 @@ class Unpack(RewritePattern):
         back = _static([tiling.order.index(d) for d in range(len(tiling.shape))])
         turned = rewriter.insert(TransposeOp(op.source, empty, back))
         turned.location = op.location
-        whole: SSAValue = rewriter.insert(
+        padded: SSAValue = rewriter.insert(
             tensor.CollapseShapeOp.build(
                 operands=[turned.results[0]],
                 properties={"reassociation": tiling.groups},
@@ -355,9 +357,9 @@ class Unpack(RewritePattern):
             )
         ).result
         if tiling.whole != list(shape):
-            part = tensor.ExtractSliceOp.from_static_parameters(whole, [0] * len(shape), list(shape))
-            whole = rewriter.insert(part).result
-        rewriter.replace(op, [], [whole])
+            part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
+            padded = rewriter.insert(part).result
+        rewriter.replace(op, [], [padded])
 
 
 COVERED = "warp.covered"

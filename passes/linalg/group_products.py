@@ -73,22 +73,22 @@ class GroupLoop(NamedTuple):
         loops, view = [loop + 1 for loop in loops_of(map_)], value.owner
         if not self.is_inside(value):
             return value, map_along(map_.num_dims + 1, loops)
-        whole = isinstance(view, memref.SubviewOp) and set(view.static_strides.get_values()) == {1}
-        if not isinstance(view, memref.SubviewOp) or not whole or self.is_inside(view.source):
+        dense = isinstance(view, memref.SubviewOp) and set(view.static_strides.get_values()) == {1}
+        if not isinstance(view, memref.SubviewOp) or not dense or self.is_inside(view.source):
             decline(f"expected operands that are parts of memory outside of the loop, got {value.type}")
         offsets = _mixed(view.static_offsets.get_values(), view.offsets)
         sizes = _mixed(view.static_sizes.get_values(), view.sizes)
-        known = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
-        own, found = dict(zip(kept_dimensions(known, memory_of(value).get_shape()), loops, strict=True)), list[int]()
+        static = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
+        own, along = dict(zip(kept_dimensions(static, memory_of(value).get_shape()), loops, strict=True)), list[int]()
         for dimension, part in enumerate(zip(offsets, sizes, strict=True)):
             plain = part == (0, memory_of(view.source).get_shape()[dimension])
             if part == (self.op.body.block.args[0], 1) and dimension not in own:
-                found.append(0)
+                along.append(0)
             elif dimension in own and (plain or part == (self.start, self.rows)):
-                found.append(own[dimension])
+                along.append(own[dimension])
             else:
                 decline(f"expected the rows of a group, or what belongs to one, got a part of {view.source.type}")
-        return view.source, map_along(map_.num_dims + 1, found)
+        return view.source, map_along(map_.num_dims + 1, along)
 
     def parted(self, value: SSAValue, map_: AffineMap) -> set[int]:
         """The loops along which a part of an operand has the rows of a group."""
@@ -126,13 +126,13 @@ def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     function = product.epilogue
     if function is not None and any(isinstance(op, IndexOp) for op in function.walk()):
         decline("the epilogue asks where an element lies in its group")
-    (a, map_a), (b, map_b), (c, _), (d, map_d), *beside = [loop.along(value, map_) for value, map_ in operands]
+    (a, map_a), (b, map_b), (c, _), (d, map_d), *others = [loop.along(value, map_) for value, map_ in operands]
     made = MatmulOp(
         *(a, b, d, product.multiplied),
         c=None if product.c is None else c,
         init=product.init,
         maps=(map_a, map_b, map_d),
-        through=None if function is None else function.moved(beside, map_d.num_dims, -1).function,
+        through=None if function is None else function.moved(others, map_d.num_dims, -1).function,
         words=product.words,
         ends=loop.ends,
     )

@@ -238,8 +238,8 @@ class Movement(NamedTuple):
 
     def applied(self, op: Operation, source: SSAValue, along: Sequence[int], shape: Sequence[int]) -> GenericOp:
         """The same movement of another tensor to a shape, as an operation for another one; its output is empty."""
-        given, made = element_of(source), element_of(op.results[0])
-        block = Block(arg_types=[given, made])
+        read_type, made = element_of(source), element_of(op.results[0])
+        block = Block(arg_types=[read_type, made])
         value: SSAValue = block.args[0]
         if self.extension is not None:
             copy = self.extension.clone({self.extension.operands[0]: value})
@@ -456,20 +456,20 @@ def _fused(op: GenericOp, number: int) -> GenericOp:
             read[value, map_] = block.insert_arg(kind.type, len(block.args))
         return read[value, map_]
 
-    known: dict[SSAValue, SSAValue] = {}
+    mapped: dict[SSAValue, SSAValue] = {}
     for access in inner.reads:
         map_ = access.map.replace_dims_and_symbols(at, [], outer.loops, 0)
-        known[access.element] = element(access.value, map_, access.element)
+        mapped[access.element] = element(access.value, map_, access.element)
     for n, access in enumerate(outer.reads):
         if n != number:
-            known[access.element] = element(access.value, access.map, access.element)
-    known[outer.writes[0].element] = block.insert_arg(outer.writes[0].element.type, len(block.args))
+            mapped[access.element] = element(access.value, access.map, access.element)
+    mapped[outer.writes[0].element] = block.insert_arg(outer.writes[0].element.type, len(block.args))
     for body in (inner.body, outer.body):
         for each in body.ops:
             if body is inner.body and each is body.last_op:
-                known[outer.reads[number].element] = known.get(each.operands[0], each.operands[0])
+                mapped[outer.reads[number].element] = mapped.get(each.operands[0], each.operands[0])
             else:
-                copy = each.clone(known)
+                copy = each.clone(mapped)
                 copy.location = each.location
                 block.add_op(copy)
     maps = [map_ for _, map_ in read] + [outer.writes[0].map]

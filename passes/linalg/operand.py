@@ -141,8 +141,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
 
 def _typed(op: memref.ViewOp, number: Number) -> View:
     """The elements of another type in bytes, counted as such."""
-    kind, given, start = memory_of(op.result), iter(op.sizes), number(op.byte_shift)
-    shape = tuple(size if size >= 0 else number(next(given)) for size in kind.get_shape())
+    kind, sizes, start = memory_of(op.result), iter(op.sizes), number(op.byte_shift)
+    shape = tuple(size if size >= 0 else number(next(sizes)) for size in kind.get_shape())
     row = element_row(kind.element_type)
     if row is None or row.bits < BYTE or start % ALIGNED:
         raise WindowError(f"{kind} starts at byte {start}; kernels take whole bytes from multiples of {ALIGNED}")
@@ -160,8 +160,8 @@ def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
 
 
 def _window(op: WindowOp, source: View, number: Number) -> View:
-    given = iter(op.sizes)
-    shape = tuple(size if size >= 0 else number(next(given)) for size in memory_of(op.result).get_shape())
+    sizes = iter(op.sizes)
+    shape = tuple(size if size >= 0 else number(next(sizes)) for size in memory_of(op.result).get_shape())
     if (dimension := passed(op.along, shape, source.shape)) is not None:
         raise WindowError(
             f"loops of {'x'.join(map(str, shape))} along {op.along} pass the end of dimension {dimension} of memory of "
@@ -244,8 +244,8 @@ def _innermost(source: View, group: Sequence[int]) -> int:
     return source.strides[last]
 
 
-def _numbers(static: DenseArrayBase[IntegerType], given: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
-    values = iter(given)
+def _numbers(static: DenseArrayBase[IntegerType], dynamic: Sequence[SSAValue], number: Number) -> tuple[int, ...]:
+    values = iter(dynamic)
     return tuple(number(next(values)) if size == DYNAMIC_INDEX else int(size) for size in static.iter_values())
 
 
@@ -285,27 +285,27 @@ def divisor_of(value: SSAValue) -> int:
 
 def kernel_promised(kernel: gpu.FuncOp, number: int) -> int:
     """The `warp.divisible` of an argument of a kernel; 1 without."""
-    found = kernel.attributes.get(DIVISIBLE)
-    listed = cast("ArrayAttr[Attribute]", found).data if isinstance(found, ArrayAttr) else ()
+    list_ = kernel.attributes.get(DIVISIBLE)
+    listed = cast("ArrayAttr[Attribute]", list_).data if isinstance(list_, ArrayAttr) else ()
     divisor = listed[number] if number < len(listed) else None
     return divisor.value.data if isinstance(divisor, IntegerAttr) else 1
 
 
 def promised(attributes: ArrayAttr[DictionaryAttr], number: int) -> int:
     """The `warp.divisible` among the attributes of an argument; 1 without."""
-    found = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
-    return max(1, found.value.data) if isinstance(found, IntegerAttr) else 1
+    divisor = attributes.data[number].data.get(DIVISIBLE) if number < len(attributes.data) else None
+    return max(1, divisor.value.data) if isinstance(divisor, IntegerAttr) else 1
 
 
 def strides(kind: Memory, sizes: tuple[int, ...], divisor: int) -> tuple[int, ...]:
     """The strides of memory, with samples in place of dynamic ones. `sizes` has samples already."""
-    found = strides_of(kind) or ()
-    if len(found) != len(sizes):
+    strides_ = strides_of(kind) or ()
+    if len(strides_) != len(sizes):
         return ()
     plain = isinstance(kind.layout, NoneAttr)
     return tuple(
         stride if stride is not None else math.prod(sizes[i + 1 :]) if plain else sample(divisor)
-        for i, stride in enumerate(found)
+        for i, stride in enumerate(strides_)
     )
 
 
@@ -314,10 +314,10 @@ def pitch(kind: Memory, column: int, divisor: int, sizes: tuple[int, ...] = ()) 
 
     `sizes` are those of memory, with samples for dynamic ones; without them, they follow from the divisor.
     """
-    known = sizes or tuple(
+    sizes_ = sizes or tuple(
         size if size >= 0 else sample(divisor if i == column else 1) for i, size in enumerate(kind.get_shape())
     )
-    steps = [stride for i, stride in enumerate(strides(kind, known, divisor)) if i != column]
+    steps = [stride for i, stride in enumerate(strides(kind, sizes_, divisor)) if i != column]
     offset = kind.get_offset()
     return math.gcd(divisor if offset is None else offset, *steps)
 
@@ -383,8 +383,8 @@ class MatrixOperand:
     def is_compact(self) -> bool:
         """Whether the memref is the matrix, of known size, row by row without gaps, from the start of an allocation."""
         strides = strides_of(self.type) or (None,)
-        known = self.is_whole and min(self.type.get_shape()) >= 0
-        return known and strides[0] == self.shape[1] and self.type.get_offset() == 0
+        static = self.is_whole and min(self.type.get_shape()) >= 0
+        return static and strides[0] == self.shape[1] and self.type.get_offset() == 0
 
     @property
     def aligned_bits(self) -> int:
@@ -446,10 +446,10 @@ KernelArgument: TypeAlias = MatrixOperand | VectorOperand | Spread
 
 def each_once(operands: Iterable[KernelArgument]) -> tuple[KernelArgument, ...]:
     """The first operand of each memory and of each number."""
-    found: dict[SSAValue, KernelArgument] = {}
+    operands_: dict[SSAValue, KernelArgument] = {}
     for operand in operands:
-        found.setdefault(operand.value, operand)
-    return tuple(found.values())
+        operands_.setdefault(operand.value, operand)
+    return tuple(operands_.values())
 
 
 # Matrices of a product, read from the memory that they are in.
@@ -478,11 +478,11 @@ def read_matrix(
     stored, element_type = element_row(kind.element_type), kind.element_type
     if stored is None or not isinstance(element_type, TypeAttribute):
         fail(op, f"expected {name} of a type that matrix instructions know, got {kind.element_type}")
-    found = range(2) if map_ is None else loops_of(map_)
-    axes = tuple(found.index(op.outer * (map_ is not None) + loop) for loop in loops)
+    along = range(2) if map_ is None else loops_of(map_)
+    axes = tuple(along.index(op.outer * (map_ is not None) + loop) for loop in loops)
     row, column = lie_in_memory(op, name, kind, (axes[0], axes[1]))
-    batch = tuple(loop for dimension, loop in enumerate(found) if dimension not in axes)
-    lengths = tuple(s if s >= 0 else sizes[found[i]] for i, s in enumerate(kind.get_shape()))
+    batch = tuple(loop for dimension, loop in enumerate(along) if dimension not in axes)
+    lengths = tuple(s if s >= 0 else sizes[along[i]] for i, s in enumerate(kind.get_shape()))
     types = (element_type, element or stored)
     turned = (row, column) != axes
     return MatrixOperand(name, value, kind, *types, turned, (row, column), batch, lengths, divisor_of(value))

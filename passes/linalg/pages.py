@@ -54,8 +54,8 @@ def gather_of(op: LinalgStructuredOperation) -> Gather | None:
     from xdsl.dialects.tensor import ExtractOp
 
     nest = Nest.of(op)
-    whole = loops_of(op.get_indexing_maps().data[-1].data) == tuple(range(nest.loops))
-    if nest.summed or not whole or len(nest.yielded) != 1:
+    in_order = loops_of(op.get_indexing_maps().data[-1].data) == tuple(range(nest.loops))
+    if nest.summed or not in_order or len(nest.yielded) != 1:
         return None
     read = nest.yielded[0].owner
     if not isinstance(read, ExtractOp):

@@ -84,8 +84,8 @@ def block(product: Multiplied) -> int:
 
 def shared_bits(product: Multiplied, factor: MatrixFactor) -> int:
     """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
-    held = factor.element if factor.stored is None else factor.stored.element
-    return BYTE if product.variant.kind in IN_BYTES else held.memory_bits
+    element = factor.element if factor.stored is None else factor.stored.element
+    return BYTE if product.variant.kind in IN_BYTES else element.memory_bits
 
 
 class TileFactor(NamedTuple):
@@ -128,8 +128,8 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
         return ()
     if op.outer > op.batch:
         fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
-    given = zip("AB", op.scales, (M, N), op.maps, strict=False)
-    along = [(name, value, own, loops_beside(map_, own, op.outer)) for name, value, own, map_ in given]
+    operands = zip("AB", op.scales, (M, N), op.maps, strict=False)
+    along = [(name, value, own, loops_beside(map_, own, op.outer)) for name, value, own, map_ in operands]
     loops = op.outer + 3
     scales = tuple(read_matrix(op, f"S{name}", s, (own, K), {}, map_along(loops, at)) for name, s, own, at in along)
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
@@ -225,8 +225,8 @@ class Product:
     def is_known(self, axis: str) -> bool:
         """Whether the size along "m", "n" or "k" is static; for "k", also the sizes of the other reduction loops."""
         first = len(self.batch) + len(self.summed)
-        beside = range(len(self.batch), first) if axis == "k" else ()
-        return self.dynamic.isdisjoint((first + "mnk".index(axis), *beside))
+        other_sums = range(len(self.batch), first) if axis == "k" else ()
+        return self.dynamic.isdisjoint((first + "mnk".index(axis), *other_sums))
 
     @property
     def convolves(self) -> bool:
@@ -293,16 +293,16 @@ class Product:
     @property
     def factors(self) -> tuple[tuple[KernelArgument, ...], tuple[KernelArgument, ...]]:
         """A and B, each with the operands that are read with it."""
-        beside = self.metadata, self.group_scales or self.second
-        of_a, of_b = self.block_scales or self.scales or beside
+        side_operands = self.metadata, self.group_scales or self.second
+        of_a, of_b = self.block_scales or self.scales or side_operands
         return (self.a, *([of_a] if of_a else ())), tuple(o for o in (self.b, of_b, self.zero_points) if o)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
         """The operands of the operation, in order."""
         of_b = (self.b, self.second, self.group_scales, self.zero_points)
-        beside = (*self.scales, *self.block_scales, self.ends)
-        every = (self.a, self.metadata, *of_b, *beside, self.c, self.d, *self.epilogue_operands)
+        side_operands = (*self.scales, *self.block_scales, self.ends)
+        every = (self.a, self.metadata, *of_b, *side_operands, self.c, self.d, *self.epilogue_operands)
         return tuple(operand for operand in every if operand is not None)
 
     @property
@@ -310,9 +310,9 @@ class Product:
         """The operands whose rows belong to groups."""
         if self.op.grouped != M:
             return () if self.op.grouped is None else (self.a, self.b)
-        beside = [o for o in self.epilogue_operands if isinstance(o, MatrixOperand | Spread)]
-        beside = [o for o in beside if isinstance(o, MatrixOperand) or o.dimensions[0] is not None]
-        return (self.a, *([] if self.c is None else [self.c]), self.d, *beside)
+        others = [o for o in self.epilogue_operands if isinstance(o, MatrixOperand | Spread)]
+        others = [o for o in others if isinstance(o, MatrixOperand) or o.dimensions[0] is not None]
+        return (self.a, *([] if self.c is None else [self.c]), self.d, *others)
 
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
@@ -357,9 +357,9 @@ def read(op: MatmulOp) -> Product:
     if 0 in d.type.get_shape():
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
     initial = None if op.init is None else float(op.init.value.data)
-    known = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
-    if known > MOST_MATRICES:
-        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {known}")
+    matrices = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
+    if matrices > MOST_MATRICES:
+        fail(op, f"a batch has at most {MOST_MATRICES} matrices, the z of a grid, got {matrices}")
     metadata, scales = read_metadata(op, a, dynamic=bool(dynamic)), read_scales(op, a, b, dynamic=bool(dynamic))
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):
@@ -387,8 +387,8 @@ def _check_groups(product: Product) -> None:
 
 
 def _block_scales(op: MatmulOp) -> tuple[Spread, ...]:
-    found = zip("AB", op.block_scales, strict=False)
-    return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in found)
+    forms = zip("AB", op.block_scales, strict=False)
+    return tuple(Spread(f"S{name}", form.scales, (0, 1) if form.across is None else (1, 0), ()) for name, form in forms)
 
 
 def _beside_groups(op: MatmulOp, name: str, value: SSAValue | None) -> MatrixOperand | None:
@@ -403,15 +403,15 @@ def _type(op: MatmulOp) -> TypeAttribute:
 
 
 def _epilogue_operands(op: MatmulOp, sizes: Mapping[int, int]) -> tuple[KernelArgument, ...]:
-    found: list[KernelArgument] = []
+    operands: list[KernelArgument] = []
     axes = {op.outer + loop: name for loop, name in zip(OPERAND_LOOPS[2], "mn", strict=True)}
     for number, (value, map_) in enumerate(op.placed_operands):
         name = f"X{number}"
         if not isinstance(value.type, MemRefType):
-            found.append(VectorOperand(name, value, ""))
+            operands.append(VectorOperand(name, value, ""))
         else:
-            found.append(_epilogue_memory(op, name, value, map_, axes, sizes))
-    return tuple(found)
+            operands.append(_epilogue_memory(op, name, value, map_, axes, sizes))
+    return tuple(operands)
 
 
 def _epilogue_memory(
@@ -429,9 +429,9 @@ def _epilogue_memory(
     m, n = (loops.index(loop) if loop in loops else None for loop in axes)
     if n is not None and m is not None and strides[n] == 1:
         # Where D has one row, the operand may lie as a column.
-        found = read_matrix(op, name, value, OPERAND_LOOPS[2], sizes, map_)
-        if not found.transposed:
-            return found
+        matrix = read_matrix(op, name, value, OPERAND_LOOPS[2], sizes, map_)
+        if not matrix.transposed:
+            return matrix
     grouped = op.ends is not None and loops == (op.outer + M,)
     plain = len(loops) == 1 and strides == (1,) and min(kind.get_shape()) >= 0 and row.bits > BYTE
     if plain and loops[0] in axes and not grouped:
@@ -490,8 +490,8 @@ def _sizes(op: MatmulOp) -> tuple[dict[int, int], frozenset[int]]:
     if (grouped := op.grouped) is not None:
         # Groups have any number of rows.
         loop = op.outer + grouped
-        known, groups = sizes.pop(loop, 0), sizes.get(0, 1)
-        usual = {loop: -(-known // groups)} if known else {}
+        rows, groups = sizes.pop(loop, 0), sizes.get(0, 1)
+        usual = {loop: -(-rows // groups)} if rows else {}
         dynamic = frozenset(divisors.keys() - sizes.keys())
         return sizes | {o: extents.sample(1, (usual | op.usual).get(o, extents.USUAL)) for o in dynamic}, dynamic
     dynamic = frozenset(divisors.keys() - sizes.keys())

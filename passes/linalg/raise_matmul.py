@@ -75,14 +75,14 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
 
     Raises a located diagnostic for integers whose sums may not fit their accumulators.
     """
-    held = element_type(product.d)
+    result_type = element_type(product.d)
     if body.converted:
         _check_exact(op, product)
-    wide: Attribute = f32 if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS else held
+    wide: Attribute = f32 if isinstance(result_type, AnyFloat) and result_type.bitwidth < FLOAT_BITS else result_type
     summed: Attribute = i32 if body.converted else wide
-    given = [value for value in dict.fromkeys(body.weights) if not isinstance(value.owner, arith.ConstantOp)]
-    block = Block(arg_types=[summed, held, *(value.type for value in given)])
-    inside: dict[SSAValue, SSAValue] = dict(zip(given, block.args[2:], strict=True))
+    weights = [value for value in dict.fromkeys(body.weights) if not isinstance(value.owner, arith.ConstantOp)]
+    block = Block(arg_types=[summed, result_type, *(value.type for value in weights)])
+    inside: dict[SSAValue, SSAValue] = dict(zip(weights, block.args[2:], strict=True))
     element, total = block.args[:2]
     with ImplicitBuilder(block):
         element = converted(element, wide)
@@ -91,9 +91,9 @@ def weigh(op: Operation, product: MatmulOp, body: Weighted) -> MatmulOp:
                 inside[weight] = constant.clone().result
             element = arithmetic("mul", element, converted(inside[weight], wide))
         total = arithmetic("sub" if body.negated else "add", converted(total, wide), element)
-        ElementYieldOp(converted(total, held))
+        ElementYieldOp(converted(total, result_type))
     scalar = AffineMap(product.maps[2].num_dims, 0, ())
-    epilogue = PointwiseOp([(product.d, product.maps[2]), *((value, scalar) for value in given)], Region(block))
+    epilogue = PointwiseOp([(product.d, product.maps[2]), *((value, scalar) for value in weights)], Region(block))
     epilogue.function.name_hint = "weighted"
     zero = FloatAttr(0.0, summed) if isinstance(summed, AnyFloat) else IntegerAttr(0, summed)  # pyright: ignore[reportArgumentType, reportCallIssue]
     return product.like(start=zero, through=epilogue.function)
@@ -229,11 +229,11 @@ def _raised(op: LinalgStructuredOperation) -> MatmulOp:
         fail(op, "its body does more than to extend, multiply and add")
     for name, value in zip("ABC", (*op.inputs[:2], *op.outputs), strict=False):
         _element(op, name, value)
-    found = contraction.read_matrices(op)
-    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(found.operands, found.maps, strict=True))
-    raised = _product(op, a, b, c, found)
-    if not found.body.is_plain:
-        plain, raised = raised, weigh(op, raised, found.body)
+    product = contraction.read_matrices(op)
+    a, b, c = (_with_ones(op, value, map_) for value, map_ in zip(product.operands, product.maps, strict=True))
+    raised = _product(op, a, b, c, product)
+    if not product.body.is_plain:
+        plain, raised = raised, weigh(op, raised, product.body)
         plain.erase()
     end = op.body.block.last_op
     total = None if end is None else end.operands[0].owner
@@ -273,7 +273,7 @@ def _product(
     maps: Sequence[AffineMap] = read.maps
     unsigned = read.unsigned
     a_type, b_type = (_element(op, name, value) for name, value in zip("AB", (a, b), strict=True))
-    types = [_multiplied(*given) for given in zip((a_type, b_type), unsigned, strict=True)]
+    types = [_multiplied(*typed) for typed in zip((a_type, b_type), unsigned, strict=True)]
     # The product of two bits is their and, whether a set one is read as 1 or as -1.
     words = ["and"] if types == ["b1", "b1"] and unsigned[0] == unsigned[1] else []
     e, integers = _metadata(op), None
@@ -350,10 +350,12 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
     except VerifyException as error:
         fail(op, str(error))
     check_product(op, raised)
-    held = element_type(raised.d)
-    if isinstance(held, AnyFloat) and held.bitwidth < FLOAT_BITS:
-        said = f"its body rounds each product and each sum to {held}; the kernel adds exact products, and rounds once"
-        remark(op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if held == f16 else said)
+    stored = element_type(raised.d)
+    if isinstance(stored, AnyFloat) and stored.bitwidth < FLOAT_BITS:
+        said = f"its body rounds each product and each sum to {stored}; the kernel adds exact products, and rounds once"
+        remark(
+            op, RaiseMatmulPass.name, f"{said} (accumulate = f16: after each instruction)" if stored == f16 else said
+        )
     Rewriter.replace_op(op, with_functions(raised), [])
 
 

@@ -95,13 +95,13 @@ class ScaleBehind(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
             return
-        found = [_scaling(value) for value in op.inputs]
-        scale = math.prod(float_value(each[1].rhs) or 0.0 for each in found if each is not None)
+        scalings = [_scaling(value) for value in op.inputs]
+        scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
         kind = op.results[0].type
-        if not any(found) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
+        if not any(scalings) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()
-        for number, each in enumerate(found):
+        for number, each in enumerate(scalings):
             if each is not None:
                 product.operands[number] = rewriter.insert(_unscaled(each[0])).results[0]
         rewriter.insert(product)
@@ -181,8 +181,8 @@ class LargestOfAll(RewritePattern):
         lowest = rewriter.insert(arith.ConstantOp(FloatAttr(-math.inf, wide))).result
         largest = TensorType(wide, kind.get_shape())
         block = Block(arg_types=[wide, wide])
-        block.add_op(most := arith.MaximumfOp(block.args[0], block.args[1]))
-        block.add_op(YieldOp(most.result))
+        block.add_op(larger := arith.MaximumfOp(block.args[0], block.args[1]))
+        block.add_op(YieldOp(larger.result))
         started = _fill(rewriter, fill, lowest, largest)
         rows = generic(op, list(op.inputs), [started], Region(block), nest.maps, nest.summed, [largest])
         rewriter.insert(rows)

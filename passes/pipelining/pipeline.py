@@ -302,10 +302,10 @@ class Pipeliner:
 
         `reach` is how far along K that can be, if known.
         """
-        source, known = self.source, {**moved, self.source.counter: index.value(k)}
+        source, mapped = self.source, {**moved, self.source.counter: index.value(k)}
         for copy in source.copies:
-            memory, *at = (index.again(value, known, source.has) for value in (copy.source, *copy.indices))
-            until = None if copy.until is None else index.again(copy.until, known, source.has)
+            memory, *at = (index.again(value, mapped, source.has) for value in (copy.source, *copy.indices))
+            until = None if copy.until is None else index.again(copy.until, mapped, source.has)
             furthest = [None if reach is None else source.known_at(i, reach) for i in copy.indices]
             shapes = zip(memory_of(copy.destination).get_shape()[-2:], memory_of(copy.source).get_shape(), strict=True)
             inside = [

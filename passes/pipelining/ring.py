@@ -170,13 +170,13 @@ def read(loop: scf.ForOp) -> CopyLoop:
     for copy in copies:
         _check_tile(copy, loop)
     _check_order(loop, tiles)
-    found = CopyLoop(loop, copies, _steps(loop, tiles))
-    if not any(step.loads for step in found.steps):
+    copy_loop = CopyLoop(loop, copies, _steps(loop, tiles))
+    if not any(step.loads for step in copy_loop.steps):
         decline(loop, "nothing that the loop computes reads the tiles that it copies")
-    for op in (*copies, *(load for step in found.steps for load in step.loads)):
+    for op in (*copies, *(load for step in copy_loop.steps for load in step.loads)):
         for i in (*op.indices, *([op.source] if isinstance(op, CopyOp) else [])):
-            _check_index(op, i, found, is_copy=isinstance(op, CopyOp))
-    return found
+            _check_index(op, i, copy_loop, is_copy=isinstance(op, CopyOp))
+    return copy_loop
 
 
 def _check_tile(copy: CopyOp, loop: scf.ForOp) -> None:
@@ -381,9 +381,9 @@ class CtaCluster(NamedTuple):
         """The ranks of the other CTAs that share tiles with this one."""
         rows = (index.rem(index.add(self.row, i), self.down) for i in range(1, self.down))
         columns = (index.rem(index.add(self.column, i), self.across) for i in range(1, self.across))
-        found = [index.add(row, index.mul(self.column, self.down)) for row in rows]
-        found += [index.add(self.row, index.mul(column, self.down)) for column in columns]
-        return tuple(index.values(found))
+        ranks = [index.add(row, index.mul(self.column, self.down)) for row in rows]
+        ranks += [index.add(self.row, index.mul(column, self.down)) for column in columns]
+        return tuple(index.values(ranks))
 
 
 # `warp-synchronise`: the steps of rings as barriers.

@@ -52,37 +52,37 @@ class Producer:
         initial = index.values([0, 1] * (1 if self.once is None else 2))
         with index.loop(self.tiles.lb, self.tiles.ub, self.tiles.step, initial) as turn:
             inside, state = turn.index, turn.carried
-            known: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: turn.counter}
+            mapped: dict[SSAValue, SSAValue] = {self.tiles.body.block.args[0]: turn.counter}
             if self.once is not None:
-                self.once.start(inside, partial(inside.again, known=known, inside=self._is_inside), *state[2:])
-            after = self._tile(inside, list(state[:2]), known)
+                self.once.start(inside, partial(inside.again, mapped=mapped, inside=self._is_inside), *state[2:])
+            after = self._tile(inside, list(state[:2]), mapped)
             after += [] if self.once is None else self.once.ring.next(inside, *state[2:])
             turn.handed = inside.values(after)
         return list[Index](turn.results)
 
-    def _tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
+    def _tile(self, index: IndexBuilder, state: list[Index], mapped: dict[SSAValue, SSAValue]) -> list[Index]:
         """The copies of all K tiles of a tile, and of what its epilogue takes from further stages.
 
-        `state` are the first stage and its parity; `known` says what values of the consumers' tile are here.
+        `state` are the first stage and its parity; `mapped` says what values of the consumers' tile are here.
         """
         body = Block(arg_types=[IndexType()] * 3)
         k, stage, parity = body.args
         for value in self._places():
-            index.again(value, known, lambda op: self._is_inside(op) and not _depends(op, self.loop.body.block))
-        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), known | {self.loop.body.block.args[0]: k}
+            index.again(value, mapped, lambda op: self._is_inside(op) and not _depends(op, self.loop.body.block))
+        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), mapped | {self.loop.body.block.args[0]: k}
         self.ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
-            copy.start(inside, partial(inside.again, known=in_loop, inside=self._is_inside), stage, self.ring)
+            copy.start(inside, partial(inside.again, mapped=in_loop, inside=self._is_inside), stage, self.ring)
         inside.insert(scf.YieldOp(*inside.values(self.ring.next(inside, stage, parity))))
         first, end, step = (index.again(each, in_loop, self._is_inside) for each in self.loop.operands[:3])
         after = list[Index](index.insert(scf.ForOp(first, end, step, index.values(state), body)).results)
         for loads in self.loads:
-            after = loads.start(index, self.ring, after, self._of_groups(index, loads.groups, known))
+            after = loads.start(index, self.ring, after, self._of_groups(index, loads.groups, mapped))
         return after
 
-    def _of_groups(self, index: IndexBuilder, groups: int, known: dict[SSAValue, SSAValue]) -> Placed:
+    def _of_groups(self, index: IndexBuilder, groups: int, mapped: dict[SSAValue, SSAValue]) -> Placed:
         """What values of the consumers' tile are for each of their warpgroups."""
-        clones = [dict(known) for _ in range(groups)]
+        clones = [dict(mapped) for _ in range(groups)]
 
         def of_group(value: SSAValue, group: int) -> SSAValue:
             for warp in _subgroups(value):
@@ -208,13 +208,13 @@ def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
     holds."""
     behind = _behind(loop)
     loads = [one for one in behind if isinstance(one, LoadOp) and one.along is None and _is_early(one, behind, loop)]
-    step, end = index.known(loop.step), index.known(loop.ub)
+    step, end = index.folded(loop.step), index.folded(loop.ub)
     if not loads or not isinstance(step, int):
         return
-    left, known = index.div(index.add(index.sub(end, k), step - 1), step), dict[SSAValue, SSAValue]()
+    left, mapped = index.div(index.add(index.sub(end, k), step - 1), step), dict[SSAValue, SSAValue]()
     with index.where(index.compare("eq", left, TURNS)) as inside:
         for load in loads:
-            at = [inside.again(place, known, behind.__contains__) for place in load.indices]
+            at = [inside.again(place, mapped, behind.__contains__) for place in load.indices]
             inside.insert(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
 
 
@@ -227,18 +227,18 @@ def _behind(op: Operation) -> list[Operation]:
 def _is_early(load: LoadOp, behind: Sequence[Operation], loop: scf.ForOp) -> bool:
     """Whether what a load from global memory needs is known before a loop."""
     needed = _needed(load, behind)
-    known = all(one is load or is_pure(one) for one in needed)
+    movable = all(one is load or is_pure(one) for one in needed)
     late = any(operand.owner is loop for one in needed for operand in one.operands)
-    return known and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
+    return movable and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
 
 
 def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
     """An operation and the operations in `between` that it depends on, in order."""
-    found = {op}
+    needed = {op}
     for one in reversed(between):
-        if any(use.operation in found for result in one.results for use in result.uses):
-            found.add(one)
-    return [one for one in between if one in found]
+        if any(use.operation in needed for result in one.results for use in result.uses):
+            needed.add(one)
+    return [one for one in between if one in needed]
 
 
 def _arrives(op: Operation) -> bool:
@@ -365,15 +365,15 @@ def wait_late(block: Block) -> None:
     groups = _groups(block)
     if len(waits) != len(groups) or any(wait.pending.value.data for wait in waits):
         return
-    found = list[tuple[WaitOp, Operation, list[Operation]]]()
+    waits_ = list[tuple[WaitOp, Operation, list[Operation]]]()
     for sums, wait in zip(groups.values(), waits, strict=True):
         used = [_in_block(use.operation, block) for value in sums for use in value.uses]
         used = [op for op in used if not isinstance(op, WgmmaOp | scf.YieldOp)]
         first = min(used, key=list(block.ops).index, default=waits[-1])
-        found.append((wait, first, list(takewhile(lambda op, first=first: op is not first, _behind(wait)))))
-    if not any(isinstance(op, WgmmaOp) for _, _, between in found for op in between):
+        waits_.append((wait, first, list(takewhile(lambda op, first=first: op is not first, _behind(wait)))))
+    if not any(isinstance(op, WgmmaOp) for _, _, between in waits_ for op in between):
         return
-    for wait, first, between in found:
+    for wait, first, between in waits_:
         if wait is not waits[-1] or first is not wait:
             Rewriter.erase_op(wait)
         if first is not waits[-1]:
@@ -447,7 +447,7 @@ class OwnTiles(NamedTuple):
 
     def bounds(self, index: IndexBuilder) -> tuple[SSAValue, SSAValue]:
         """The first tile, and how far it is to the next."""
-        step = index.known(self.tiles.step)
+        step = index.folded(self.tiles.step)
         first = index.add(self.tiles.lb, index.mul(step, self.group))
         return index.value(first), index.value(index.mul(step, self.groups))
 

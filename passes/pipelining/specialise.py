@@ -95,8 +95,8 @@ class Specialiser:
         block = self.loop.body.block
         products, tiles = (WgmmaOp, FenceOp, CommitOp, WaitOp), {copy.destination for copy in self.copies}
         for op in block.ops:
-            known = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
-            if not (known or is_pure(op) or (isinstance(op, LoadOp) and op.memory not in tiles)):
+            is_step = isinstance(op, (CopyOp, gpu.BarrierOp, scf.YieldOp, *products)) or is_load(op)
+            if not (is_step or is_pure(op) or (isinstance(op, LoadOp) and op.memory not in tiles)):
                 decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
         for copy in (*self.copies, *self.once):
             if copy.until is not None:
@@ -142,7 +142,7 @@ class Specialiser:
         adds_up = self._in_tensor_memory()
         # One thread of the CTA says that products have read a stage, where they are done without warps.
         readers = 1 if adds_up else self.launch.schedule.warps
-        whole = Once(once, Ring.of(index, MakeRingOp(self._room(once), 1, readers))) if once else None
+        once_ = Once(once, Ring.of(index, MakeRingOp(self._stages_of_fixed(once), 1, readers))) if once else None
         pairs = self.launch.schedule.pairs
         peers = () if cluster is None or pairs else cluster.peers(before)
         everyone = readers * (1 + len(peers))
@@ -156,9 +156,9 @@ class Specialiser:
         produce, consume = Block(), Block()
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
-        producer = Producer(self.loop, self.tiles, copies, ring, whole, self.loads)
+        producer = Producer(self.loop, self.tiles, copies, ring, once_, self.loads)
         self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, producer, registers)
-        self._consume(consume, mine, ring, registers, whole)
+        self._consume(consume, mine, ring, registers, once_)
         if stores and consume.last_op is not None:
             index.at(Builder(InsertPoint.before(consume.last_op))).insert(
                 WaitOp(BULK, 0, read=True, each_warpgroup=True)
@@ -171,12 +171,12 @@ class Specialiser:
             kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [cluster.ctas, 1, 1])
         for tile in dict.fromkeys(tiles):
             with_stages(tile, ring.stages)
-        if whole is not None:
-            for tile in whole.tiles:
-                with_stages(tile, whole.ring.stages)
+        if once_ is not None:
+            for tile in once_.tiles:
+                with_stages(tile, once_.ring.stages)
         threads = (self.consumers + WARPS) * LANES
         self.launch.threads = threads
-        for memory in dict.fromkeys((*sources, *(found.view.memory for found in (*stores, *self.loads)))):
+        for memory in dict.fromkeys((*sources, *(matrix.view.memory for matrix in (*stores, *self.loads)))):
             self.launch.drop_unused(memory)
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
         self.launch.finish()
@@ -209,13 +209,13 @@ class Specialiser:
 
     def _stage_stores(self) -> list[StagedStores]:
         """Lets tensor copies store what the schedule stages, where they can."""
-        found: dict[SSAValue, list[StoreOp]] = {}
+        stores_of: dict[SSAValue, list[StoreOp]] = {}
         if self.launch.schedule.staging:
             for op in self.launch.kernel.walk():
                 if isinstance(op, StoreOp):
-                    found.setdefault(op.memory, []).append(op)
+                    stores_of.setdefault(op.memory, []).append(op)
         staged: list[StagedStores] = []
-        for stores in found.values():
+        for stores in stores_of.values():
             try:
                 staged.append(StagedStores(stores, self.launch, self.index))
                 staged[-1].replace()
@@ -228,7 +228,7 @@ class Specialiser:
         least one is left for the next tile."""
         schedule, staged = self.launch.schedule, list[StagedLoads]()
         for loads in loads_behind(self.loop) if schedule.staging else ():
-            left = schedule.stages - 1 - sum(found.turns for found in staged)
+            left = schedule.stages - 1 - sum(staged_.turns for staged_ in staged)
             try:
                 if schedule.own_tiles:
                     decline(loads[0], "consumers have tiles of their own")
@@ -316,14 +316,14 @@ class Specialiser:
             after = loads.receive(behind, ring, after)
         return loop, after
 
-    def _room(self, once: list[TensorCopy]) -> int:
+    def _stages_of_fixed(self, once: list[TensorCopy]) -> int:
         """Stages of the tiles that stay: two where CTAs go from tile to tile and shared memory has the room."""
         target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
         if self.tiles is None or target is None:
             return 1
         staged = {copy.destination: self.launch.schedule.stages for copy in self.copies}
-        allocated = [(op.memref, found[0]) for op in self.launch.kernel.walk()
-                     if isinstance(op, memref.AllocOp) and (found := needed(op)) is not None]  # fmt: skip
+        allocated = [(op.memref, bytes_of[0]) for op in self.launch.kernel.walk()
+                     if isinstance(op, memref.AllocOp) and (bytes_of := needed(op)) is not None]  # fmt: skip
         taken = sum(staged.get(tile, 1) * bytes_ for tile, bytes_ in allocated)
         return 2 if taken + size + LEFT_FOR_BARRIERS <= target.shared else 1
 
@@ -362,13 +362,13 @@ OpT = TypeVar("OpT", bound=Operation)
 
 def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
     """The operations of a kind before a loop in its block."""
-    found: list[OpT] = []
+    before: list[OpT] = []
     op = loop.prev_op
     while op is not None:
         if isinstance(op, kind):
-            found.insert(0, op)
+            before.insert(0, op)
         op = op.prev_op
-    return found
+    return before
 
 
 class SpecialiseWarps(LaunchPattern):

@@ -72,7 +72,7 @@ class AttentionProducts(TensorProducts):
         first_wait, *others = self.of_queries
         queries = Ring.of_value(first_wait.ring)
         queries.step(index, WAIT, place, there)
-        first, end, step = (index.known(index.again(each, known, self.is_inside)) for each in self.loop.operands[:3])
+        first, end, step = (index.folded(index.again(each, known, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
         upper = index.add(first, index.add(index.from_zero(index.sub(end, first)), step))
         counter, *_, of_stage, _ = self.loop.body.block.args

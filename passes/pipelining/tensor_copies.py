@@ -85,13 +85,13 @@ class TensorView(NamedTuple):
         self, index: IndexBuilder, row: Index, column: Index, moved: Callable[[SSAValue], Index]
     ) -> list[Index]:
         """Where a box begins; `moved` says what indices from outside are there."""
-        found = [moved(other) for other in self.others]
+        start = [moved(other) for other in self.others]
         if not self.part:
-            found.insert(self.row, row)
-            return [*found, column]
+            start.insert(self.row, row)
+            return [*start, column]
         first, rows = map(moved, self.part)
-        found.insert(self.row, index.add(index.sub(index.value(FAR), rows), row))
-        return [FAR, index.add(first, rows), *found, column]
+        start.insert(self.row, index.add(index.sub(index.value(FAR), rows), row))
+        return [FAR, index.add(first, rows), *start, column]
 
     def encoded(self, launch: LaunchedKernel, kind: TensorMapType) -> BlockArgument:
         """A further argument of a kernel: the map, of a type that has the boxes."""
@@ -189,7 +189,7 @@ class TensorCopy(NamedTuple):
         tile, panels = self.copy.destination, self.panels
         one = memory_of(tile).get_shape()[-2] == 1
         first: Index = 0 if one else self.copy.place[0] * self.rows  # one box has all rows of a part
-        beside = self.copy.place[0] * self.columns if one else 0
+        second = self.copy.place[0] * self.columns if one else 0
         down: Index = 0
         left: Index = 0
         if self.share is not None and self.share.mask is None:
@@ -206,7 +206,7 @@ class TensorCopy(NamedTuple):
             where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
             if self.images is not None:
                 where, offsets = pixels(index, self.images, where)
-            to, number = index.values([stage, index.add(down, first), index.add(along, beside)]), index.value(stage)
+            to, number = index.values([stage, index.add(down, first), index.add(along, second)]), index.value(stage)
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
                 *(self.map, index.values(where), tile, to, ring.value, number), mask=mask, offsets=index.values(offsets)
@@ -288,7 +288,7 @@ class StagedStores:
     def _panel(self, index: IndexBuilder, store: StoreOp, left: int, buffer: int, pending: int) -> None:
         """Stages the columns from `left` on, and starts their copy, of one panel or of several side by side."""
         rows, columns = fragment_of(store.fragment).shape
-        row, column = map(index.known, store.indices)
+        row, column = map(index.folded, store.indices)
         part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
         if columns > self.columns:
             part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
@@ -336,20 +336,20 @@ Placed = Callable[[SSAValue, int], SSAValue]
 
 def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
     """The loads from global memory that follow on a loop over K, by matrix."""
-    found: dict[SSAValue, list[LoadOp]] = {}
+    loads: dict[SSAValue, list[LoadOp]] = {}
     op: Operation | None = loop.next_op
     while op is not None:
         if isinstance(op, LoadOp) and op.along is None and memory_space(memory_of(op.memory)) != SHARED_SPACE:
-            found.setdefault(op.memory, []).append(op)
+            loads.setdefault(op.memory, []).append(op)
         op = op.next_op
-    return list(found.values())
+    return list(loads.values())
 
 
 def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
     """Declines what no tensor map has: rows that lie side by side, or begin elsewhere than at multiples of 16 bytes."""
     kind, column = memory_of(view.memory), view.order[-1]
-    known = strides_of(kind) or ()
-    if len(known) > MOST_RANK or 0 in known or not known or known[column] != 1:
+    strides = strides_of(kind) or ()
+    if len(strides) > MOST_RANK or 0 in strides or not strides or strides[column] != 1:
         decline(load, f"no tensor map has {kind}")
     if (
         operand.pitch(kind, column, launch.divisors[view.memory.index])

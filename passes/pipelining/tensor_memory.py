@@ -83,13 +83,15 @@ class _Sums(TensorProducts):
         self.kind, first = fragment_of(loop.iter_args[0]), self.products[0]
         self.count = memory_of(first.a).get_shape()[along_mn(first, "a")] // self.rows
         self.columns = self.kind.shape[1] * (self.warps // WARPS // self.count)
-        beside = [(tile, self._beside_shape(first, tile)) for tile in first.beside]
-        of_tiles = [(tile, MemRefType(memory_of(tile).element_type, shape)) for tile, shape in beside]
+        side_operands = [(tile, self._beside_shape(first, tile)) for tile in first.side_operands]
+        of_tiles = [(tile, MemRefType(memory_of(tile).element_type, shape)) for tile, shape in side_operands]
         taken = sum(columns_of(kind) * self.staged.stages for _, kind in of_tiles)
         fits = BUFFERS * self.count * self.columns + taken <= ALLOCATIONS[-1]
         self.buffers = BUFFERS if self.tiles is not None and fits else 1
         self.sums = self.allocated(self.kind.element_type, self.buffers * self.count, self.rows, self.columns)
-        self.beside = {tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in beside}
+        self.side_operands = {
+            tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in side_operands
+        }
         self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.ctas * self.warps))
         self.free(self.sums)
 
@@ -120,12 +122,12 @@ class _Sums(TensorProducts):
             if isinstance(op, WgmmaOp):
                 at = inside.again(op.a_indices[0], now, self.is_inside)
                 if op is self.products[0]:
-                    for tile, memory in self.beside.items():
+                    for tile, memory in self.side_operands.items():
                         inside.insert(CopyOp(tile, [at, *inside.values([0, 0])], memory, [at]))
                 more = adds if op is self.products[0] else None
                 for number, which in enumerate(numbers):
                     a, b = (self.place(inside, op, *at, now) for at in (("a", number * self.rows), ("b", 0)))
-                    beside = [self.beside[tile] for tile in op.beside]
+                    beside = [self.side_operands[tile] for tile in op.side_operands]
                     inside.insert(TensorMmaOp(op, (a, b), self.sums, inside.value(which), more, beside, at))
             elif isinstance(op, PipelineOp | scf.YieldOp):
                 values = [value for value in op.operands if value is not self.products[-1].d]
@@ -142,9 +144,9 @@ class _Sums(TensorProducts):
     def load(self) -> None:
         """Lets consumers wait for their sums and load them, part by part, in place of multiplying."""
         loop, index = self.loop, self.start.at(Builder(InsertPoint.before(self.loop)))
-        buffer, parity = (index.known(value) for value in loop.iter_args[1:])
+        buffer, parity = (index.folded(value) for value in loop.iter_args[1:])
         product = self.products[0]
-        down, across = (index.known(places[along_mn(product, role)]) for role, _, places in product.tiles())
+        down, across = (index.folded(places[along_mn(product, role)]) for role, _, places in product.tiles())
         number = index.add(index.mul(buffer, self.count), index.div(down, self.rows))
         self.ring.step(index, WAIT, buffer, parity)
         index.insert(FenceOp(AFTER_SYNC))

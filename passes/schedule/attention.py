@@ -116,15 +116,15 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
-def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, object]) -> Schedule:
+def attention_schedule(op: AttentionOp, target: Target, fields: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
     read = Attention.of(op)
     if target.sm < LEAST_SM:
         fail(op, f"warp.attention is lowered for sm_{LEAST_SM} and later; the target is {target}")
     try:
-        invariant = given.get("batch_invariant") == "True"
-        schedule = _chosen(read, target, asked_of(given), invariant=invariant)
-        schedule = with_given(schedule, given, FIXED, "an attention has", target, partial(_shared_bytes, read))
+        invariant = fields.get("batch_invariant") == "True"
+        schedule = _chosen(read, target, asked_of(fields), invariant=invariant)
+        schedule = with_given(schedule, fields, FIXED, "an attention has", target, partial(_shared_bytes, read))
         _check(schedule, read, target)
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
@@ -135,7 +135,7 @@ def attention_schedule(op: AttentionOp, target: Target, given: Mapping[str, obje
 
 def with_given(
     schedule: Schedule,
-    given: Mapping[str, object],
+    fields: Mapping[str, object],
     fixed: Sequence[str],
     who_has: str,
     target: Target,
@@ -147,10 +147,10 @@ def with_given(
     Raises:
         ScheduleError: for another value of a fixed field.
     """
-    if named := [name for name in fixed if name in given and given[name] != schedule[name]]:
+    if named := [name for name in fixed if name in fields and fields[name] != schedule[name]]:
         raise ScheduleError(f"{who_has} no choice of {', '.join(named)}")
-    schedule = schedule.with_fields(**around(schedule, given))
-    too_large = "staging" not in given and shared_bytes(schedule) > target.shared
+    schedule = schedule.with_fields(**around(schedule, fields))
+    too_large = "staging" not in fields and shared_bytes(schedule) > target.shared
     return schedule.with_fields(staging=0) if too_large else schedule
 
 
@@ -331,19 +331,19 @@ def _by_fragments(read: Attention, target: Target) -> Schedule:
         schedule = Schedule(
             cta=(rows * warps, keys, depth), warp=(rows, keys), mma=row.shape, stages=2, edges="predicated"
         )
-        if (held := _shared_bytes(read, schedule)) <= target.shared:
-            room = (target.shared // 2 if held <= target.shared // 2 else target.shared) - held
-            part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, room)
+        if (taken := _shared_bytes(read, schedule)) <= target.shared:
+            left = (target.shared // 2 if taken <= target.shared // 2 else target.shared) - taken
+            part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, left)
             return schedule.with_fields(staging=part.staging)
     raise ScheduleError(
         f"heads of {max(read.scores.k, read.values.n)} columns take more shared memory than {target} has"
     )
 
 
-def around(schedule: Schedule, given: Mapping[str, object]) -> dict[str, object]:
+def around(schedule: Schedule, fields: Mapping[str, object]) -> dict[str, object]:
     """The fields given, with the warp tile and the instruction that go with another tile."""
-    changed = dict(given)
-    if isinstance(cta := given.get("cta"), tuple):
+    changed = dict(fields)
+    if isinstance(cta := fields.get("cta"), tuple):
         m, n, _ = (int(size) for size in cta)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         rows = schedule.warp[0]
         changed.setdefault("warp", (rows if m % rows == 0 else 16, n))

@@ -57,8 +57,8 @@ def depth(
         deepest = step  # elements are copied one by one, each from an address that takes registers: more would spill
     elif None in (product.a.pitch, product.b.pitch, product.d.pitch):
         deepest = min(deepest, 2 * step)  # so does each row that is an unknown distance from the next
-    whole = min(map(model.access_bytes, (product.a, product.b))) == model.WIDEST
-    if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and whole:
+    is_widest = min(map(model.access_bytes, (product.a, product.b))) == model.WIDEST
+    if across := bool(product.dynamic) and row.operand_bits < 16 and product.a.transposed and is_widest:
         deepest = step  # ptxas stops at 128 registers on sm_89 and sm_100a, and spills up to 48 bytes
     for cta_k in (deepest, deepest // 2, deepest // 4):
         if cta_k < step:
@@ -120,11 +120,11 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
     Raises:
         ScheduleError: if the target has no instruction for the product's element types.
     """
-    found = _chosen(product, target, accumulate or needs.default_accumulator(product), by)
+    schedule = _chosen(product, target, accumulate or needs.default_accumulator(product), by)
     if not product.batch_invariant:
-        return found
+        return schedule
     add_c = "auto" if product.c is None else "first"
-    return found.with_fields(batch_invariant="True", add_c=add_c)
+    return schedule.with_fields(batch_invariant="True", add_c=add_c)
 
 
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
@@ -178,10 +178,10 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     if product.sparsity > 1 and needed > ROOMY:
         return cost, schedule  # which has no registers left for what changes lanes
     rows = needs.arrangement(product, row, schedule.warp).accumulator.rows
-    return cost, in_strips(schedule, product, rows, _room(product, schedule, tile, row, target))
+    return cost, in_strips(schedule, product, rows, _free_bytes(product, schedule, tile, row, target))
 
 
-def _room(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
+def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, target: Target) -> int:
     """Shared memory that the stages leave, of an SM's half where two CTAs share one."""
     alone = _resident(tile, row) == 1 or _alone(product, tile, target)
     used = needs.whole_swizzles(needs.shared_bytes(product, schedule))
@@ -202,11 +202,11 @@ def _width(product: Product, tile: Tile, pack: str) -> int:
 
 
 def _parts(
-    product: Product, tiles: Sequence[Tile], whole: float, tile: Tile, row: Row, target: Target
+    product: Product, tiles: Sequence[Tile], uncut: float, tile: Tile, row: Row, target: Target
 ) -> tuple[float, int, Product, Tile]:
-    """The cost, the number of parts of K, the product of a part, and its tile. `whole` is the cost with an
+    """The cost, the number of parts of K, the product of a part, and its tile. `uncut` is the cost with an
     undivided K."""
-    best = (whole, 1, product, tile)
+    best = (uncut, 1, product, tile)
     for parts in model.PARTS:
         if unsplit(product, parts, row):
             continue
@@ -322,7 +322,7 @@ def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Sch
     """Schedules that multiply fragments in registers; none if no instruction does."""
     default = default_schedule(product, target, accumulate, "fragments")
     row = needs.instruction(product, default.accumulate, target)
-    found: dict[Schedule, tuple[float, ...]] = {}
+    costs: dict[Schedule, tuple[float, ...]] = {}
     if row is None:
         return []
     for tile in dict.fromkeys((*model.TILES, *(model.SPARSE_TILES if product.sparsity > 1 else model.BETWEEN_TILES))):
@@ -335,10 +335,10 @@ def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Sch
                 continue
             for loop in (UNPIPELINED, {}):
                 tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
-                if tried is not None and tried not in found and _is_valid(tried, product, target):
+                if tried is not None and tried not in costs and _is_valid(tried, product, target):
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
-                    found[tried] = (model.cost_of(product, tile, target, row, parts), *near)
-    return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(found, key=lambda s: found[s]))))
+                    costs[tried] = (model.cost_of(product, tile, target, row, parts), *near)
+    return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(costs, key=lambda s: costs[s]))))
 
 
 def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:

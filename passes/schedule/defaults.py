@@ -57,16 +57,16 @@ def decoupled(
     needed = product.k_tiles(deep.cta[2])
     stage = shared(deep.with_fields(stages=1))
     limit = min(MOST_STAGES, target.shared // (stage + 2 * BARRIER_BYTES))
-    known = registers <= ROOMY and product.is_known("k")
+    fits = registers <= ROOMY and product.is_known("k")
     # Known stages are worth more than many, where there are registers for them.
-    stages = next((s for s in range(limit, SLACK, -1) if known and needed % s == 0), limit)
+    stages = next((s for s in range(limit, SLACK, -1) if fits and needed % s == 0), limit)
     pays = schedule.warp[0] * schedule.warp[1] >= LONG_STEP and schedule.warps >= LOOP_WARPS
     pays = pays and schedule.sliced_k == schedule.split_k == 1
     if not pays or not 3 <= stages < needed or target.sm < BARRIER_SM or narrow(product, schedule.pack):
         return schedule
     prefetch = min(stages - 1, max(stages - SLACK, -(-LEAST_AHEAD // stage)))
     schedule = deep.with_fields(stages=stages, sync="mbarrier", prefetch=prefetch)
-    if not known:
+    if not fits:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
     on = tiles > target.sms and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
@@ -82,8 +82,8 @@ def in_turns(schedule: Schedule, product: Product) -> Schedule:
     8 bits 20.8 for 21.2).
     """
     tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
-    whole = product.is_known("k") and stages < tiles and tiles % stages == 0
-    return schedule.with_fields(unroll=stages) if whole and not schedule.unroll else schedule
+    divides = product.is_known("k") and stages < tiles and tiles % stages == 0
+    return schedule.with_fields(unroll=stages) if divides and not schedule.unroll else schedule
 
 
 def _tile_depth(product: Product, row: Row) -> int:
@@ -137,9 +137,9 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
     """Whether C is added strip by strip after the K loop, or by its lanes before it. Strips are loaded in whole lines,
     each under the strip before, which costs less. Sparse products, widened 8-bit floats and epilogues with matrices
     have no registers for that. `add_c` overrides the choice. Partial sums are combined before C is added."""
-    whole, add_c = schedule.sliced_k == schedule.split_k == 1, schedule.add_c
-    if product.c is None or not whole or add_c != "auto":
-        return product.c is not None and whole and add_c == "last"
+    uncut, add_c = schedule.sliced_k == schedule.split_k == 1, schedule.add_c
+    if product.c is None or not uncut or add_c != "auto":
+        return product.c is not None and uncut and add_c == "last"
     roomy = product.sparsity == 1 and not (product.a.element.is_float and product.a.element.bits < NARROWEST)
     staged = bool(exchanged_rows(schedule)) and schedule.accumulate in ADDED
     return staged and roomy and not matrices(product)
@@ -164,7 +164,7 @@ def strip_bytes(product: Product, schedule: Schedule) -> int:
     return schedule.warps * max(BANKS, schedule.staging * schedule.warp[1] * bits // 8)
 
 
-def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Schedule:
+def in_strips(schedule: Schedule, product: Product, rows: int, left: int) -> Schedule:
     """The schedule with strips of `rows` rows, the rows of a base tile of accumulators, if that pays.
 
     Four lanes hold eight neighbours of a row of D. In 16 bits that is half a sector of memory, which costs more than a
@@ -177,7 +177,7 @@ def in_strips(schedule: Schedule, product: Product, rows: int, room: int) -> Sch
     # Lanes go along as many columns as a power of two in them says.
     together = schedule.warp[1] & -schedule.warp[1]
     pays = together * bits // 8 >= (SECTOR if bits <= NARROWEST else LINE)
-    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= room and len(matrices(product)) <= 1
+    fits = access_bytes(product.d) == WIDEST and strip_bytes(product, strips) <= left and len(matrices(product)) <= 1
     return strips if pays and fits else schedule
 
 
@@ -235,8 +235,8 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
 
 def can_change(operand: MatrixOperand) -> bool:
     """Whether a launch can change the layout of an operand: a single matrix, of static size and whole bytes."""
-    known = operand.is_whole and min(operand.type.get_shape()) > 0
-    return known and operand.memory_bits >= BYTE and operand.stored is None
+    static = operand.is_whole and min(operand.type.get_shape()) > 0
+    return static and operand.memory_bits >= BYTE and operand.stored is None
 
 
 def _checked(operand: MatrixOperand, field: str) -> MatrixOperand:
@@ -341,24 +341,24 @@ def arrange_in_registers(
     Raises:
         ScheduleError: for elements that nothing brings to registers so.
     """
-    held = instruction.operand_bits
+    multiplied_bits = instruction.operand_bits
     if packed:
         numbers, wanted = (0, 1, 2, 3, 4, 5), instruction.layout("a")
         order = tuple(bit for bit in PACKED[bits].element if bit in wanted.element)
         changed = Delivery(VECTORS, wanted, Layout(wanted.lane, order, wanted.warp))
-    elif along_k and held == 16 and bits in (8, 4):
+    elif along_k and multiplied_bits == 16 and bits in (8, 4):
         numbers = (0, 1, 2, 3, 4, 5)
         changed = _by_lanes(numbered(instruction.layout("a"), numbers))
-    elif not along_k and (held, bits) in ((16, 8), (8, 8)):
+    elif not along_k and (multiplied_bits, bits) in ((16, 8), (8, 8)):
         numbers = (1, 2, 3, 0, 4, 5)
         wanted = numbered(instruction.layout("a"), numbers)
         changed = Delivery(PIECES, wanted, _first(wanted, row(0), column(0)))
-    elif not along_k and held == bits == 32:
+    elif not along_k and multiplied_bits == bits == 32:
         numbers = (1, 4, 2, 0, 3, 5)
         changed = _by_lanes(numbered(instruction.layout("a"), numbers))
     else:
         along = "k" if along_k else {"a": "m", "b": "n"}[role]
-        raise ScheduleError(f"in_registers = {role}: {bits} bits along {along} are not made {held} so")
+        raise ScheduleError(f"in_registers = {role}: {bits} bits along {along} are not made {multiplied_bits} so")
     stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
     sums = numbered(instruction.layout("d"), numbers)
     return Arrangement(changed, stays, sums) if role == "a" else Arrangement(stays, changed, sums.transposed())
@@ -385,7 +385,7 @@ def arrange(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_along_k:
     b = permuted(instruction.layout("b"), b_k, n.bits, tuple(map(column, n.further)))
     further = (*map(column, n.further), *map(row, m.further))
     accumulator = permuted(instruction.layout("c"), m.bits, n.bits, further)
-    return Arrangement(_way(a, "c", bits, a_along_k), _way(b, "r", bits, b_along_k), accumulator)
+    return Arrangement(_delivery(a, "c", bits, a_along_k), _delivery(b, "r", bits, b_along_k), accumulator)
 
 
 @cache
@@ -456,7 +456,7 @@ def _of_lanes(bits: int, size: int, warp: int) -> Numbers:
     return Numbers((0, 1, 3), (2,)) if warp % 16 == 0 else Numbers((0, 1, 2))
 
 
-def _way(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Delivery:
+def _delivery(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Delivery:
     if bits == 64 or (bits == 32 and not along_k):
         return Delivery(LANES, layout, layout)
     if along_k or bits == 16:

@@ -143,8 +143,8 @@ SHORTEST_PACKED_ROW = 4
 
 def access_bytes(operand: MatrixOperand) -> int:
     """The widest access that every row of an operand allows."""
-    known = operand.aligned_bits // 8
-    return min(WIDEST, known & -known) if known else WIDEST
+    aligned = operand.aligned_bits // 8
+    return min(WIDEST, aligned & -aligned) if aligned else WIDEST
 
 
 def row_bytes(operand: MatrixOperand) -> int:
@@ -365,8 +365,10 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
         size = operand.shape[0] * operand.shape[1] * product.matrices_of(operand)
         read += wasted * size * operand.memory_bits / 8
     ctas = min(target.sms, parts * product.tiles(*tile.cta))
-    room = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
-    return read / (MEMORY_BYTES_PER_CYCLE if read <= room else min(MEMORY_BYTES_PER_CYCLE, room / MEMORY_LATENCY))
+    in_flight = ctas * min(target.shared, MOST_STAGES * sum(tile.cta) * tile.k * 2)
+    return read / (
+        MEMORY_BYTES_PER_CYCLE if read <= in_flight else min(MEMORY_BYTES_PER_CYCLE, in_flight / MEMORY_LATENCY)
+    )
 
 
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:

@@ -200,8 +200,8 @@ def instruction(product: Product, accumulate: str, target: Target) -> Row | None
 def rows_of(product: Multiplied) -> Sequence[Row]:
     """The rows that multiply the product's element types, for every target and type of accumulators."""
     if product.sparsity == 1:
-        found = mma.of_types(product.a.element.name, product.b.element.name, product.variant)
-        return found if product.b.stored is None else [r for r in found if r.shape.k == CONVERTED_K]
+        rows = mma.of_types(product.a.element.name, product.b.element.name, product.variant)
+        return rows if product.b.stored is None else [r for r in rows if r.shape.k == CONVERTED_K]
 
     a, b = product.a.element, product.b.element
     return having(mma.sparse_rows, a=a, b=b, ordered=True, satfinite=False, kind="")
@@ -255,8 +255,8 @@ def default_accumulator(product: Product) -> str:
 
 def multiplied(product: Product) -> str:
     """The element types of a product, as errors name them."""
-    held = product.b.stored
-    return f"{product.a.element.name} x {product.b.element.name}{f' from {held.name}' if held is not None else ''}"
+    stored = product.b.stored
+    return f"{product.a.element.name} x {product.b.element.name}{f' from {stored.name}' if stored is not None else ''}"
 
 
 def key_of(product: Product) -> str:
@@ -317,8 +317,8 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
     shape = list(scales.type.get_shape())
     shape[1 - product.group_axis] = schedule.cta[1]
     rows, columns = shape
-    whole = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
-    return (rows, columns) if whole and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
+    in_chunks = scales.shape[1] * scales.memory_bits % CHUNK_BITS == columns * scales.memory_bits % CHUNK_BITS == 0
+    return (rows, columns) if in_chunks and rows * columns * scales.memory_bits <= MOST_SCALE_BITS else None
 
 
 LEAST_LINE = 128
@@ -330,11 +330,11 @@ def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperan
     many parts of a line, of so many columns: a part for each of its groups."""
     if not product.b.packed or not product.group:
         return []
-    groups, found = max(1, schedule.cta[2] // product.group), list[tuple[MatrixOperand, int, int]]()
+    groups, lines = max(1, schedule.cta[2] // product.group), list[tuple[MatrixOperand, int, int]]()
     for operand in (product.group_scales, product.zero_points):
         if operand is not None:
-            found.append((operand, groups, max(schedule.cta[1], LEAST_LINE * BYTE // operand.memory_bits)))
-    return found
+            lines.append((operand, groups, max(schedule.cta[1], LEAST_LINE * BYTE // operand.memory_bits)))
+    return lines
 
 
 def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
@@ -342,7 +342,7 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     line, of so many columns: a part for each block along k, or one of all of these where a scale is for several rows.
     None where copies cannot: scales of each row lie along the rows, scales of several along k, both without gaps. Nor
     for three warpgroups, which are no faster so (H100, 4096x4096x7168: 308 microseconds for 239)."""
-    found: list[tuple[int, int, int]] = []
+    boxes: list[tuple[int, int, int]] = []
     if schedule.cta[0] > MOST_BOXED:
         return []
     for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
@@ -352,8 +352,8 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
         (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
         if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
             return []
-        found.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
-    return [] if product.dynamic else found
+        boxes.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
+    return [] if product.dynamic else boxes
 
 
 MOST_BOXED = 128
@@ -369,22 +369,22 @@ WORD_BYTES = 4
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
-    (m, n, k), by_groups, beside = schedule.cta, schedule.together > 1, beside_columns(product, schedule)
+    (m, n, k), by_groups, table_columns = schedule.cta, schedule.together > 1, beside_columns(product, schedule)
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),
     ]
-    if product.metadata is not None and not beside:
+    if product.metadata is not None and not table_columns:
         rows = -(-m // (METADATA_ROWS * PATTERN)) * PATTERN if by_groups else m // METADATA_ROWS
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
-    tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales and not beside]
+    tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales and not table_columns]
     lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
     lines += [
         parts * columns * operand.memory_bits // BYTE for operand, parts, columns in scale_lines(product, schedule)
     ]
-    lines += [columns * WORD_BYTES * (LANES if product.scales else TENSOR_LANES) for columns in beside]
+    lines += [columns * WORD_BYTES * (LANES if product.scales else TENSOR_LANES) for columns in table_columns]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
 
@@ -448,10 +448,10 @@ LEFT_FOR_BARRIERS = 1024
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """As many stages as shared memory holds, and pay."""
     sizes = stage_bytes(product, schedule)
-    beside = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
-    room = target.shared - staging_bytes(product, schedule) - BARRIERS - beside
-    most = min(MOST_STAGES, stages_beside(product, schedule))
-    return max(LEAST_RING, min(most, room // sum(sizes)))
+    padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
+    free = target.shared - staging_bytes(product, schedule) - BARRIERS - padding
+    limit = min(MOST_STAGES, stages_beside(product, schedule))
+    return max(LEAST_RING, min(limit, free // sum(sizes)))
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:

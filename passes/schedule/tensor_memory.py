@@ -83,9 +83,9 @@ def check_beside(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(
             f"scales and metadata in tensor memory are of tiles of {2 * ROWS} rows, got cta = {schedule.cta}"
         )
-    if (most := stages_beside(product, schedule)) < schedule.stages:
+    if (limit := stages_beside(product, schedule)) < schedule.stages:
         raise ScheduleError(
-            f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {most} stages bring"
+            f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {limit} stages bring"
         )
 
 

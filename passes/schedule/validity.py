@@ -80,19 +80,19 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     for name, plain in TAKEN_BY_WARPGROUPS.items():
         if name == "sliced_k" and product.b.packed:
             needs.check_slices(schedule, product)
-        elif (given := schedule[name]) != plain:
-            raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {given}")
+        elif (value := schedule[name]) != plain:
+            raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {value}")
     _check_shared(schedule, product, target)
 
 
 def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
     """Refuses instructions whose sums take more registers than a thread of a CTA of so many can have."""
     threads = LANES * (schedule.consumer_warps + WARPS)
-    most = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
+    limit = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
     needed = row.registers("d") + BESIDE_SUMS
-    if needed > most:
+    if needed > limit:
         raise ScheduleError(
-            f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {most} for each; "
+            f"mma = {row.shape} takes {needed} registers of a thread, a CTA of {threads} threads has {limit} for each; "
             "use fewer columns or warpgroups"
         )
 
@@ -138,15 +138,13 @@ def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> No
 
 def _check_promoted(schedule: Schedule, row: Wgmma) -> None:
     """Refuses to promote sums that tensor cores keep in full, or that take too many registers."""
-    if (given := schedule.promote) == PLAIN:
+    if (to := schedule.promote) == PLAIN:
         return
-    if row.a.name not in FP8 or row.d.name != given:
-        raise ScheduleError(
-            f"promote = {given} is for 8-bit floats accumulated in {given}, got {row.a.name} in {row.d.name}"
-        )
+    if row.a.name not in FP8 or row.d.name != to:
+        raise ScheduleError(f"promote = {to} is for 8-bit floats accumulated in {to}, got {row.a.name} in {row.d.name}")
     if row.shape.n > MOST_PROMOTED:
         raise ScheduleError(
-            f"promote = {given} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
+            f"promote = {to} takes two sums for each element of D: a warpgroup has room for {ROWS}x{MOST_PROMOTED} "
             f"of both, got mma = {row.shape}; use fewer columns, or promote = none for the sums of the instruction"
         )
 
@@ -176,10 +174,10 @@ def check(schedule: Schedule, product: Product, target: Target) -> None:
         raise ScheduleError(f"{target} has no {wanted}; it has {have or 'none'}")
     ways = needs.arrangement(product, row, schedule.warp)
     narrowest = row.operand_bits if product.b.stored is None else product.b.memory_bits
-    if schedule.cta[2] % (whole := schedule.sliced_k * max(row.shape.k, needs.CHUNK_BITS // narrowest)):
+    if schedule.cta[2] % (multiple := schedule.sliced_k * max(row.shape.k, needs.CHUNK_BITS // narrowest)):
         cut = f" for {schedule.sliced_k} slices" if schedule.sliced_k > 1 else ""
         raise ScheduleError(
-            f"{needs.multiplied(product)} takes K tiles of multiples of {whole}{cut}, got {schedule.cta[2]}"
+            f"{needs.multiplied(product)} takes K tiles of multiples of {multiple}{cut}, got {schedule.cta[2]}"
         )
     _check_kind(schedule, product, row)
     if schedule.split_k > 1 and (reason := unsplit(product, schedule.split_k, row)):
@@ -245,7 +243,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
         "scaled product": product.scales,
         "sparse product": product.metadata,
     }
-    if kind := next((kind for kind, given in kinds.items() if given), ""):
+    if kind := next((kind for kind, is_present in kinds.items() if is_present), ""):
         return f"a {kind} is not split"
     if product.group and product.k // parts % product.group:
         return f"parts of K = {product.k} would end within groups of {product.group}"
@@ -313,10 +311,10 @@ class Tuned:
         """
         place = Path(path)
         try:
-            held = json.loads(read_text(place))
-            if held["format"] != FORMAT:
-                raise ScheduleError(f"{path}: tuned schedules in format {held['format']}, expected {FORMAT}")
-            devices = cast("dict[str, Device]", held["devices"])
+            content = json.loads(read_text(place))
+            if content["format"] != FORMAT:
+                raise ScheduleError(f"{path}: tuned schedules in format {content['format']}, expected {FORMAT}")
+            devices = cast("dict[str, Device]", content["devices"])
             for entry in (e for d in devices.values() for e in d["products"].values()):
                 Schedule.parse(entry["best"])
         except ScheduleError:
@@ -329,18 +327,18 @@ class Tuned:
 
     def write(self) -> None:
         """Replaces the file at once. A write that is interrupted leaves the old file."""
-        whole = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
-        beside = self.path.with_name(self.path.name + ".new")
-        beside.write_text(whole, encoding="utf-8")
-        os.replace(beside, self.path)
+        text = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
+        temporary = self.path.with_name(self.path.name + ".new")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, self.path)
 
     def entry(self, device: str, target: str, key: str) -> Entry:
         """The entry of a product on a device, made when there is none. A device for which several targets were measured
         has an entry for each."""
-        known = self.devices.get(device)
-        name = device if known is None or known["target"] == target else f"{device} as {target}"
-        held = self.devices.setdefault(name, Device(target=target, products={}))
-        return held["products"].setdefault(key, Entry(best="", measured={}))
+        measured_for = self.devices.get(device)
+        name = device if measured_for is None or measured_for["target"] == target else f"{device} as {target}"
+        of_device = self.devices.setdefault(name, Device(target=target, products={}))
+        return of_device["products"].setdefault(key, Entry(best="", measured={}))
 
     def best(self, target: str, key: str) -> Schedule | None:
         """The fastest schedule of a product on the first device of a target that has an entry for it. For dynamic sizes
@@ -359,50 +357,50 @@ OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll",
 """Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
 
 
-def asked_of(given: Mapping[str, object]) -> str:
+def asked_of(fields: Mapping[str, object]) -> str:
     """Who multiplies according to the user's fields: "fragments", or warpgroups, by the operand in registers; "" if the
     fields leave it open."""
-    in_registers = str(given.get("in_registers", ""))
+    in_registers = str(fields.get("in_registers", ""))
     if in_registers not in ("", PLAIN):
         return in_registers
-    mma = given.get("mma")
+    mma = fields.get("mma")
     if isinstance(mma, Shape):
         return PLAIN if mma.m >= ROWS else "fragments"
-    if in_registers or any(given.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
+    if in_registers or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
-    return "fragments" if any(name in given for name in OF_FRAGMENTS) else ""
+    return "fragments" if any(name in fields for name in OF_FRAGMENTS) else ""
 
 
-def around_given(chosen: Schedule, given: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
+def around_given(chosen: Schedule, fields: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
     """The user's fields with those that depend on another tile of warpgroups: its stages, and the staging of D."""
-    changed = {name: given[name] for name in ("transpose", "padded") if name in given}
-    mma, lying = given.get("mma", chosen.mma), chosen.with_fields(**changed)
+    changed = {name: fields[name] for name in ("transpose", "padded") if name in fields}
+    mma, lying = fields.get("mma", chosen.mma), chosen.with_fields(**changed)
     seen = laid_out(product, lying.transpose, lying.padded)
-    given = _settled(chosen, given)
+    fields = _settled(chosen, fields)
     if not isinstance(mma, Shape) or all(
-        given.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
+        fields.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
     ):
-        return dict(given)
+        return dict(fields)
     (m, n, k), tile = chosen.cta, (mma.m, mma.n)
     cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
     if chosen.exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
-    cut = chosen.with_fields(**{**around, "staging": 0, **given})
+    cut = chosen.with_fields(**{**around, "staging": 0, **fields})
     around["staging"] = staged_part(seen, cut)[0]
-    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **given}), target)
-    return {**around, **given}
+    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
+    return {**around, **fields}
 
 
-def _settled(chosen: Schedule, given: Mapping[str, object]) -> dict[str, object]:
+def _settled(chosen: Schedule, fields: Mapping[str, object]) -> dict[str, object]:
     """The fields, adjusted: no cluster if it does not divide the number of CTAs, and an undivided K for consumers with
     tiles of their own."""
     around: dict[str, object] = {}
-    if isinstance(ctas := given.get("ctas"), int) and ctas % prod(chosen.cluster):
+    if isinstance(ctas := fields.get("ctas"), int) and ctas % prod(chosen.cluster):
         around["cluster"] = (1, 1)
-    if given.get("consumers", chosen.consumers) != "cooperative":
+    if fields.get("consumers", chosen.consumers) != "cooperative":
         around["split_k"] = 1
-    return {**around, **given}
+    return {**around, **fields}
 
 
 # A schedule with some fields given: these change, and what must follow from them; everything else stays as chosen.
@@ -417,36 +415,36 @@ MOST_STAGES = 4
 """Stages of a tile that is given, at most: what is chosen for others may be deeper than pays."""
 
 
-def override(chosen: Schedule, given: Mapping[str, object], asked: Product, target: Target) -> Schedule:
+def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Schedule:
     """The schedule with the fields that are given.
 
     Raises:
         ScheduleError: if they fit neither each other nor the product, whatever follows from them.
     """
     if chosen.together > 1:
-        return _checked(chosen, around_given(chosen, given, asked, target), asked, target)
-    changed = {name: value for name, value in given.items() if value != chosen[name]}
+        return _checked(chosen, around_given(chosen, fields, asked, target), asked, target)
+    changed = {name: value for name, value in fields.items() if value != chosen[name]}
     if any(name in changed for name in TILE):
-        return _checked(chosen, _around_tile(given, chosen), asked, target)
-    for following in _following(chosen, given):
+        return _checked(chosen, _around_tile(fields, chosen), asked, target)
+    for following in _following(chosen, fields):
         try:
-            return _checked(chosen, {**following, **given}, asked, target)
+            return _checked(chosen, {**following, **fields}, asked, target)
         except ScheduleError:
             continue
-    return _checked(chosen, {**UNPIPELINED, **given}, asked, target)
+    return _checked(chosen, {**UNPIPELINED, **fields}, asked, target)
 
 
-def followed(chosen: Schedule, given: Mapping[str, object], schedule: Schedule) -> list[str]:
+def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:
     """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
-    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in given}
+    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
 
 
-def one_group(given: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
+def one_group(fields: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
     """A remark on a `group` of more rows of CTA tiles than the product has; "" if there are enough."""
     (rows, _, _), (high, _) = schedule.cta, schedule.cluster
     down = -(-asked.m // (rows * high)) * high
-    if "group" not in given or not asked.is_known("m") or schedule.group <= down:
+    if "group" not in fields or not asked.is_known("m") or schedule.group <= down:
         return ""
     return f"group = {schedule.group}: the rows of CTA tiles are {down}, which make one group"
 
@@ -457,28 +455,28 @@ def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, ta
     return schedule
 
 
-def _following(chosen: Schedule, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
+def _following(chosen: Schedule, fields: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """What other fields may become, the fewest first; each as near to what it is as can be."""
-    stages = given.get("stages", chosen.stages)
+    stages = fields.get("stages", chosen.stages)
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
         "stages": tuple(range(chosen.stages - 1, 0, -1)),
     }  # fmt: skip
-    free = [name for name, to in choices.items() if to and name not in given and chosen[name] != to[-1]]
+    free = [name for name, to in choices.items() if to and name not in fields and chosen[name] != to[-1]]
     for count in range(len(free) + 1):
         for names in combinations(free, count):
             for values in product(*(choices[name] for name in names)):
                 yield dict(zip(names, values, strict=True))
 
 
-def _around_tile(given: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
+def _around_tile(fields: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
     """The user's fields with those that depend on another tile: its warp tile, a plain loop, an undivided K."""
-    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **given}
-    cta = given.get("cta")
-    if isinstance(cta, tuple) and "warp" not in given:
+    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **fields}
+    cta = fields.get("cta")
+    if isinstance(cta, tuple) and "warp" not in fields:
         m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
-        known = next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), None)
-        options["warp"] = known or _fitting_warp(m, n)
+        warp = next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), None)
+        options["warp"] = warp or _fitting_warp(m, n)
     return options
 
 

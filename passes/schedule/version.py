@@ -74,8 +74,8 @@ class Rounding:
 
     def sizes(self, index: IndexBuilder) -> list[Index]:
         """The sizes of the loops, the last three of which are m, n and k."""
-        found = {loop: (value, at) for value, loops in self.along.items() for at, loop in enumerate(loops)}
-        return [index.dim(*found[loop]) for loop in sorted(found) if loop >= 0]
+        of_loop = {loop: (value, at) for value, loops in self.along.items() for at, loop in enumerate(loops)}
+        return [index.dim(*of_loop[loop]) for loop in sorted(of_loop) if loop >= 0]
 
     def pays(self, index: IndexBuilder, sizes: Sequence[Index], batch: int, *, few: bool) -> SSAValue | bool:
         """Whether copies are faster where loops have these sizes, the first of which are a batch; if that is known
@@ -120,9 +120,9 @@ def rounding(product: Product, target: Target) -> Rounding | None:
         return None
     map_a, map_b, map_d = (loops_of(map_) for map_ in op.maps)
     of_c = [] if op.c is None else [(op.c, map_d)]
-    beside = [(value, loops_of(map_)) for value, map_ in op.placed_operands if is_memory(value.type)]
+    placed = [(value, loops_of(map_)) for value, map_ in op.placed_operands if is_memory(value.type)]
     along: dict[SSAValue, tuple[int, ...]] = {}
-    for value, loops in (*zip((*op.matrices, op.d), (map_a, map_b, map_d), strict=True), *of_c, *beside):
+    for value, loops in (*zip((*op.matrices, op.d), (map_a, map_b, map_d), strict=True), *of_c, *placed):
         if along.setdefault(value, tuple(loops)) != tuple(loops):
             return None  # one matrix in two places, which would be rounded otherwise in each
     if any(_zero_of(memory_of(value)) is None for value in along):
@@ -158,21 +158,21 @@ class CopiedOperands:
 
     def before(self) -> list[Operation]:
         """The operations before the product."""
-        found = list(self.block.ops)
-        for op in found:
+        operations = list(self.block.ops)
+        for op in operations:
             op.detach()
-        return found
+        return operations
 
     def _copy(self, value: SSAValue) -> SSAValue:
         """Memory for the copy of an operand. The operand is copied into it if the product reads it."""
         kind, loops = memory_of(value), self.rounding.along[value]
         own = [self.index.dim(value, at) if loop < 0 else 0 for at, loop in enumerate(loops)]
-        sizes, whole = (
+        sizes, padded = (
             [of[loop] if loop >= 0 else size for loop, size in zip(loops, own, strict=True)]
             for of in (self.sizes, self.rounded)
         )
-        memory_type = MemRefType(kind.element_type, [_static(size) for size in whole])
-        unknown = [size for size in whole if not isinstance(size, int)]
+        memory_type = MemRefType(kind.element_type, [_static(size) for size in padded])
+        unknown = [size for size in padded if not isinstance(size, int)]
         memory = self.index.insert(memref.AllocOp(unknown, [], memory_type)).memref
         part = self._part(memory, memory_type, sizes) if self.rounding.changes(value) else memory
         op = self.product.op
@@ -267,30 +267,30 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
     """Makes a version for rows that begin at multiples of these numbers of elements."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
-    whole = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
+    all_hold = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
     assumed = [AssumeDivisibleOp(memory, divisor) for memory, divisor in divisors.items()]
-    known: dict[SSAValue, SSAValue] = {}
+    mapped: dict[SSAValue, SSAValue] = {}
     for op in assumed:
         op.same.name_hint = op.memory.name_hint
-        known[op.memory] = op.same
-    made = [op.clone(known) for op in _made_of(product.operands)]
-    _either(whole, product, [*assumed, *made, chosen := product.clone(known)])
+        mapped[op.memory] = op.same
+    made = [op.clone(mapped) for op in _made_of(product.operands)]
+    _either(all_hold, product, [*assumed, *made, chosen := product.clone(mapped)])
     return chosen
 
 
-def _by_copies(product: MatmulOp, found: Product, how: Rounding, *, few: bool) -> MatmulOp:
+def _by_copies(product: MatmulOp, read: Product, how: Rounding, *, few: bool) -> MatmulOp:
     """Makes a version that multiplies aligned copies, for the sizes for which that is faster. If the sizes are known,
     there is only this version, or none. Returns the product of the other sizes, if there are any."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     sizes = how.sizes(index)
-    if (pays := how.pays(index, sizes, found.op.batch, few=few)) is False:
+    if (pays := how.pays(index, sizes, read.op.batch, few=few)) is False:
         return product
-    copies = CopiedOperands(found, how, sizes)
-    known = copies.of_all()
-    made = [op.clone(known) for op in _made_of(product.operands)]
-    chosen = product.clone(known)
+    copies = CopiedOperands(read, how, sizes)
+    mapped = copies.of_all()
+    made = [op.clone(mapped) for op in _made_of(product.operands)]
+    chosen = product.clone(mapped)
     other = [*copies.before(), *made, chosen, *copies.behind]
-    _say_usual(chosen, found.m, found.n)
+    _say_usual(chosen, read.m, read.n)
     if pays is True:
         Rewriter.replace_op(product, other, [])
         return chosen
@@ -330,18 +330,18 @@ def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
         yield Sizes(full * batch, m, n)
 
 
-def _by_size(product: MatmulOp, found: Product, target: Target) -> None:
+def _by_size(product: MatmulOp, product_read: Product, target: Target) -> None:
     """Makes a version for each of some sizes, if the default for it is another schedule."""
-    taken = [default_schedule(found, target)]
+    taken = [default_schedule(product_read, target)]
     # Of nibbles ptxas spills in the kernel for a few tiles (sm_100a: 8 bytes, with 96 registers).
-    known = (found.is_known("m") and found.is_known("n")) or found.a.element.bits < BYTE
-    for sizes in () if known else _sizes(found, target):
+    is_fixed = (product_read.is_known("m") and product_read.is_known("n")) or product_read.a.element.bits < BYTE
+    for sizes in () if is_fixed else _sizes(product_read, target):
         _say_usual(product, sizes.m, sizes.n)
         if (schedule := default_schedule(read(product), target)) not in taken:
             taken.append(schedule)
             index = IndexBuilder(Builder(InsertPoint.before(product)))
-            _either(sizes.holds(index, found), product, [product.clone()])
-    _say_usual(product, found.m, found.n)
+            _either(sizes.holds(index, product_read), product, [product.clone()])
+    _say_usual(product, product_read.m, product_read.n)
 
 
 def _say_usual(product: MatmulOp, m: int, n: int) -> None:
@@ -368,20 +368,22 @@ class VersionPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
-        for product in [found for found in products(op) if found.attributes.keys().isdisjoint(DONE)]:
-            found = read(product)
-            divisors = _promises(found)
-            if found.ends is not None or (not found.dynamic and not divisors):
+        for product in [
+            read_product for read_product in products(op) if read_product.attributes.keys().isdisjoint(DONE)
+        ]:
+            read_product = read(product)
+            divisors = _promises(read_product)
+            if read_product.ends is not None or (not read_product.dynamic and not divisors):
                 continue
             target = target_for(product)
-            if tuned is not None and tuned.best(target.name, key_of(found)) is not None:
+            if tuned is not None and tuned.best(target.name, key_of(read_product)) is not None:
                 continue
             try:
-                whole = _by_rows(product, divisors) if divisors else None
-                _say_usual(product, found.m, found.n)
-                if (how := rounding(found, target)) is not None:
-                    product = _by_copies(product, found, how, few=whole is not None)
-                sized = product if whole is None else whole
+                by_rows = _by_rows(product, divisors) if divisors else None
+                _say_usual(product, read_product.m, read_product.n)
+                if (how := rounding(read_product, target)) is not None:
+                    product = _by_copies(product, read_product, how, few=by_rows is not None)
+                sized = product if by_rows is None else by_rows
                 _by_size(sized, read(sized), target)
             except ScheduleError as error:
                 fail(product, f"schedule: {error}")

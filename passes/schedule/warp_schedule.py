@@ -85,8 +85,8 @@ class SchedulePass(ScheduleOptions):
 
     def options(self) -> dict[str, str | int | tuple[int, ...]]:
         """The options given, by name."""
-        given = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)

@@ -43,8 +43,8 @@ def row_of(product: Product, schedule: Schedule, target: Target) -> Wgmma:
     Raises:
         ScheduleError: if there is none.
     """
-    known = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
-    rows = [r for r in known if r.d.name == schedule.accumulate and needs.by_warpgroups(r, target)]
+    candidates = needs.warpgroup_rows(product, exchanged=schedule.exchanged)
+    rows = [r for r in candidates if r.d.name == schedule.accumulate and needs.by_warpgroups(r, target)]
     for row in rows:
         if row.shape == schedule.mma:
             return row
@@ -272,8 +272,8 @@ def prepared(product: Product, role: str) -> dict[str, str]:
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
-    whole = (operand.element.memory_bits >= BYTE or bool(product.scales)) and not not_packed(operand)
-    return whole and product.metadata is None and not product.dynamic
+    movable = (operand.element.memory_bits >= BYTE or bool(product.scales)) and not not_packed(operand)
+    return movable and product.metadata is None and not product.dynamic
 
 
 def _packed(product: Product) -> str:
@@ -359,16 +359,16 @@ def declined(product: Product, target: Target) -> str:
     empty if one is, or none need be."""
     if not (changed := [role for role in "ba" if _both(product, role)[0].stored is not None or _turns(product, role)]):
         return ""
-    known = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
-    if not known or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
+    possible = any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged="b" in changed))
+    if not possible or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
-    reasons = {role: why_not(product, target, role) or _beside(product, role) for role in changed}
+    reasons = {role: why_not(product, target, role) or _pitch_objection(product, role) for role in changed}
     if not all(reasons.values()):
         return ""
     return next((f"{role.upper()} in registers: {reason}" for role, reason in reasons.items()), "")
 
 
-def _beside(product: Product, role: str) -> str:
+def _pitch_objection(product: Product, role: str) -> str:
     unknown = _both(product, role)[0].stored is None and _unknown_pitches(product, role)
     return "rows beside the sums are an unknown distance apart" if unknown else ""
 

@@ -215,8 +215,8 @@ def parts_of(product: Product) -> Iterable[int]:
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
     multiply."""
-    whole = product.batch or product.batch_invariant or tile.cluster != (1, 1)
-    if product.dynamic or (tile.parts > 1 and whole):
+    indivisible = product.batch or product.batch_invariant or tile.cluster != (1, 1)
+    if product.dynamic or (tile.parts > 1 and indivisible):
         return False
     if tile.parts == 1:
         (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
@@ -253,9 +253,9 @@ def held_columns(product: Product, columns: int) -> int:
     """The columns of a tile of B in shared memory. If B lies by rows, they are rounded up to lines, if that adds
     few."""
     per_line = LINE * 8 // product.b.element.memory_bits
-    whole = -(-columns // per_line) * per_line
-    few = whole <= MOST_HELD * columns and product.b.stored is None and not product.b.transposed
-    return whole if few else columns
+    in_lines = -(-columns // per_line) * per_line
+    few = in_lines <= MOST_HELD * columns and product.b.stored is None and not product.b.transposed
+    return in_lines if few else columns
 
 
 def panel_of_b(product: Product, columns: int) -> int:
@@ -276,7 +276,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if tile.in_registers != "none":
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
-    whole, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
+    full_waves, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
     fit = LISTED if product.convolves else DRAWN
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
@@ -289,7 +289,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
     step *= NARROW_PANELS if panel <= NARROW_LINE else 1
     storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
-    loops = (whole * turns + (waves - whole) * -(-turns // tile.parts)) * step
+    loops = (full_waves * turns + (waves - full_waves) * -(-turns // tile.parts)) * step
     ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
     if product.convolves:
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
@@ -342,11 +342,11 @@ def _multiplying(product: Product, tile: GroupTile) -> float:
     return max(dense / product.sparsity, _in_shared_memory(product, tile, tile.n))
 
 
-def _in_shared_memory(product: Product, tile: GroupTile, held: int) -> float:
+def _in_shared_memory(product: Product, tile: GroupTile, columns: int) -> float:
     """Cycles in which shared memory is written once for a K tile, of so many columns, and read by the instructions of
     each 64 rows."""
     stored = LINE // product.sparsity
-    written = tile.m * stored + held * LINE
+    written = tile.m * stored + columns * LINE
     read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
     return (written + read) / SHARED_BYTES_PER_CYCLE
 
@@ -374,5 +374,5 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
-    beside = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
-    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + beside
+    in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
+    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + in_shared

@@ -43,33 +43,33 @@ def fuse_into(producer: LinalgStructuredOperation, loop: scf.ForOp) -> list[Oper
     if len(nest.writes) != 1 or min(nest.writes[0].loops, default=-1) < 0:
         raise ValueError(f"{producer.name} has not one result, each of whose dimensions runs along a loop")
     on_memory = not producer.results
-    whole = producer.outputs[0] if on_memory else producer.results[0]
-    inside = [use.operation for use in whole.uses if loop.is_ancestor(use.operation)]
-    slices = [op for op in loop.walk() if isinstance(op, Slice) and op.operands[0] is whole]
+    produced = producer.outputs[0] if on_memory else producer.results[0]
+    inside = [use.operation for use in produced.uses if loop.is_ancestor(use.operation)]
+    slices = [op for op in loop.walk() if isinstance(op, Slice) and op.operands[0] is produced]
     if not slices or len(slices) < len(inside):
         raise ValueError("the loop reads no part of its result" if not inside else "the loop reads all of its result")
     if on_memory:
-        _check_memory(producer, loop, whole, slices)
+        _check_memory(producer, loop, produced, slices)
     made = [_part(producer, nest, op) for op in (slices[:1] if on_memory else slices)]
-    if on_memory or not whole.uses:
+    if on_memory or not produced.uses:
         Rewriter.erase_op(producer)
     return made
 
 
-def _check_memory(producer: Operation, loop: scf.ForOp, whole: SSAValue, slices: Sequence[Slice]) -> None:
+def _check_memory(producer: Operation, loop: scf.ForOp, produced: SSAValue, slices: Sequence[Slice]) -> None:
     """Refuses memory of which parts cannot be written in turns in place of all of it.
 
     Raises:
         ValueError: saying why.
     """
-    if not isinstance(whole.owner, memref.AllocOp):
+    if not isinstance(produced.owner, memref.AllocOp):
         raise ValueError("its result lies in memory that others see; expected a memref.alloc")
     between = operations_between(producer, loop)
     for op in between or ():
-        if any(whole in inner.operands for inner in op.walk()):
+        if any(produced in inner.operands for inner in op.walk()):
             raise ValueError(f"{op.name}, between it and the loop, uses its result")
     after = (
-        u.operation for u in whole.uses if u.operation.parent is loop.parent and loop.is_before_in_block(u.operation)
+        u.operation for u in produced.uses if u.operation.parent is loop.parent and loop.is_before_in_block(u.operation)
     )
     if between is None or not all(isinstance(each, memref.DeallocOp) for each in after):
         raise ValueError("its result is used behind the loop, or the loop does not follow it")
@@ -130,8 +130,8 @@ def _sliced(
         return value
     if min(loops) < 0:
         raise ValueError(f"an operand of type {kind} runs along sums of loops")
-    whole = [(0, size) for size in kind.get_shape()]
-    offsets, sizes = zip(*(own or all_ for own, all_ in zip(at, whole, strict=True)), strict=True)
+    extents = [(0, size) for size in kind.get_shape()]
+    offsets, sizes = zip(*(own or all_ for own, all_ in zip(at, extents, strict=True)), strict=True)
     ones = [1] * len(offsets)
     if isinstance(kind, MemRefType):
         result = memref.SubviewOp.infer_result_type(kind, offsets, sizes, ones)

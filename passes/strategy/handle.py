@@ -128,8 +128,8 @@ def _sizes(maps: Sequence[AffineMap], values: Sequence[SSAValue]) -> dict[str, i
             extent.update(zip(loops_of(map_), kind.get_shape(), strict=False))
     a, b, c = (set(loops_of(map_)) for map_ in maps)
     loops = {"m": (a & c) - b, "n": (b & c) - a, "k": (a & b) - c, "batch": a & b & c}
-    known = {name: [extent[loop] for loop in each] for name, each in loops.items()}
-    return {name: -1 if min(each, default=1) < 0 else prod(each) for name, each in known.items()}
+    extents = {name: [extent[loop] for loop in each] for name, each in loops.items()}
+    return {name: -1 if min(each, default=1) < 0 else prod(each) for name, each in extents.items()}
 
 
 BY = "warp-transform"
@@ -283,9 +283,9 @@ class Handle:
                 raise StepError("tile", f"{loops_of}, got sizes {', '.join(map(str, sizes))}", op)
             for loop, (size, count) in enumerate(zip(sizes, op.get_static_loop_ranges(), strict=False)):
                 if size and (count < 0 or count % size):
-                    known = "not known" if count < 0 else f"{count}, no multiple of {size}"
+                    length = "not known" if count < 0 else f"{count}, no multiple of {size}"
                     raise StepError(
-                        "tile", f"loop {loop} of {op.name} is {known} long; the last tile is not cut off", op
+                        "tile", f"loop {loop} of {op.name} is {length} long; the last tile is not cut off", op
                     )
             try:
                 result = tile_structured_op(PatternRewriter(op), op, sizes)
@@ -411,8 +411,8 @@ def pattern_named(name: str) -> RewritePattern:
     }
     kind = own.get(name) or plugins.loaded(plugins.PATTERNS, name)
     if kind is None:
-        known = ", ".join(sorted((*own, *plugins.entries(plugins.PATTERNS))))
-        raise StepError("apply_patterns", f"there is no pattern {name}; there are {known}")
+        names = ", ".join(sorted((*own, *plugins.entries(plugins.PATTERNS))))
+        raise StepError("apply_patterns", f"there is no pattern {name}; there are {names}")
     try:
         return cast("type[RewritePattern]", kind)()
     except TypeError as error:

@@ -128,14 +128,14 @@ def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequen
 @step(transform.MatchOp)
 def _match(interpreter: Interpreter, op: transform.MatchOp, operands: Sequence[Handle]) -> Sequence[Value]:
     types = op.filter_operand_types
-    found = operands[0].match(
+    matched = operands[0].match(
         *(() if op.ops is None else (name.data for name in op.ops)),
         attributes=None if op.op_attrs is None else op.op_attrs.data,
         operands=None if types is None else types.data,
         result=op.filter_result_type,
         structured=op.interface is not None,
     )
-    return _told(op, found)
+    return _told(op, matched)
 
 
 @step(WhereOp)
@@ -145,11 +145,11 @@ def _where(interpreter: Interpreter, op: WhereOp, operands: Sequence[Handle]) ->
     return _told(op, operands[0].where(**{name: _plain(value) for name, value in op.facts.data.items()}))
 
 
-def _told(op: Operation, found: Handle) -> Sequence[Value]:
+def _told(op: Operation, matched: Handle) -> Sequence[Value]:
     """A handle; a remark says of one of no operation where it comes from."""
-    if not found.ops:
+    if not matched.ops:
         remark(op, BY, f"{op.name} matches no operation")
-    return (found,)
+    return (matched,)
 
 
 def _plain(value: Attribute) -> object:

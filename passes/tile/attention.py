@@ -136,7 +136,7 @@ class AttentionBuilder:
         self.factor, self.computed = scale * math.log2(math.e), op.score is not None
         self.bias = EXPONENT_OF_BYTES if self.read.values.b.element.bits == BYTE else 0
         self.slices = slices_of(schedule)
-        self.start: Index = index.known(op.tile[0])
+        self.start: Index = index.folded(op.tile[0])
         self.warp_row, self.warp_key = warp_origin(index, schedule)
         self.row = index.add(self.start, self.warp_row)
 
@@ -193,7 +193,7 @@ class AttentionBuilder:
             return first, index.sub(end, first), index.value(end) if ends else None
         if self.op.diagonal is not None:
             end = index.from_zero(end)
-        tiles, part = index.ceildiv(end, step), index.known(self.op.tile[2])
+        tiles, part = index.ceildiv(end, step), index.folded(self.op.tile[2])
         if self.op.window is not None or self.op.first is not None:
             tiles = index.from_zero(index.sub(tiles, begin))
         first, last = (
@@ -232,8 +232,8 @@ class AttentionBuilder:
         indices = dict(zip(others, () if view is None else view.indices, strict=True))
         block = index.minimum(index.div(at, paged.rows), memory_of(paged.table).get_shape()[-1] - 1)
         of_table = [indices[d] for d in paged.table_along.get_values()]
-        held = index.insert(memref.LoadOp.get(paged.table, [*of_table, index.value(block)])).res
-        number = index.insert(arith.IndexCastOp(held, IndexType())).result
+        loaded = index.insert(memref.LoadOp.get(paged.table, [*of_table, index.value(block)])).res
+        number = index.insert(arith.IndexCastOp(loaded, IndexType())).result
         rank = memory_of(paged.memory).get_num_dims()
         of_column = next(i for i in range(rank) if i not in (page, slot) and paged.loops[i] == column)
         places = (number if i == page else indices[paged.loops[i]] for i in range(rank) if i not in (slot, of_column))
@@ -245,8 +245,8 @@ class AttentionBuilder:
         """Scores as the region makes them, and minus infinity where they do not count."""
         if self.op.score is not None:
             kind = fragment_of(scores)
-            given = list(map(placed, self.read.scores.epilogue_operands))
-            operands = EpilogueOperands(index, given, kind, self.row, at, self.scores.in_bounds)
+            operands_ = list(map(placed, self.read.scores.epilogue_operands))
+            operands = EpilogueOperands(index, operands_, kind, self.row, at, self.scores.in_bounds)
             scores = operands.map([scores], operands.load(0), self.op.score, f32, 0)
         if self.op.documents:
             kind, bounds = fragment_of(scores), bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
@@ -266,8 +266,8 @@ class AttentionBuilder:
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
         that rescales results of the largest scores `before`, and P of this tile."""
-        found = index.insert(ReduceOp(Kind.Max, scores)).fragment
-        largest = mapped(index, _larger, before, found)
+        in_tile = index.insert(ReduceOp(Kind.Max, scores)).fragment
+        largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._raised, before, subtracted)
         p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
@@ -391,7 +391,7 @@ class AttentionBuilder:
     def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:
         """Leaves the state for the last CTA of the tile: whether this is the last one, and, `inside` where it is, the
         state of all."""
-        index, parts, (tile, part) = self.index, self.schedule.split_k, map(self.index.known, self.op.tile[1:])
+        index, parts, (tile, part) = self.index, self.schedule.split_k, map(self.index.folded, self.op.tile[1:])
         sums, states, counters = self.op.parts
         warp = index.insert(SubgroupIdOp()).result if self.schedule.warps > 1 else 0
         columns = [index.mul(warp, fragment_bytes(fragment_of(v)) // 4) for v in (state.parts[0], state.sum)]
@@ -429,11 +429,11 @@ class AttentionBuilder:
 
     def _inverse(self, total: Sequence[SSAValue]) -> SSAValue:
         """The factor of a row of the result; 0 for an empty row, if its result is to be 0."""
-        found = arith.DivfOp(number(1.0), total[0]).result
+        inverse = arith.DivfOp(number(1.0), total[0]).result
         if self.op.zero_rows is None:
-            return found
+            return inverse
         nothing = arith.CmpfOp(total[0], number(0.0), "oeq").result
-        return arith.SelectOp(nothing, number(0.0), found).result
+        return arith.SelectOp(nothing, number(0.0), inverse).result
 
     def _store(self, index: IndexBuilder, state: SoftmaxState, first: Index) -> None:
         """Divides O by the sums, and stores it from the column `first` on."""

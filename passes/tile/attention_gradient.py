@@ -137,7 +137,7 @@ class GradientBuilder:
         self.scales_sums = not self.scales_p and math.frexp(scale)[0] == POWER_OF_TWO
         keys = op.keys
         self.band = Band(keys.diagonal, keys.window) if op.rows == M else Band(keys.window, keys.diagonal)
-        self.start, *batch = map(index.known, op.tile)
+        self.start, *batch = map(index.folded, op.tile)
         self.place: Place = {axis(loop): at for loop, at in enumerate(batch)}
         self.warp_row, _ = warp_origin(index, schedule)
         self.row = index.add(self.start, self.warp_row)

@@ -68,19 +68,19 @@ def is_traversed(op: LinalgStructuredOperation) -> bool:
     nest = Nest.of(op)
     if not nest.loops:
         return False
-    held = [memory_of(access.value).element_type for access in nest.accesses if is_memory(access.value.type)]
+    types = [memory_of(access.value).element_type for access in nest.accesses if is_memory(access.value.type)]
     computed = [] if nest.indices else [value.type for inner in nest.body.ops for value in inner.results]
-    integers = [kind.bitwidth for kind in held if isinstance(kind, IntegerType)]
+    integers = [kind.bitwidth for kind in types if isinstance(kind, IntegerType)]
     return TRAVERSED.issuperset(integers) and IntegerType(64) not in computed
 
 
-def traversal_of(found: Elementwise) -> Traversal:
+def traversal_of(elementwise: Elementwise) -> Traversal:
     """How warps go through the memory of an elementwise operation.
 
     Raises a located diagnostic for elements and memory that no kernel goes through.
     """
-    inputs, output = _memories(found)
-    return over_elements(found.op, inputs, [output], output)
+    inputs, output = _memories(elementwise)
+    return over_elements(elementwise.op, inputs, [output], output)
 
 
 def over_elements(
@@ -104,32 +104,39 @@ def over_elements(
     return Traversal(op, inputs, outputs, output, rows, columns, layout, warp, warps, cta, fits)
 
 
-def _memories(found: Elementwise) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
+def _memories(elementwise: Elementwise) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:
     """Inputs in memory, by number, and the output, with as few loops as possible."""
-    used = [i for i in range(len(found.inputs)) if found.reads(i) and isinstance(found.inputs[i].type, MemRefType)]
-    places = {i: TraversedMemory.of(found.inputs[i], loops_of(found.maps[i])) for i in used}
-    output = TraversedMemory.of(found.output, range(found.loops))
+    used = [
+        i
+        for i in range(len(elementwise.inputs))
+        if elementwise.reads(i) and isinstance(elementwise.inputs[i].type, MemRefType)
+    ]
+    places = {i: TraversedMemory.of(elementwise.inputs[i], loops_of(elementwise.maps[i])) for i in used}
+    output = TraversedMemory.of(elementwise.output, range(elementwise.loops))
     for place in (*places.values(), output):
         if place.bits < 8 and (place is output or place.bits != PACKED_BITS):
             kind = place.kind.element_type
-            fail(found.op, f"{found.op.name} on elements of {kind} has no kernel of its own; {HAVE_KERNELS} have")
+            fail(
+                elementwise.op,
+                f"{elementwise.op.name} on elements of {kind} has no kernel of its own; {HAVE_KERNELS} have",
+            )
     if any(p.value == output.value and p.loops != output.loops for p in places.values()):
-        fail(found.op, f"{found.op.name} reads its own output in another order than it writes it")
-    if not found.loops or 0 in output.kind.get_shape():
-        fail(found.op, f"the output of {found.op.name} has no elements to go through: {output.kind}")
+        fail(elementwise.op, f"{elementwise.op.name} reads its own output in another order than it writes it")
+    if not elementwise.loops or 0 in output.kind.get_shape():
+        fail(elementwise.op, f"the output of {elementwise.op.name} has no elements to go through: {output.kind}")
     for place in places.values():
         if place.bits < 8 and (place.neighbours != _columns(output) or place.together() % 2):
-            which = f"{found.op.name} on elements of {place.kind.element_type}"
+            which = f"{elementwise.op.name} on elements of {place.kind.element_type}"
             fail(
-                found.op,
+                elementwise.op,
                 f"{which} needs whole bytes of elements that are neighbours in its output too, got {place.kind}",
             )
     widest = max(place.bits for place in (*places.values(), output))
 
     def may_join(output: TraversedMemory, loop: int) -> bool:
-        return not found.indexed and may_flatten(output, loop, widest)
+        return not elementwise.indexed and may_flatten(output, loop, widest)
 
-    return joined(found.op, places, output, may_join)
+    return joined(elementwise.op, places, output, may_join)
 
 
 def may_flatten(output: TraversedMemory, loop: int, widest: int) -> bool:
@@ -154,13 +161,13 @@ def _layout(
     """How a warp's base tile of every operand lies in its lanes, of an output with so many rows of a length; its
     elements have so many bits."""
     least = min(place.bits for place in places)
-    held, across = lanes_along(written, [p.together() for p in places if p.neighbours == columns], length)
+    elements, across = lanes_along(written, [p.together() for p in places if p.neighbours == columns], length)
     if turned:
         sector = SECTOR_BITS // max(place.bits for place in turned)
         across = LANE_BITS - min(LANE_BITS, sector.bit_length() - 1)
     across = LANE_BITS if rows == 1 else across
     # Elements that fill no register are of other rows, where there are any.
-    return lane_layout(least, held, across, more_rows=across < LANE_BITS)
+    return lane_layout(least, elements, across, more_rows=across < LANE_BITS)
 
 
 def power_of_two(size: int, step: int) -> int:
@@ -168,13 +175,13 @@ def power_of_two(size: int, step: int) -> int:
     return 1 << (-(-size // step) - 1).bit_length()
 
 
-def _build(found: Elementwise, kernel: TraversalKernel) -> None:
+def _build(elementwise: Elementwise, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's part of the output."""
     traversal, column = kernel.traversal, kernel.at[kernel.traversal.columns]
     loaded = {i: kernel.load(kernel.index, i, kernel.view(place), column) for i, place in traversal.inputs.items()}
     kind = traversal.fragment(traversal.element_type(traversal.output))
-    indices = {loop: _index(kernel, loop, kind) for loop in found.indexed}
-    kernel.store(kernel.index, 0, _computed(found, kernel, loaded, indices, kind), column)
+    indices = {loop: _index(kernel, loop, kind) for loop in elementwise.indexed}
+    kernel.store(kernel.index, 0, _computed(elementwise, kernel, loaded, indices, kind), column)
 
 
 def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
@@ -186,7 +193,7 @@ def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
 
 
 def _computed(
-    found: Elementwise,
+    elementwise: Elementwise,
     kernel: TraversalKernel,
     loaded: Mapping[int, SSAValue],
     indices: Mapping[int, SSAValue],
@@ -194,8 +201,8 @@ def _computed(
 ) -> SSAValue:
     """The elements of the output."""
     block, inputs, elements = Block(), list[SSAValue](), dict[int, SSAValue]()
-    for i, value in enumerate(found.inputs):
-        if not found.reads(i):
+    for i, value in enumerate(elementwise.inputs):
+        if not elementwise.reads(i):
             continue
         if i not in loaded and isinstance(value.owner, arith.ConstantOp):
             constant = value.owner.clone()
@@ -203,11 +210,11 @@ def _computed(
             elements[i] = constant.result
             continue
         inputs.append(loaded[i] if i in loaded else kernel.arguments[value])
-        held = fragment_of(loaded[i]).element_type if i in loaded else value.type
-        elements[i] = block.insert_arg(held, len(block.args))
+        type_ = fragment_of(loaded[i]).element_type if i in loaded else value.type
+        elements[i] = block.insert_arg(type_, len(block.args))
     inputs += indices.values()
     numbers = {loop: block.insert_arg(i32, len(block.args)) for loop in indices}
-    result = _cast(found.op, block, found.append(block, elements, numbers), kind.element_type)
+    result = _cast(elementwise.op, block, elementwise.append(block, elements, numbers), kind.element_type)
     passed = next((value for i, value in enumerate(inputs) if block.args[i] == result), None)
     if passed is not None and passed.type == kind:
         return passed
@@ -236,22 +243,22 @@ def tile(op: LinalgStructuredOperation) -> None:
 
     Raises a located diagnostic for any other operation.
     """
-    found = read_elementwise(op)
-    if found is None:
+    elementwise = read_elementwise(op)
+    if elementwise is None:
         fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
-    traversal = traversal_of(found)
-    check_elementwise(found)
+    traversal = traversal_of(elementwise)
+    check_elementwise(elementwise)
     outliner = Outliner(op)
-    operands = _operands(found, traversal, outliner)
+    operands = _operands(elementwise, traversal, outliner)
     shape = "x".join(map(str, traversal.warp))
-    outline(traversal, outliner, operands, partial(_build, found), f"{op.name}, tiles of {shape} for each warp")
+    outline(traversal, outliner, operands, partial(_build, elementwise), f"{op.name}, tiles of {shape} for each warp")
 
 
-def _operands(found: Elementwise, traversal: Traversal, outliner: Outliner) -> dict[SSAValue, VectorOperand]:
+def _operands(elementwise: Elementwise, traversal: Traversal, outliner: Outliner) -> dict[SSAValue, VectorOperand]:
     """The operands of the kernel, by the value on the host."""
     operands, output = dict[SSAValue, VectorOperand](), traversal.output
-    for i, value in enumerate(found.inputs):
-        number = found.reads(i) and i not in traversal.inputs and not isinstance(value.owner, arith.ConstantOp)
+    for i, value in enumerate(elementwise.inputs):
+        number = elementwise.reads(i) and i not in traversal.inputs and not isinstance(value.owner, arith.ConstantOp)
         place = traversal.inputs.get(i)
         if (place is not None or number) and value not in operands:
             operands[value] = operand_of(f"X{i}", value, place, outliner)

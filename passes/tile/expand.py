@@ -74,8 +74,8 @@ class ExpandArriveLast(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ArriveLastOp, rewriter: PatternRewriter) -> None:
         index = IndexBuilder(rewriter)
-        known = constant_value(op.of)
-        limit = index.value(index.sub(op.of if known is None else known, 1))
+        count = constant_value(op.of)
+        limit = index.value(index.sub(op.of if count is None else count, 1))
         thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
         some = some_warps(op)
         some_of_them = (None, None) if some is None else (index.value(CONSUMERS_BARRIER), some * LANES)
@@ -119,12 +119,12 @@ def _loop(index: IndexBuilder, op: AddPartsOp, column: SSAValue) -> SSAValue:
 
 def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: FragmentType) -> SSAValue:
     """Where a warp's registers begin in a row. Raises a located diagnostic for rows that hold more or less."""
-    held, warps = memory_of(memory), warps_around(op)
-    element, size = element_row(held.element_type), fragment_bytes(kind)
+    rows, warps = memory_of(memory), warps_around(op)
+    element, size = element_row(rows.element_type), fragment_bytes(kind)
     width = element.memory_bits // 8 if element is not None else 1
-    if held.get_shape()[1] * width != warps * size:
+    if rows.get_shape()[1] * width != warps * size:
         threads = warps * LANES
-        fail(op, f"expected rows of {warps * size} bytes, the fragments of {threads} threads, got {held}")
+        fail(op, f"expected rows of {warps * size} bytes, the fragments of {threads} threads, got {rows}")
     warp = 0 if warps == 1 else index.insert(SubgroupIdOp()).result
     return index.value(index.mul(warp, size // width))
 
@@ -146,8 +146,8 @@ class ExpandSumSlicedK(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
-        whole, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
-        check_added(op, whole, whole.element.name)
+        fragment, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
+        check_added(op, fragment, fragment.element.name)
         if rows != (getting := warps // op.slices * op.parts):
             fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
@@ -213,10 +213,10 @@ class _Parts:
         around = self.index
         gets = around.compare("ult", self.slice, self.op.parts)
         ways: list[Region] = []
-        for way in (lambda: self.received(self.own()), lambda: self.parts[0]):
+        for value in (lambda: self.received(self.own()), lambda: self.parts[0]):
             ways.append(Region(block := Block()))
             self.index = around.within(block)
-            self.index.insert(scf.YieldOp(way()))
+            self.index.insert(scf.YieldOp(value()))
         self.index = around
         return around.insert(scf.IfOp(gets, [self.kind], ways[0], ways[1])).results[0]
 
@@ -237,7 +237,7 @@ class ExpandFindGroup(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FindGroupOp, rewriter: PatternRewriter) -> None:
         index, count, rows = IndexBuilder(rewriter), memory_of(op.ends).get_shape()[0], op.rows.value.data
-        down = index.value(index.div(op.tile, index.known(op.across)))
+        down = index.value(index.div(op.tile, index.folded(op.across)))
         with index.loop(0, count, 1, index.values([0] * 4)) as turn:
             inside, number, (begin, tiles, group, first) = turn.index, turn.counter, turn.carried
             end = _end(inside, op.ends, number)
@@ -249,7 +249,7 @@ class ExpandFindGroup(RewritePattern):
         _, tiles, group, first = turn.results
         beyond, pairs = index.compare("ule", tiles, down), ((index.value(count), group), (tiles, first))
         group, first = (index.insert(arith.SelectOp(beyond, *pair)).result for pair in pairs)
-        rewriter.replace(op, [], [group, index.value(index.mul(first, index.known(op.across)))])
+        rewriter.replace(op, [], [group, index.value(index.mul(first, index.folded(op.across)))])
 
 
 class ExpandGroup(RewritePattern):

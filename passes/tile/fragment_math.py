@@ -55,8 +55,8 @@ def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
 
 def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
     """The fragment in another layout of the same lanes."""
-    held = fragment_of(fragment).layout.data
-    return fragment if held == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
+    own = fragment_of(fragment).layout.data
+    return fragment if own == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
 
 
 def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
@@ -240,11 +240,11 @@ class RaiseGelu(RewritePattern):
         if schedule is not None and schedule.batch_invariant == "True":
             return  # elements that share a reciprocal are those of a tile, which is chosen by M too
         for one in list(op.body.block.ops):
-            found = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
+            function = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
             if schedule is not None and isinstance(one, arith.MulfOp | arith.DivfOp):
-                found = found or silu_of(one.results[0])  # whose error is small beside that of sums
-            if found is not None:
-                rewriter.replace(one, found)
+                function = function or silu_of(one.results[0])  # whose error is small beside that of sums
+            if function is not None:
+                rewriter.replace(one, function)
                 _erase_unused(op, rewriter)
 
 

@@ -82,13 +82,13 @@ class MetadataTiles(Generic[ProductT]):
     ) -> list[tuple[SSAValue, int]]:
         """`load` for several steps. A word that has the metadata of several steps is loaded once."""
         loaded: dict[Index, tuple[SSAValue, int]] = {}
-        found: list[tuple[SSAValue, int]] = []
+        words: list[tuple[SSAValue, int]] = []
         for at in steps:
             word = index.div(at["k"], self.span)
             if word not in loaded:
                 loaded[word] = self.load(index, a, at)
-            found.append((loaded[word][0], self._selector(at)))
-        return found
+            words.append((loaded[word][0], self._selector(at)))
+        return words
 
     def _selector(self, at: dict[str, Index]) -> int:
         """Which part of a word has the metadata of the step at `at`."""
@@ -122,9 +122,9 @@ class MetadataTiles(Generic[ProductT]):
     def copy(self: MetadataTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
         operand = self._operand()
-        (rows, columns), (held, words) = operand.shape, self.shared_type().get_shape()
+        (rows, columns), (tile_rows, words) = operand.shape, self.shared_type().get_shape()
         where = index.values(self.words(index, at))
-        inside = bounds_attribute(rows % held == 0, columns % words == 0)
+        inside = bounds_attribute(rows % tile_rows == 0, columns % words == 0)
         index.insert(CopyOp(operand.value, where, tile, in_bounds=inside, blocks=self._blocks))
 
     @property
@@ -228,10 +228,10 @@ class ScaleTiles(Generic[ProductT]):
         (m, n), scale = self.tiling.schedule.warp, self._scale
         layouts = (scale.layout(self.role, tiles) for tiles in range(THREAD_BITS[self.role], -1, -1))
         if self.role == "a":
-            layout = next(found for found in layouts if m % found.rows == 0)
+            layout = next(layout_ for layout_ in layouts if m % layout_.rows == 0)
             size = m, scale.vector
         else:
-            layout = next(found for found in layouts if n % found.columns == 0)
+            layout = next(layout_ for layout_ in layouts if n % layout_.columns == 0)
             size = scale.vector, n
         return FragmentType.of("scale", *size, type_of_element(scale.type), layout)
 
@@ -263,13 +263,13 @@ class ScaleTiles(Generic[ProductT]):
     def copy(self: ScaleTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
         operand = self._operand()
-        (rows, columns), (held, deep) = operand.shape, self.shared_type().get_shape()
+        (rows, columns), (tile_rows, deep) = operand.shape, self.shared_type().get_shape()
         where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])
         if self.tiling.schedule.together > 1:
             outside = bounds_attribute(False, False)
             index.insert(CopyOp(operand.value, where, tile, in_bounds=outside, blocks=self._blocks))
             return
-        within = rows % held == 0 or self.tiling.last_start(self.axis) is not None
+        within = rows % tile_rows == 0 or self.tiling.last_start(self.axis) is not None
         inside = bounds_attribute(within, columns % deep == 0)
         index.insert(CopyOp(operand.value, where, tile, in_bounds=inside))
 
@@ -293,7 +293,7 @@ class ScaledProduct(FragmentProduct):
         word, byte = divmod(step // block(self.tiling.product), SCALES_OF_WORD)
         if word not in self._loaded:
             pairs = zip(self.scales, self.op.scales, strict=True)
-            self._loaded[word] = [way.load(index, tile, at, word * SCALES_OF_WORD) for way, tile in pairs]
+            self._loaded[word] = [tiles.load(index, tile, at, word * SCALES_OF_WORD) for tiles, tile in pairs]
         scales, words = self._loaded[word], self.op.variant.words
         op = MmaOp(schedule.mma, a, b, accumulator, *words, scales=scales, selectors=(byte, 0) * len(scales))
         return index.insert(op).d
@@ -320,7 +320,7 @@ class GroupedProduct(DenseProduct):
         depth = schedule.cta[2] // schedule.sliced_k
         runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
         rounded = stored is not None and stored.rounded
-        of_b = self.tiling.fragment("b").with_layout(self.operands[1].way.layout)
+        of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
         kind = of_b if rounded else fragment_of(accumulator)
         # Before the products, which hide how long memory takes to answer.
         before = outside if shape_of_scales(self, groups)[0] == 1 else index
@@ -419,7 +419,7 @@ class BlockScaledProduct(WarpgroupProduct):
         """The scales of the rows and of the columns of a warpgroup, in the block of a number along k of this K tile."""
         if self.op.lines:
             return self._of_lines(index, groups, warp, kind, number)
-        group, found = index.add(index.div(groups.k, groups.size), number), list[SSAValue]()
+        group, fragments = index.add(index.div(groups.k, groups.size), number), list[SSAValue]()
         for side, axis in enumerate("mn"):
             scales, start = ((groups.of_rows, groups.m), (groups.scales, groups.n))[side]
             if scales is None or start is None or not isinstance(view := scales.owner, MatrixOp):
@@ -427,7 +427,7 @@ class BlockScaledProduct(WarpgroupProduct):
             count, size = memory_of(scales).get_shape()
             if number and count * groups.size % self.tiling.schedule.cta[2]:
                 group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
-            first, where, inside = index.add(index.known(start), warp[axis]), list[Index]([0, 0]), [True, True]
+            first, where, inside = index.add(index.folded(start), warp[axis]), list[Index]([0, 0]), [True, True]
             at, along = [index.value(group)], list[int | None]([None, None])
             if (block := groups.blocks[side]) == 1:
                 along[side], where[side], inside[side] = 1, first, size % self.tiling.schedule.cta[side] == 0
@@ -435,21 +435,21 @@ class BlockScaledProduct(WarpgroupProduct):
                 at.append(index.value(index.div(first, block)))
             matrix = index.insert(view.at(at, *along)).matrix
             load = LoadOp(matrix, index.values(where), kind, bounds_attribute(*inside))
-            found.append(index.insert(load).fragment)
-        return found
+            fragments.append(index.insert(load).fragment)
+        return fragments
 
     def _of_lines(
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
     ) -> list[SSAValue]:
         """The same, read from lines of scales of A and of B in shared memory."""
-        first, found = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT), list[SSAValue]()
+        first, fragments = index.rem(index.div(groups.k, groups.size), SCALES_OF_UNIT), list[SSAValue]()
         for side, (line, axis, along) in enumerate(zip(self.op.lines, "mn", ("rows", "columns"), strict=True)):
             if groups.blocks[side] == 1:
                 place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
             else:
                 place, along = index.add(first, number), POINT
-            found.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
-        return found
+            fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
+        return fragments
 
 
 def _rescaled(elements: Sequence[SSAValue]) -> SSAValue:

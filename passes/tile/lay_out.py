@@ -121,12 +121,12 @@ CHUNKS = 4
 
 def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
     """The copies of A and B to shared memory, by the role of what is loaded from there."""
-    found: dict[str, CopyOp] = {}
+    copies: dict[str, CopyOp] = {}
     loop = launch.loop()
     for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
         for use in copy.destination.uses:
-            found |= dict.fromkeys(_role(use.operation, copy.destination), copy)
-    return found
+            copies |= dict.fromkeys(_role(use.operation, copy.destination), copy)
+    return copies
 
 
 def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _others(copy: CopyOp) -> tuple[int, ...]:
 def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     """Copies the blocks of a tile from packed memory, one row of blocks at a time."""
     index, (order, parts) = IndexBuilder(Builder(InsertPoint.before(copy))), (blocks.layout, blocks.of_tile)
-    row, column = map(index.known, copy.indices)
+    row, column = map(index.folded, copy.indices)
     tile: Index = index.div(row, blocks.rows)
     if isinstance(view := copy.source.owner, MatrixOp):
         number: Index = 0
@@ -225,8 +225,8 @@ class PackOperands(LaunchPattern):
 
     def rewrite(self, launch: LaunchedKernel) -> None:
         wanted = roles(launch.schedule.pack)
-        found = _copies(launch) if wanted else {}
-        copies = [found[role] for role in wanted if role in found]
+        copy_of = _copies(launch) if wanted else {}
+        copies = [copy_of[role] for role in wanted if role in copy_of]
         sources = {copy: copy.source for copy in copies if isinstance(copy.source, BlockArgument)}
         if len(sources) < len(wanted) or any(min(memory_of(s).get_shape()) < 0 for s in sources.values()):
             reason = "packing takes tiles that are copied from single matrices of known size"
@@ -267,15 +267,15 @@ class PackPass(PatternPass):
 
 
 def _schedule(op: MatmulOp) -> Schedule | None:
-    held = op.attributes.get(ScheduleAttr.name)
-    return held.data if isinstance(held, ScheduleAttr) and not op.tile else None
+    schedule = op.attributes.get(ScheduleAttr.name)
+    return schedule.data if isinstance(schedule, ScheduleAttr) and not op.tile else None
 
 
 def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memory], name: str) -> SSAValue:
     """Scratch memory with aligned rows, freed after the product and its present followers; the view of a matrix
     in it."""
-    whole, part = types
-    memory = rewriter.insert(memref.AllocOp([], [], whole)).memref
+    padded, part = types
+    memory = rewriter.insert(memref.AllocOp([], [], padded)).memref
     Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))
     view = rewriter.insert(memref.SubviewOp.get(memory, [0, 0], part.get_shape(), [1, 1], part)).result
     view.name_hint = name
@@ -305,8 +305,8 @@ class TransposeOperands(RewritePattern):
             name = f"{value.name_hint or role.upper()}_transposed"
             transposed = _aligned(rewriter, op, transposed_type(kind, _bits(kind)), name)
             rewriter.insert(TransposeOp(value, transposed, DenseArrayBase.from_list(i64, [1, 0])))
-            beside = () if form is None else form.beside
-            op.operands[_number(op, role)] = of_form(form, transposed, beside, rewriter.insert)
+            side_operands = () if form is None else form.side_operands
+            op.operands[_number(op, role)] = of_form(form, transposed, side_operands, rewriter.insert)
             maps[at] = AffineMap(maps[at].num_dims, 0, maps[at].results[::-1])
             op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
             drop_forms([] if form is None else [form.operand])

@@ -143,24 +143,24 @@ class ElementThread:
 
     def _turn(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
         """What the body yields."""
-        nest, held = self.nest, iter(carried)
-        known = dict(self.arguments)
+        nest, sums = self.nest, iter(carried)
+        mapped = dict(self.arguments)
         for access in nest.accesses:
             if access in nest.writes and access.element.uses:
-                known[access.element] = next(held)
+                mapped[access.element] = next(sums)
             elif access.element.uses:
-                known[access.element] = self.element(access)
+                mapped[access.element] = self.element(access)
         for op in nest.body.ops:
             if isinstance(op, IndexOp):
-                known[op.result] = self.index.value(self.loops[op.dim.value.data])
+                mapped[op.result] = self.index.value(self.loops[op.dim.value.data])
             elif isinstance(op, YieldOp):
-                return [known[value] if value in known else self.constant(value) for value in op.operands]
+                return [mapped[value] if value in mapped else self.constant(value) for value in op.operands]
             else:
-                known |= {value: self.constant(value) for value in op.operands if value not in known}
-                copy = op.clone(known)
+                mapped |= {value: self.constant(value) for value in op.operands if value not in mapped}
+                copy = op.clone(mapped)
                 copy.location = op.location
                 self.index.insert(copy)
-                known |= dict(zip(op.results, copy.results, strict=True))
+                mapped |= dict(zip(op.results, copy.results, strict=True))
         raise AssertionError("a verified region ends with linalg.yield")
 
 
@@ -257,8 +257,8 @@ def _compute_one(thread: ElementThread) -> None:
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
     count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
-    whole = isinstance(count, int) and count % THREADS == 0
-    with nullcontext(index) if whole else index.where(index.compare("slt", number, count)) as thread.index:
+    exact = isinstance(count, int) and count % THREADS == 0
+    with nullcontext(index) if exact else index.where(index.compare("slt", number, count)) as thread.index:
         at = number
         for position, loop in enumerate(reversed(outer)):
             last = position == len(outer) - 1

@@ -61,7 +61,7 @@ class OperandTiles(Generic[ProductT]):
         return product.a if self.role == "a" else product.b
 
     @property
-    def way(self) -> Delivery:
+    def delivery(self) -> Delivery:
         """How the operand gets to registers."""
         return self.tiling.arrangement.a if self.role == "a" else self.tiling.arrangement.b
 
@@ -87,12 +87,12 @@ class OperandTiles(Generic[ProductT]):
         stored = at if self.sparsity == 1 else at | {"k": index.div(at["k"], self.sparsity)}
         return index.values([stored[axis] for axis in self.in_memory])
 
-    def held(self, index: IndexBuilder, whole: SSAValue, at: dict[str, Index]) -> SSAValue:
+    def of_step(self, index: IndexBuilder, fragment: SSAValue, at: dict[str, Index]) -> SSAValue:
         """The fragment for a step of the instruction at k of an A that the warp holds."""
         start, kind = at["k"], self.tiling.fragment(self.role)
         if not isinstance(start, int):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
-        return index.insert(SubfragmentOp(whole, (0, start), kind.shape)).fragment
+        return index.insert(SubfragmentOp(fragment, (0, start), kind.shape)).fragment
 
     def load(
         self, index: IndexBuilder, tile: SSAValue, at: dict[str, Index], scales: SSAValue | None = None
@@ -103,17 +103,17 @@ class OperandTiles(Generic[ProductT]):
         B runs down the columns of memory unless it is transposed, so `ldmatrix` takes `.trans` there.
         """
         if isinstance(tile.type, FragmentType):
-            return self.held(index, tile, at)
-        transposed, way, where = self.operand.transposed, self.way, self.place(index, at)
+            return self.of_step(index, tile, at)
+        transposed, way, where = self.operand.transposed, self.delivery, self.place(index, at)
         kind = self.tiling.fragment(self.role)
         if way.how == BY_LANES:
             loaded = index.insert(LoadOp(tile, where, kind.with_layout(way.delivered), swapped=transposed)).fragment
             same = way.delivered == way.layout
             return loaded if same else index.insert(ConvertLayoutOp.to(loaded, way.layout)).fragment
         trans = transposed != (self.role == "b")
-        stored, held = self.operand.stored, memory_of(tile).element_type
-        if stored is not None and isinstance(held, TypeAttribute):
-            kind = FragmentType.of(self.role, *kind.shape, held, kind.layout.data)
+        stored, element = self.operand.stored, memory_of(tile).element_type
+        if stored is not None and isinstance(element, TypeAttribute):
+            kind = FragmentType.of(self.role, *kind.shape, element, kind.layout.data)
         loaded = kind.with_layout(way.delivered)
         pieces = way.how == PIECES
         move = MatrixMove(4, trans, pieces, self.packed)
@@ -130,7 +130,7 @@ class OperandTiles(Generic[ProductT]):
         m, n, k = self.tiling.schedule.cta
         return {"m": m, "n": n, "k": k // self.sparsity}
 
-    def _held(self: OperandTiles[Product]) -> list[int]:
+    def _extents(self: OperandTiles[Product]) -> list[int]:
         """Rows and columns of a CTA tile in shared memory."""
         sizes = self._stored()
         if self.role == "b" and self.tiling.schedule.together > 1:
@@ -144,7 +144,7 @@ class OperandTiles(Generic[ProductT]):
         Its elements are of the multiplied type, bytes that hold such elements, or the integers before the
         conversion.
         """
-        product, (rows, columns) = self.tiling.product, self._held()
+        product, (rows, columns) = self.tiling.product, self._extents()
         operand = product.a if self.role == "a" else product.b
         if operand.packed:
             per_line = LINE * BYTE // operand.memory_bits
@@ -153,7 +153,7 @@ class OperandTiles(Generic[ProductT]):
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
         element = i8 if self.packed else plain
-        swizzle = SwizzleAttr(width, self.way.skip if width > CHUNK else 0)
+        swizzle = SwizzleAttr(width, self.delivery.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
     def copy(
@@ -171,12 +171,12 @@ class OperandTiles(Generic[ProductT]):
         second = product.second if self.role == "b" else None
         count = 1 if second is None else product.products
         extents = [
-            held // (count if axis == "n" else 1) for held, axis in zip(self._held(), self.in_memory, strict=True)
+            own // (count if axis == "n" else 1) for own, axis in zip(self._extents(), self.in_memory, strict=True)
         ]
         inside = bounds_attribute(
             *(
-                held == steps[axis] and (size % extent == 0 or self.tiling.last_start(axis) is not None)
-                for size, held, extent, axis in zip(operand.shape, self._held(), extents, self.in_memory, strict=True)
+                own == steps[axis] and (size % extent == 0 or self.tiling.last_start(axis) is not None)
+                for size, own, extent, axis in zip(operand.shape, self._extents(), extents, self.in_memory, strict=True)
             )
         )
         if until is not None:
@@ -222,11 +222,11 @@ def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> l
     """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost."""
     if not sizes:
         return []
-    rest, found = number, list[Index]()
+    rest, indices = number, list[Index]()
     for size in reversed(sizes[1:]):
-        found.insert(0, index.rem(rest, size))
+        indices.insert(0, index.rem(rest, size))
         rest = index.div(rest, size)
-    return [rest, *found]
+    return [rest, *indices]
 
 
 def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
@@ -237,8 +237,8 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
     others = [i for i in range(len(d.sizes)) if i not in d.dimensions]
     where = dict(zip(d.batch, others, strict=True))
     return tuple(
-        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else known
-        for loop, known in enumerate(product.batch)
+        index.dim(memory[d.value], where[loop]) if loop in product.dynamic else size
+        for loop, size in enumerate(product.batch)
     )
 
 
@@ -295,9 +295,9 @@ def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index])
     """The matrix of an operand at the indices of the loops that are summed over beside k."""
     if not operand.batch:
         return operand.value
-    indices, held = index.values([at[axis(loop)] for loop in operand.batch]), operand.value.owner
-    if isinstance(held, MatrixOp):
-        return index.insert(held.at(indices, *operand.dimensions)).matrix
+    indices, owner = index.values([at[axis(loop)] for loop in operand.batch]), operand.value.owner
+    if isinstance(owner, MatrixOp):
+        return index.insert(owner.at(indices, *operand.dimensions)).matrix
     return index.insert(MatrixOp(operand.value, indices, *operand.dimensions)).matrix
 
 
@@ -345,7 +345,7 @@ class Multiplication(RewritePattern):
             return
         self.begin(op)
         outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
-        warp: Place = {axis: outside.known(at) for axis, at in zip("mnk", op.part, strict=True)}
+        warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
         warp = self.counted(_behind(list(warp.values())) or outside, warp)
         index = outside.at(Builder(InsertPoint.before(op)))
         factors = (op.a, op.b)
@@ -471,16 +471,16 @@ class WarpgroupProduct(Multiplication):
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
-        beside = self.op.factors[2:] if schedule.mma.m > ROWS else ()
+        side = self.op.factors[2:] if schedule.mma.m > ROWS else ()
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
-        sparse, held = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
+        sparse, of_steps = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
-        for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, held, sparse, strict=True)):
+        for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, of_steps, sparse, strict=True)):
             flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
             where_b = b.place(outside, at)
-            op = WgmmaOp(of_a, where_a, self.tiles[1], where_b, accumulator, **flags, sparse=chosen, beside=beside)
-            if beside:
+            op = WgmmaOp(of_a, where_a, self.tiles[1], where_b, accumulator, **flags, sparse=chosen, side_operands=side)
+            if side:
                 op.kind, op.step = StringAttr(self.op.variant.kind), IntegerAttr(number, i64)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
@@ -491,7 +491,7 @@ class WarpgroupProduct(Multiplication):
         """A of a step: its tile and the place in it, or its registers."""
         tile, _ = self.tiles
         if isinstance(tile.type, FragmentType):
-            return self.operands[0].held(index, tile, at), []
+            return self.operands[0].of_step(index, tile, at), []
         return tile, self.operands[0].place(outside, at)
 
     def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:

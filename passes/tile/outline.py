@@ -60,8 +60,8 @@ class Extents(NamedTuple):
     def of(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> Extents:
         """The sizes of the product. Dynamic ones are those of the operands in `memory`."""
 
-        def size(axis: str, known: int, operand: MatrixOperand, dimension: int) -> Index:
-            return known if product.is_known(axis) else index.dim(memory[operand.value], dimension)
+        def size(axis: str, size: int, operand: MatrixOperand, dimension: int) -> Index:
+            return size if product.is_known(axis) else index.dim(memory[operand.value], dimension)
 
         a, b = product.a, product.b
         m = size("m", product.m, a, a.loops[0])
@@ -152,7 +152,7 @@ class TiledProduct(NamedTuple):
         ]
         op, outer = self.op, len(product.summed)
         a, b = (inside.factor(index, form, factor) for form, factor in zip(op.forms, product.factors, strict=True))
-        found = MatmulOp(
+        tile = MatmulOp(
             *(a, b, inside.seen(product.d), op.multiplied),
             c=None if product.c is None else inside.seen(product.c),
             init=op.init,
@@ -161,7 +161,7 @@ class TiledProduct(NamedTuple):
             words=op.words,
             tile=index.values(starts),
         )
-        return in_place_of(op, found)
+        return in_place_of(op, tile)
 
     def _placed(
         self, index: IndexBuilder, number: SSAValue, arguments: Mapping[SSAValue, SSAValue]
@@ -176,8 +176,8 @@ class TiledProduct(NamedTuple):
             tile, matrix = in_matrix(index, number, self._tiles(index, extents))
         else:
             across = index.value(grid(index, extents, self.schedule)[1])
-            found = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
-            tile, matrix = index.sub(number, found.first), found.group
+            of_group = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
+            tile, matrix = index.sub(number, of_group.first), of_group.group
         group = index.insert(GroupOp(ends, index.value(matrix)))
         # A tile behind the last group multiplies nothing, but by a B that there is.
         matrix = index.minimum(matrix, product.matrices - 1)

@@ -84,18 +84,18 @@ class RegisterProduct(Multiplication):
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         depth, k = self.tiling.schedule.cta[2] // self.tiling.schedule.sliced_k, self.tiling.row.shape.k
         steps = range(0, depth, k)
-        changes = self.first.operand.stored is not None or self.first.way.how != BY_LANES
+        changes = self.first.operand.stored is not None or self.first.delivery.how != BY_LANES
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
-        held = self._loaded(outside, index, warp, depth) if changes else None
-        beside, run = self._beside(outside, index, warp, depth)
+        loaded = self._loaded(outside, index, warp, depth) if changes else None
+        parameters, run = self._parameters(outside, index, warp, depth)
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
             index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
-            if held is None:
+            if loaded is None:
                 first = self._loaded(outside, index, warp | {"k": outside.add(warp["k"], at)}, k)
             else:
-                first = self._changed(index, index.insert(SubfragmentOp(held, (0, at), (ROWS, k))).fragment)
-                first = self._scaled(index, first, beside[at // run])
+                first = self._changed(index, index.insert(SubfragmentOp(loaded, (0, at), (ROWS, k))).fragment)
+                first = self._scaled(index, first, parameters[at // run])
             index.insert(FenceOp(WGMMA))
             place = self.second.place(outside, warp | {"k": outside.add(warp["k"], at)})
             product = WgmmaOp(
@@ -111,26 +111,26 @@ class RegisterProduct(Multiplication):
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""
-        way, swapped = self.first.way, not along_k(self.tiling.product, self.first.role)
-        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), way.delivered)
-        if way.how == VECTORS:
+        loading, swapped = self.first.delivery, not along_k(self.tiling.product, self.first.role)
+        kind = FragmentType.of("a", ROWS, depth, held_type(self.held), loading.delivered)
+        if loading.how == VECTORS:
             blocks, columns = self.tiling.schedule.cta[2] // PACKED[kind.bits].columns, PACKED[kind.bits].columns
             block = outside.add(outside.mul(outside.div(at["n"], ROWS), blocks), outside.div(at["k"], columns))
             place = outside.values([outside.mul(block, BLOCK_LINES), 0])
             return index.insert(LoadOp(self.held, place, kind, registers=VECTORS)).fragment
         where = self.first.place(outside, at)
-        if way.how == BY_LANES:
+        if loading.how == BY_LANES:
             return index.insert(LoadOp(self.held, where, kind, swapped=swapped)).fragment
         return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
-    def _changed(self, index: IndexBuilder, held: SSAValue) -> SSAValue:
+    def _changed(self, index: IndexBuilder, loaded: SSAValue) -> SSAValue:
         """What the instruction multiplies, of what memory holds."""
-        stored, layout = self.first.operand.stored, self.first.way.layout
+        stored, layout = self.first.operand.stored, self.first.delivery.layout
         if stored is None:
-            return index.insert(ConvertLayoutOp.to(held, layout)).fragment
-        return index.insert(ConvertOp(held, self.tiling.element_type(self.first.role), stored, layout)).fragment
+            return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment
+        return index.insert(ConvertOp(loaded, self.tiling.element_type(self.first.role), stored, layout)).fragment
 
-    def _beside(
+    def _parameters(
         self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int
     ) -> tuple[Sequence[Sequence[SSAValue]], int]:
         """The zero points, if there are some, and the scales that are multiplied before the product, of each run along
@@ -144,30 +144,30 @@ class RegisterProduct(Multiplication):
         group, kind = form.group.value.data, self._step_of_weights()
         parts = max(1, self.tiling.schedule.cta[2] // group)
         first, run = index.div(at["k"], group) if group < self.tiling.schedule.cta[2] else 0, min(depth, group)
-        beside: list[list[SSAValue]] = []
+        parameters: list[list[SSAValue]] = []
         for number in range(depth // run):
-            beside.append([])
+            parameters.append([])
             for line in lines[::-1]:
                 columns = memory_of(line).get_shape()[1] // parts
                 place = index.values([0, index.add(at["n"], index.mul(index.add(first, number), columns))])
-                beside[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
-        return beside, run
+                parameters[-1].append(index.insert(LoadOp(line, place, kind, along="rows")).fragment)
+        return parameters, run
 
     def _step_of_weights(self) -> FragmentType:
         """What the instruction multiplies in a step: 64 columns of B, as floats."""
         kind = self.tiling.element_type(self.first.role)
-        return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.way.layout)
+        return FragmentType.of("a", ROWS, self.tiling.row.shape.k, kind, self.first.delivery.layout)
 
-    def _scaled(self, index: IndexBuilder, weights: SSAValue, beside: Sequence[SSAValue]) -> SSAValue:
+    def _scaled(self, index: IndexBuilder, weights: SSAValue, parameters: Sequence[SSAValue]) -> SSAValue:
         """Weights less zero points, times scales, both rounded to the type that is multiplied."""
-        kinds = (Kind.Sub, Kind.Mul)[-len(beside) :] if beside else ()
-        for kind, other in zip(kinds, beside, strict=True):
+        kinds = (Kind.Sub, Kind.Mul)[-len(parameters) :] if parameters else ()
+        for kind, other in zip(kinds, parameters, strict=True):
             weights = index.insert(ElementwiseOp(kind, weights, other)).fragment
         return weights
 
 
 def group_scales(
-    way: Multiplication,
+    product: Multiplication,
     index: IndexBuilder,
     groups: GroupScales,
     warp: Place,
@@ -178,18 +178,18 @@ def group_scales(
     """The scales of the columns of a warp, of the group that `first` of the warp's part of k is in; they run `along`
     the columns of a fragment of this kind, or the rows of one of B^T."""
     swapped, schedule, (count, columns) = (
-        way.op.transposed_b is not None,
-        way.tiling.schedule,
-        shape_of_scales(way, groups),
+        product.op.transposed_b is not None,
+        product.tiling.schedule,
+        shape_of_scales(product, groups),
     )
     group: Index = 0
     if count > 1:
-        k = index.add(index.add(index.known(groups.k), warp["k"]), first)
+        k = index.add(index.add(index.folded(groups.k), warp["k"]), first)
         group = index.div(k, groups.size)
         if count * groups.size % schedule.cta[2]:
             group = index.minimum(group, count - 1)  # behind the end of k, where all products are zero
     kind = kind.with_element(held_type(groups.scales))
-    line, start = index.value(group), index.value(index.add(index.known(groups.n), warp["n"]))
+    line, start = index.value(group), index.value(index.add(index.folded(groups.n), warp["n"]))
     if memory_space(memory_of(groups.scales)) == SHARED_SPACE:
         where = [start, line] if swapped else [line, start]
         return index.insert(LoadOp(groups.scales, where, kind, swapped=swapped, along=along)).fragment
@@ -201,8 +201,8 @@ def group_scales(
     return index.insert(LoadOp(matrix, where, kind, bounds, along=along)).fragment
 
 
-def shape_of_scales(way: Multiplication, groups: GroupScales) -> tuple[int, int]:
+def shape_of_scales(product: Multiplication, groups: GroupScales) -> tuple[int, int]:
     """Groups and columns of scales; in shared memory they lie as B does."""
-    held, as_b = memory_of(groups.scales), way.op.transposed_b is not None
-    first, last = held.get_shape()
-    return (last, first) if as_b and memory_space(held) == SHARED_SPACE else (first, last)
+    scales, as_b = memory_of(groups.scales), product.op.transposed_b is not None
+    first, last = scales.get_shape()
+    return (last, first) if as_b and memory_space(scales) == SHARED_SPACE else (first, last)

@@ -87,13 +87,13 @@ class RowRegion(NamedTuple):
         results = dict(enumerate(all_yielded(self.region)))
         if step is not None:
             for number in [n for n, value in results.items() if self.is_column(value)]:
-                store(index, number, chunk.whole(results.pop(number)), self.start)
+                store(index, number, chunk.spread(results.pop(number)), self.start)
             if not results:
                 return
         with nullcontext() if step is None else index.loop(0, end, step) as turn:
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             for number, value in results.items():
-                store(chunk.index, number, chunk.whole(value), chunk.at)
+                store(chunk.index, number, chunk.spread(value), chunk.at)
 
     def _at(self, turn: Turn) -> Index:
         """The first column of this warp in a turn of a loop along rows."""
@@ -117,8 +117,8 @@ class RowRegion(NamedTuple):
             return True
         if not isinstance(owner, Operation):
             return value in self.of_rows
-        given = [operand for operand in owner.operands if not self.is_number(operand)]
-        return bool(given) and all(map(self.is_column, given))
+        varying = [operand for operand in owner.operands if not self.is_number(operand)]
+        return bool(varying) and all(map(self.is_column, varying))
 
     def is_number(self, value: SSAValue) -> bool:
         """Whether a value is the same for all rows."""
@@ -154,18 +154,18 @@ class RowChunk:
 
     def reduced(self, op: AcrossOp, *, parts: bool) -> SSAValue:
         """Rows taken together, or in parts."""
-        fragment, kind = self.whole(op.element), op.kind.data
+        fragment, kind = self.spread(op.element), op.kind.data
         if self.region.length is not None:
             fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).fragment
 
-    def whole(self, value: SSAValue) -> SSAValue:
+    def spread(self, value: SSAValue) -> SSAValue:
         """A value for each element."""
         if value not in self.elements:
-            self.elements[value] = self._whole(value)
+            self.elements[value] = self._spread(value)
         return self.elements[value]
 
-    def _whole(self, value: SSAValue) -> SSAValue:
+    def _spread(self, value: SSAValue) -> SSAValue:
         kind = self.region.fragment(_type(value))
         if isinstance(value.owner, IndexOp):
             start = self.index.value(self.at)
@@ -174,7 +174,7 @@ class RowChunk:
             return self.region.load(self.index, value.index, self.at)
         if self.region.is_column(value) and value.type in (f32, i32):
             return self.index.insert(BroadcastOp(self.column(value), kind)).fragment
-        return self._mapped(value, kind, self._is_element, self.whole)
+        return self._mapped(value, kind, self._is_element, self.spread)
 
     def column(self, value: SSAValue) -> SSAValue:
         """A value for each row."""
@@ -223,7 +223,7 @@ class RowChunk:
         value: SSAValue,
         kind: FragmentType,
         is_known: Callable[[SSAValue], bool],
-        known: Callable[[SSAValue], SSAValue],
+        value_of: Callable[[SSAValue], SSAValue],
     ) -> SSAValue:
         """A value computed by `warp.map` from operands that satisfy a condition."""
         block, inputs, inner = Block(), list[SSAValue](), dict[SSAValue, SSAValue]()
@@ -233,7 +233,7 @@ class RowChunk:
                 return inner[one]
             owner = one.owner
             if one in self.region.numbers or isinstance(owner, Block) or (one is not value and is_known(one)):
-                inputs.append(self.region.numbers[one] if one in self.region.numbers else known(one))
+                inputs.append(self.region.numbers[one] if one in self.region.numbers else value_of(one))
                 inner[one] = block.insert_arg(_type(one), len(block.args))
                 return inner[one]
             if self._has_inverse(owner, kind):

@@ -103,17 +103,17 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     sizes = RowSizes.of(columns, [place for place in (*inputs.values(), *written) if place.value not in of_rows])
     layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs)
     length, each = sizes.length, layout.columns * max(1, HELD // layout.elements)
-    whole = output.value not in of_rows and length is not None and has_clusters(op)
-    share = RowShare.of(length or extents.USUAL, each, clusters=whole) if layout.rows == 1 else RowShare(1, 1)
+    shared = output.value not in of_rows and length is not None and has_clusters(op)
+    share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    if whole and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
+    if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
         share = RowShare(CROWDED.warps // 2, 2)
     across, parts = share.warps, share.warps * share.ctas
     width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
     warp = layout.rows, width
     if across == 1 and length is not None and width >= length:
-        most = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
-        warp = layout.rows << max(0, most.bit_length() - 1), width
+        repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
+        warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
     fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across

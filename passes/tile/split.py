@@ -53,11 +53,13 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     tiles = _group_tiles(index, rest) or launch.inside(index, launch.op.gridSizeX)
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
-    if (known := constant_value(launch.op.gridSizeX)) is not None and known < ctas:
+    if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
         remark(
-            launch.kernel, PersistPass.name, f"ctas = {ctas}: there are {known} tiles, and as many CTAs are launched"
+            launch.kernel,
+            PersistPass.name,
+            f"ctas = {ctas}: there are {tile_count} tiles, and as many CTAs are launched",
         )
-    launch.grid[0] = host.minimum(host.known(launch.op.gridSizeX), ctas)
+    launch.grid[0] = host.minimum(host.folded(launch.op.gridSizeX), ctas)
     launch.finish()
 
 
@@ -166,8 +168,8 @@ class Split:
         parts = [[size] for size in memory_of(source).get_shape()]
         count = launch.schedule.split_k
         parts[along] = [count, parts[along][0] // count]
-        held = launch.host.insert(expand(launch.operands[source.index], parts))
-        return launch.replace(source, [copy], held, source.name_hint or "")
+        cut = launch.host.insert(expand(launch.operands[source.index], parts))
+        return launch.replace(source, [copy], cut, source.name_hint or "")
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
         """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
@@ -215,8 +217,8 @@ class Split:
         op = fragment.owner
         if not isinstance(op, Operation):
             fail(self.loop, f"expected sums that start from what the kernel makes, got {fragment.type}")
-        given = [operand for operand in op.operands if isinstance(operand.type, FragmentType)]
-        return [*(self._made(given[0]) if given else []), op]
+        sources = [operand for operand in op.operands if isinstance(operand.type, FragmentType)]
+        return [*(self._made(sources[0]) if sources else []), op]
 
     def _behind(self, total: SSAValue) -> list[Operation]:
         """What is done with the sum of all, from the first operation that is no index on."""
@@ -257,29 +259,29 @@ class SharedTail(SplitTurns):
 
     def rewrite(self) -> None:
         launch, parts = self.launch, self.launch.schedule.split_k
-        whole = self.tiles // launch.schedule.ctas * launch.schedule.ctas
+        unshared = self.tiles // launch.schedule.ctas * launch.schedule.ctas
         element, depth = fragment_of(self.loop.results[0]).element_type, launch.schedule.cta[2]
-        slots, size = (self.tiles - whole) * parts, launch.schedule.cta[0] * launch.schedule.cta[1]
+        slots, size = (self.tiles - unshared) * parts, launch.schedule.cta[0] * launch.schedule.cta[1]
         number, uses = self.tile, list(self.tile.uses)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
-        slot = index.where_below(number, whole, 0, index.sub(number, whole))
+        slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
         shared_tile, part = index.div(slot, parts), index.rem(slot, parts)
-        tile = index.value(index.where_below(number, whole, number, index.add(shared_tile, whole)))
+        tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
         for use in uses:
             use.operation.operands[use.index] = tile
         turns = -(-self.k // depth)
         ends = [index.mul(index.div(index.mul(at, turns), parts), depth) for at in (part, index.add(part, 1))]
         whole_ends = zip((0, self.k), ends, strict=True)
         self.loop.operands[0], self.loop.operands[1] = index.values(
-            [index.where_below(number, whole, plain, end) for plain, end in whole_ends]
+            [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
         )
         memory = launch.host.scratch(MemRefType(element, [slots, size]))
-        counters = launch.host.scratch(MemRefType(i32, [self.tiles - whole]), zeroed=True)
+        counters = launch.host.scratch(MemRefType(i32, [self.tiles - unshared]), zeroed=True)
         count = len(launch.operands)
         memory, counters = launch.insert(count, memory, "parts"), launch.insert(count + 1, counters, "counters")
         sums, *behind = self.loop.results[0], *self._behind(self.loop.results[0])
         index = IndexBuilder(Builder(InsertPoint.before(behind[0])))
-        is_shared = index.compare("uge", number, whole)
+        is_shared = index.compare("uge", number, unshared)
         share, alone = Block(), Block()
         inside = index.within(share)
         inside.insert(StorePartOp(sums, memory, inside.value(slot)))
@@ -291,13 +293,13 @@ class SharedTail(SplitTurns):
         inside = index.within(rest := Block())
         start = inside.insert(_zero(fragment_of(sums))).fragment
         start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
-        first, added = inside.mul(shared_tile, parts), inside.where_below(number, whole, 0, parts)
+        first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
         total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
         sums.replace_uses_with_if(total, lambda use: use.operation in behind)
         index.insert(scf.IfOp(ends_tile, [], Region(rest)))
         _move(behind, inside)
         inside.insert(scf.YieldOp())
-        launch.grid[0] = whole + slots
+        launch.grid[0] = unshared + slots
         launch.finish()
 
 

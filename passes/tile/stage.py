@@ -69,26 +69,28 @@ class StageBuilder:
         self.tiling, self.index, self.product = tiling, index, tiling.product
         self.last = adds_last(self.product, tiling.schedule)
         at = self.product.op.tile
-        self.m, self.n = map(index.known, at)
+        self.m, self.n = map(index.folded, at)
 
     def build(self) -> None:
         """The start of the sums, all of K, the way to memory."""
         index, (rows, columns, depth) = self.index, self.tiling.schedule.cta
         cta: dict[str, Index] = {"m": self.m, "n": self.n}
         ways = copied(self.tiling)
-        for way in ways:
-            cta = way.counted(index, cta) if isinstance(way, MetadataTiles) else cta
+        for tiles in ways:
+            cta = tiles.counted(index, cta) if isinstance(tiles, MetadataTiles) else cta
         above = index.at(Builder(InsertPoint.before(outermost(self.product.op))))
-        shared = [above.insert(memref.AllocOp([], [], way.shared_type())).memref for way in ways]
+        shared = [above.insert(memref.AllocOp([], [], tiles.shared_type())).memref for tiles in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
         turns = KTurns.of(index, self.tiling)
         with index.loop(0, turns.end(index), depth, [start]) as turn:
             inside, here = turn.index, cta | turns.place(turn.index, turn.counter)
-            for way, tile in zip(ways, shared, strict=True):
-                way.copy(inside, here, tile)
+            for tiles, tile in zip(ways, shared, strict=True):
+                tiles.copy(inside, here, tile)
             copies_done(inside, self.tiling.schedule)
             groups = self._groups(index, inside, here)
-            lines = [tile for way, tile in zip(ways, shared, strict=True) if isinstance(way, BlockTiles | GroupTiles)]
+            lines = [
+                tile for tiles, tile in zip(ways, shared, strict=True) if isinstance(tiles, BlockTiles | GroupTiles)
+            ]
             product = inside.insert(self._multiplied(inside, shared, turn.carried[0], groups, lines))
             inside.insert(BarrierOp())
             turn.handed = [product.d]
@@ -142,27 +144,27 @@ class StageBuilder:
     ) -> TileMmaOp:
         """The product of the tiles of one K tile."""
         op, product, (m, _, k) = self.product.op, self.product, self.tiling.schedule.cta
-        tiles, beside = shared[:2], list(shared[2 : len(shared) - len(lines)])
+        tiles, side_operands = shared[:2], list(shared[2 : len(shared) - len(lines)])
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):
             # Scales of groups are no tiles: they are read where they lie.
             if isinstance(form, BlockScaledOp):
                 factors.append(tile)
                 continue
-            own = [beside.pop(0) for _ in form.beside] if form is not None and beside else []
+            own = [side_operands.pop(0) for _ in form.side_operands] if form is not None and side_operands else []
             form = None if isinstance(form, PairedOp) else form  # whose matrices are in one tile
             factors.append(of_form(form, tile, own, inside.insert))
         a, b = factors
         if isinstance(sparse := form_of(a), SparseOp) and (product.m % m or product.k % k):
             sparse.padded = UnitAttr()
-        found = TileMmaOp(
+        tile_mma = TileMmaOp(
             *(a, b, sums, op.multiplied),
             words=op.words,
             transposed=(product.a.transposed, product.b.transposed),
             groups=groups,
             lines=lines,
         )
-        return in_place_of(op, found)
+        return in_place_of(op, tile_mma)
 
     def _epilogue(self) -> SSAValue | None:
         """The epilogue, which says by row and column of D where an element lies, not by the loops of the product."""
@@ -173,13 +175,13 @@ class StageBuilder:
 
     def _store(self, sums: SSAValue) -> None:
         product, op = self.product, self.product.op
-        found = EpilogueOp(
+        epilogue = EpilogueOp(
             *(sums, product.d.value, self.index.values([self.m, self.n])),
             c=product.c.value if product.c is not None and self.last else None,
             in_bounds=self.tiling.in_bounds,
             through=self._epilogue(),
         )
-        self.index.insert(in_place_of(op, found))
+        self.index.insert(in_place_of(op, epilogue))
 
 
 def drop_unused(values: Sequence[SSAValue]) -> None:
@@ -255,14 +257,14 @@ class Distribution:
     """
 
     def __init__(self, product: TileMmaOp) -> None:
-        self.product, self.schedule, self.kind = product, schedule_of(product), _held(product)
+        self.product, self.schedule, self.kind = product, schedule_of(product), _warp_sums(product)
         self.values: list[SSAValue] = []
         self.starts: list[Start] = []
         self.products: list[TileMmaOp] = []
         self.ends: list[EpilogueOp] = []
         self._follow(product.d)
         for other in self.products:
-            if _held(other) != self.kind:
+            if _warp_sums(other) != self.kind:
                 fail(other, f"expected sums that warps hold as another product of them does, as {self.kind}")
         if len(self.starts) != 1:
             fail(product, f"expected sums that start in one place, got {len(self.starts)}")
@@ -323,8 +325,8 @@ class Distribution:
         """Puts fragments in the place of tiles."""
         ends = [(end, *self._place(end.at)) for end in self.ends]
         # Slices start from zero each: what the product starts from is added to the sum of them all.
-        whole = self.schedule.sliced_k == 1
-        start = self._started(self.index, self.kind) if whole else constant(self.index, self.kind, 0.0)
+        unsliced = self.schedule.sliced_k == 1
+        start = self._started(self.index, self.kind) if unsliced else constant(self.index, self.kind, 0.0)
         self.start.fragment.replace_all_uses_with(start)
         for value in self.values:
             if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):
@@ -341,7 +343,7 @@ class Distribution:
         for place in zip(at, "mn", strict=True):
             if place not in self.moved:
                 self._check_known(place[0])
-                self.moved[place] = self.index.add(self.index.known(place[0]), self.warp[place[1]])
+                self.moved[place] = self.index.add(self.index.folded(place[0]), self.warp[place[1]])
         return [self.moved[place] for place in zip(at, "mn", strict=True)]
 
     def _check_known(self, value: SSAValue) -> None:
@@ -388,27 +390,27 @@ class Distribution:
     def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
         """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many
         slices get one."""
-        schedule, whole = self.schedule, fragment_of(sums)
+        schedule, fragment = self.schedule, fragment_of(sums)
         try:
-            part = part_of(whole, schedule.sliced_k)
+            part = part_of(fragment, schedule.sliced_k)
         except VerifyException as error:
             fail(self.product, f"schedule: {error}")
-        if whole.registers // part.registers < schedule.sliced_k and schedule.split_k > 1:
-            fail(self.product, f"schedule: split_k takes no more slices than {whole} has base tiles")
-        room, parts = part.registers * LANES * (schedule.sliced_k - 1), whole.registers // part.registers
-        word = f64 if whole.bits == 64 else f32
+        if fragment.registers // part.registers < schedule.sliced_k and schedule.split_k > 1:
+            fail(self.product, f"schedule: split_k takes no more slices than {fragment} has base tiles")
+        words, parts = part.registers * LANES * (schedule.sliced_k - 1), fragment.registers // part.registers
+        word = f64 if fragment.bits == 64 else f32
         rows = schedule.warps // schedule.sliced_k * parts
-        kind = MemRefType(word, [rows, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        kind = MemRefType(word, [rows, words], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
         total = index.insert(SumSlicedKOp(sums, scratch, schedule.sliced_k)).part
-        steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, whole.shape, strict=True))
+        steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
         place = self.slice if parts == schedule.sliced_k else index.rem(self.slice, parts)
         down, across = (index.mul(place, step) for step in steps)
         return total, down, across, parts
 
 
-def _held(product: TileMmaOp) -> FragmentType:
+def _warp_sums(product: TileMmaOp) -> FragmentType:
     """The part of a product's sums that a warp has."""
     return Tiling(TileProduct.of(product), schedule_of(product)).fragment("acc")
 

@@ -48,8 +48,8 @@ def load(
     index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
 ) -> SSAValue:
     """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
-    held = kind.with_element(held_type(memory))
-    return index.insert(LoadOp(memory, index.values([m, n]), held, in_bounds)).fragment
+    stored = kind.with_element(held_type(memory))
+    return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds)).fragment
 
 
 def held_type(memory: SSAValue) -> TypeAttribute:
@@ -138,8 +138,8 @@ class EpilogueOperands:
     def _load(self, operand: PlacedOperand, m: Index) -> SSAValue:
         if not operand.loops:
             return operand.value
-        if (known := self._same.get(operand)) is not None:
-            return known
+        if (loaded := self._same.get(operand)) is not None:
+            return loaded
         return self._matrix(operand, m) if operand.loops == (M, N) else self._vector(operand, m)
 
     def _matrix(self, operand: PlacedOperand, m: Index) -> SSAValue:
@@ -183,36 +183,36 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     schedule, accumulator = schedule_of(op), op.sums
     if not schedule.exchanged or column(0) in fragment_of(accumulator).layout.data.element:
         accumulator = in_layout(index, accumulator, stored(fragment_of(accumulator).layout.data))
-    whole, products = fragment_of(accumulator), 1 if op.epilogue is None else op.epilogue.products
-    rows, columns = whole.shape[0], whole.shape[1] // products
+    fragment, products = fragment_of(accumulator), 1 if op.epilogue is None else op.epilogue.products
+    rows, columns = fragment.shape[0], fragment.shape[1] // products
     bits, width = _bits(op), columns
-    most = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
-    while bits > most and width % (2 * whole.layout.data.columns) == 0:
+    widest = MOST_BITS if len(op.matrices()) == 1 else MOST_BITS // 2
+    while bits > widest and width % (2 * fragment.layout.data.columns) == 0:
         bits, width = bits // 2, width // 2
     in_parts = op.epilogue is not None or schedule.mma.m > GROUP_ROWS  # of tensor memory, which is loaded in parts
     if schedule.together > 1 and not schedule.exchanged and in_parts:
-        element_bits = whole.with_element(held_type(op.d)).bits
+        element_bits = fragment.with_element(held_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
         least = staged or GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
-    m, n = map(index.known, op.at)
+    m, n = map(index.folded, op.at)
 
     def begun(left: int) -> tuple[Ending, Sequence[SSAValue]]:
-        held: Sequence[SSAValue] = [accumulator]
-        if width < whole.shape[1]:
-            held = [
+        parts: Sequence[SSAValue] = [accumulator]
+        if width < fragment.shape[1]:
+            parts = [
                 index.insert(SubfragmentOp(accumulator, (0, first + left), (rows, width))).fragment
-                for first in range(0, whole.shape[1], columns)
+                for first in range(0, fragment.shape[1], columns)
             ]
-        return Ending(op, index, fragment_of(held[0]), (m, index.add(n, left)), scratch), held
+        return Ending(op, index, fragment_of(parts[0]), (m, index.add(n, left)), scratch), parts
 
     ahead = schedule.together > 1 and _has_registers_ahead(op)
-    ending, held = begun(0)
+    ending, results = begun(0)
     for left in range(width, columns, width):
         upcoming = begun(left) if ahead else None
-        ending.store(held)
-        ending, held = upcoming or begun(left)
-    ending.store(held)
+        ending.store(results)
+        ending, results = upcoming or begun(left)
+    ending.store(results)
 
 
 def _has_registers_ahead(op: EpilogueOp) -> bool:
@@ -224,8 +224,8 @@ def _has_registers_ahead(op: EpilogueOp) -> bool:
 
 def _bits(op: EpilogueOp) -> int:
     """Bits of what the epilogue's matrices hold for each element of D."""
-    found = (element_row(memory_of(value).element_type) for value in op.matrices())
-    return sum(element.bits for element in found if element is not None)
+    rows = (element_row(memory_of(value).element_type) for value in op.matrices())
+    return sum(element.bits for element in rows if element is not None)
 
 
 class Ending:
@@ -237,15 +237,17 @@ class Ending:
     """
 
     def __init__(
-        self, op: EpilogueOp, index: IndexBuilder, whole: FragmentType, at: tuple[Index, Index], scratch: Scratch
+        self, op: EpilogueOp, index: IndexBuilder, fragment: FragmentType, at: tuple[Index, Index], scratch: Scratch
     ) -> None:
         self.op, self.index, (self.m, self.n), self.schedule = op, index, at, schedule_of(op)
-        rows = exchanged_rows(self.schedule) or (whole.shape[0] if op.epilogue is None else whole.layout.data.rows)
+        rows = exchanged_rows(self.schedule) or (
+            fragment.shape[0] if op.epilogue is None else fragment.layout.data.rows
+        )
         if self.schedule.exchanged:
             rows = self.schedule.staging or rows
-        self.rows = min(rows, whole.shape[0])
+        self.rows = min(rows, fragment.shape[0])
         self.wanted = held_type(op.d)
-        part = FragmentType.of("acc", self.rows, whole.shape[1], whole.element_type, whole.layout.data)
+        part = FragmentType.of("acc", self.rows, fragment.shape[1], fragment.element_type, fragment.layout.data)
         stored_part, loads = part.with_element(self.wanted), op.c is not None or bool(op.matrices())
         self.first = changes_lanes_first(self.schedule, loads=loads, bits=stored_part.bits)
         self.part = part.with_layout(in_lines(part)) if self.first else part
@@ -258,16 +260,16 @@ class Ending:
         """What the epilogue takes beside the sums."""
         return EpilogueOperands(self.index, self.op.placed_operands, self.part, self.m, self.n, self.op.in_bounds)
 
-    def _scratch(self, part: FragmentType, known: Scratch) -> SSAValue | None:
+    def _scratch(self, part: FragmentType, allocated: Scratch) -> SSAValue | None:
         """Shared memory in which each warp has room for a part, if elements change lanes."""
         if not exchanged_rows(self.schedule):
             return None
-        room = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
-        kind = MemRefType(f32, [self.schedule.warps, room], memory_space=IntegerAttr(SHARED_SPACE, i64))
+        words = max(BANKS, math.prod(part.shape) * part.bits // 8) // (f32.bitwidth // 8)
+        kind = MemRefType(f32, [self.schedule.warps, words], memory_space=IntegerAttr(SHARED_SPACE, i64))
         place = self.op.parent, kind
-        if place not in known:
-            known[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
-        return known[place]
+        if place not in allocated:
+            allocated[place] = self.index.insert(memref.AllocOp([], [], kind)).memref
+        return allocated[place]
 
     def store(self, accumulators: Sequence[SSAValue]) -> None:
         """Stores what becomes of the accumulators of each product."""
@@ -278,31 +280,31 @@ class Ending:
             sums = [self._exchanged(part) if self.first else part for part, _ in parts]
             if c is not None:
                 start = converted(index, c, fragment_of(sums[0]).element_type)
-                sums = [index.insert(ElementwiseOp(Kind.Add, start, held)).fragment for held in sums]
-            held, *others = [converted(index, each, op.product_type) for each in sums]
+                sums = [index.insert(ElementwiseOp(Kind.Add, start, results)).fragment for results in sums]
+            results, *others = [converted(index, each, op.product_type) for each in sums]
             if op.epilogue is not None:
-                held = self.operands.map([held, *others], loaded, op.epilogue, self.wanted, row)
+                results = self.operands.map([results, *others], loaded, op.epilogue, self.wanted, row)
             if row < last and self.early:
                 # Before the store, for nothing is moved across one that may be to the same memory.
                 upcoming = self._load(row + self.rows)
-            held = held if self.first else self._exchanged(held)
-            index.insert(StoreOp(held, op.d, index.values([index.add(self.m, row), self.n]), op.in_bounds))
+            results = results if self.first else self._exchanged(results)
+            index.insert(StoreOp(results, op.d, index.values([index.add(self.m, row), self.n]), op.in_bounds))
             if row < last and not self.early:
                 upcoming = self._load(row + self.rows)
 
-    def _exchanged(self, held: SSAValue) -> SSAValue:
+    def _exchanged(self, fragment: SSAValue) -> SSAValue:
         """The fragment with its elements along lines, where they change lanes."""
         if self.scratch is None:
-            return held
-        return self.index.insert(ConvertLayoutOp.to(held, in_lines(fragment_of(held)), self.scratch)).fragment
+            return fragment
+        return self.index.insert(ConvertLayoutOp.to(fragment, in_lines(fragment_of(fragment)), self.scratch)).fragment
 
     def _parts(self, accumulator: SSAValue) -> Iterator[tuple[SSAValue, int]]:
         """Each part, with the row it starts at."""
-        whole, across = fragment_of(accumulator).shape
-        if whole == self.rows:
+        rows, across = fragment_of(accumulator).shape
+        if rows == self.rows:
             yield accumulator, 0
             return
-        for row in range(0, whole, self.rows):
+        for row in range(0, rows, self.rows):
             yield self.index.insert(SubfragmentOp(accumulator, (row, 0), (self.rows, across))).fragment, row
 
     def _load(self, row: int) -> tuple[SSAValue | None, list[SSAValue]]:
@@ -354,18 +356,18 @@ def _converts(loop: scf.ForOp) -> bool:
 def _before(op: Operation) -> Iterator[Operation]:
     """The operations before an operation in its block, last first, then those before a branch of some warps
     around it."""
-    while (found := op.prev_op) is not None:
-        yield (op := found)
+    while (previous := op.prev_op) is not None:
+        yield (op := previous)
     if (around := op.parent_op()) is not None and SOME_WARPS in around.attributes:
         yield from _before(around)
 
 
 def _needed(op: Operation, behind: Operation) -> list[Operation]:
     """The operation, after the index arithmetic that it depends on and that follows `behind`."""
-    found = [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
+    owners = [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
     late = [
         owner
-        for owner in found
+        for owner in owners
         if (behind.is_before_in_block(owner) if owner.parent is behind.parent else owner.parent is op.parent)
     ]
     return [*dict.fromkeys(each for owner in late for each in _needed(owner, behind)), op]

@@ -85,9 +85,9 @@ class Tiling(Generic[ProductT]):
         try:
             if isinstance(self.row, Wgmma) and role != "none":
                 operand = product.a if role == "a" else product.b
-                held = operand.element if operand.stored is None else operand.stored.element
+                element = operand.element if operand.stored is None else operand.stored.element
                 lies = along_k(product, role)
-                return arrange_in_registers(self.row, role, held.memory_bits, along_k=lies, packed=operand.packed)
+                return arrange_in_registers(self.row, role, element.memory_bits, along_k=lies, packed=operand.packed)
             if isinstance(self.row, Wgmma):
                 return arrange_warpgroup(self.row)
             return arrangement(self.product, self.row, self.schedule.warp)
@@ -102,9 +102,9 @@ class Tiling(Generic[ProductT]):
 
     def fragment(self, role: str) -> FragmentType:
         """The type of a warp's fragment "a", "b" or "acc" for one step of the instruction."""
-        (m, n), k, found = self.schedule.warp, self.step, self.arrangement
+        (m, n), k, arrangement = self.schedule.warp, self.step, self.arrangement
         rows, columns = {"a": (m, k // self.product.sparsity), "b": (k, n), "acc": (m, n)}[role]
-        layout = {"a": found.a.layout, "b": found.b.layout, "acc": found.accumulator}[role]
+        layout = {"a": arrangement.a.layout, "b": arrangement.b.layout, "acc": arrangement.accumulator}[role]
         bits = self.row.container_bits("c" if role == "acc" else role)
         return FragmentType.of(role, rows, columns, self.element_type(role), layout, bits)
 
@@ -306,7 +306,7 @@ class LaunchedKernel:
         self.host = Outliner(op)
         self.grid: list[Index] = [op.gridSizeX, op.gridSizeY, op.gridSizeZ]
         self.operands = list(op.kernelOperands)
-        self.threads: Index = self.host.index.known(op.blockSizeX)
+        self.threads: Index = self.host.index.folded(op.blockSizeX)
         self.divisors = list(map(divisor_of, kernel.body.block.args))
 
     @property
@@ -356,15 +356,15 @@ class LaunchedKernel:
 
     def inside(self, index: IndexBuilder, value: SSAValue) -> Index:
         """A number of the host, which follows from operands of the launch, computed in the kernel."""
-        if (known := constant_value(value)) is not None:
-            return known
+        if (constant := constant_value(value)) is not None:
+            return constant
         if value in self.operands:
             return self.body.args[self.operands.index(value)]
         op = value.owner
         if not isinstance(op, Operation):
             fail(self.op, "expected a grid that follows from the operands of the launch")
-        given = {operand: index.value(self.inside(index, operand)) for operand in op.operands}
-        return index.insert(op.clone(given)).results[0]
+        computed = {operand: index.value(self.inside(index, operand)) for operand in op.operands}
+        return index.insert(op.clone(computed)).results[0]
 
     def finish(self) -> None:
         """Puts the launch as it is now in place of the old one."""

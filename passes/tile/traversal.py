@@ -60,8 +60,8 @@ class TraversedMemory(NamedTuple):
 
     @property
     def bits(self) -> int:
-        found = element_row(self.kind.element_type)
-        return 0 if found is None else found.bits
+        row_ = element_row(self.kind.element_type)
+        return 0 if row_ is None else row_.bits
 
     @property
     def neighbours(self) -> int | None:
@@ -167,18 +167,18 @@ class Traversal:
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
-        known = self.rows is None or self.output.kind.get_shape()[self.rows] >= 0
+        static = self.rows is None or self.output.kind.get_shape()[self.rows] >= 0
         fits = self.fits and place.value not in self.of_rows
-        return bounds_attribute(known and self.output.size(self.rows) % self.cta[0] == 0, fits)
+        return bounds_attribute(static and self.output.size(self.rows) % self.cta[0] == 0, fits)
 
     def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
         """How many CTAs there are along each loop."""
-        found: dict[int, Index] = {}
+        counts: dict[int, Index] = {}
         for loop in range(len(self.output.loops)):
             step = {self.rows: self.cta[0], self.columns: self.cta[1]}.get(loop, 1)
             parts = self.cluster if loop == self.columns and self.cluster > 1 else None
-            found[loop] = parts or (1 if step is None else index.ceildiv(index.dim(output, loop), step))
-        return found
+            counts[loop] = parts or (1 if step is None else index.ceildiv(index.dim(output, loop), step))
+        return counts
 
     def fragment(self, kind: TypeAttribute) -> FragmentType:
         """A fragment of what a warp holds at a time."""
@@ -214,18 +214,18 @@ def joined(
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
     """Of elements of so many bits, in rows of a length: bits of the column within a lane, which one access takes, and
     of lanes along the row. `together` are the neighbours that accesses of each memory take at once."""
-    held = min(ACCESS_BITS // bits, *together, 1 << (length - 1).bit_length()).bit_length() - 1 if together else 0
-    return held, min(LANE_BITS, max(0, (-(-length >> held) - 1).bit_length()))
+    neighbours = min(ACCESS_BITS // bits, *together, 1 << (length - 1).bit_length()).bit_length() - 1 if together else 0
+    return neighbours, min(LANE_BITS, max(0, (-(-length >> neighbours) - 1).bit_length()))
 
 
-def lane_layout(bits: int, held: int, across: int, *, more_rows: bool) -> Layout:
+def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool) -> Layout:
     """A layout with 2^held neighbouring elements in a lane, and 2^across lanes along a row. If they do not fill a
     register, it has further elements of the same row, or of other rows with `more_rows`."""
     down = LANE_BITS - across
-    missing = max(0, (32 // bits).bit_length() - 1 - held)
-    more = [row(down + i) if more_rows else column(held + across + i) for i in range(missing)]
-    lane = (*(column(held + i) for i in range(across)), *(row(i) for i in range(down)))
-    return Layout(lane, (*map(column, range(held)), *more))
+    missing = max(0, (32 // bits).bit_length() - 1 - neighbours)
+    more = [row(down + i) if more_rows else column(neighbours + across + i) for i in range(missing)]
+    lane = (*(column(neighbours + i) for i in range(across)), *(row(i) for i in range(down)))
+    return Layout(lane, (*map(column, range(neighbours)), *more))
 
 
 class TraversalKernel:
@@ -252,11 +252,11 @@ class TraversalKernel:
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
-        index, found = self.index, self.traversal
+        index, traversal = self.index, self.traversal
         rest: Index = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
-        starts, counts = self._starts(), found.ctas(index, self.arguments[found.output.value])
+        starts, counts = self._starts(), traversal.ctas(index, self.arguments[traversal.output.value])
         # Neighbouring CTAs go along a row.
-        order = [found.columns, *(loop for loop in reversed(counts) if loop != found.columns)]
+        order = [traversal.columns, *(loop for loop in reversed(counts) if loop != traversal.columns)]
         at: dict[int, Index] = {}
         for loop in order:
             last = loop == order[-1]
@@ -297,9 +297,9 @@ def outline(
 ) -> None:
     """Makes the kernel of a traversal, and its launch. `operands` are its operands by value of the host. `build`
     computes and stores the output of one warp."""
-    op, given = traversal.op, list(operands.values())
-    body = Block(arg_types=[operand.value.type for operand in given])
-    for argument, operand in zip(body.args, given, strict=True):
+    op, operands_ = traversal.op, list(operands.values())
+    body = Block(arg_types=[operand.value.type for operand in operands_])
+    for argument, operand in zip(body.args, operands_, strict=True):
         argument.name_hint = operand.name
     being_built = TraversalKernel(traversal, body, dict(zip(operands, body.args, strict=True)))
     build(being_built)
@@ -310,7 +310,7 @@ def outline(
         ctas = outliner.index.mul(count, ctas)
     if isinstance(ctas, int) and ctas > LARGEST_GRID:
         fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
-    kernel = outliner.launch("", given, body, ctas, math.prod(traversal.warps) * LANES)
+    kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES)
     kernel.attributes[COMPUTES] = StringAttr(computes)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])

@@ -328,8 +328,8 @@ def _load(of: PtxInstruction) -> bool:
         return False
     kind, count = access
     pointer = of.pointer(1)
-    whole = kind if count == 1 else VectorType(kind, [count])
-    loaded = of.build.add(llvm.LoadOp(pointer, whole, width(kind) * count // 8))
+    loaded_type = kind if count == 1 else VectorType(kind, [count])
+    loaded = of.build.add(llvm.LoadOp(pointer, loaded_type, width(kind) * count // 8))
     values = [loaded] if count == 1 else of.build.extract(loaded, count)
     for item, value in zip(of.items(0), values, strict=True):
         signed = of.words[-1][0] == "s" and isinstance(item, Register)
@@ -363,13 +363,13 @@ def _store(of: PtxInstruction) -> bool:
     if access is None:
         return False
     kind, count = access
-    values = [of.build.cast(of.read(item, _held(of, item, kind)), kind) for item in of.items(1)]
-    whole = values[0] if count == 1 else of.build.vector(values)
-    of.build.place(llvm.StoreOp(whole, of.pointer(0), width(kind) * count // 8))
+    values = [of.build.cast(of.read(item, _stored_type(of, item, kind)), kind) for item in of.items(1)]
+    stored = values[0] if count == 1 else of.build.vector(values)
+    of.build.place(llvm.StoreOp(stored, of.pointer(0), width(kind) * count // 8))
     return True
 
 
-def _held(of: PtxInstruction, item: object, kind: Attribute) -> Attribute:
+def _stored_type(of: PtxInstruction, item: object, kind: Attribute) -> Attribute:
     """The type in which what is stored is read: that of its register, which may be wider."""
     if isinstance(item, Register) and of.register(item) is not None:
         return register_type(of.type_of(item))

@@ -249,15 +249,15 @@ class Registers:
 
     def _meets(self, register: SSAValue) -> frozenset[Node]:
         """Where several definitions of a register meet: the iterated dominance frontier of the nodes that write it."""
-        found = self._meetings.get(register)
-        if found is None:
+        meetings = self._meetings.get(register)
+        if meetings is None:
             left, met = list(self._definitions.get(register, ())), set[Node]()
             while left:
                 new = self._frontiers[left.pop()] - met
                 met |= new
                 left.extend(new)
-            found = self._meetings[register] = frozenset(met)
-        return found
+            meetings = self._meetings[register] = frozenset(met)
+        return meetings
 
     def _at(self, node: Node, register: SSAValue) -> SSAValue:
         """What a register holds at the end of a node."""
@@ -290,7 +290,7 @@ class Registers:
         return op.res
 
     def _jump(self, node: Node, passed: Mapping[BlockArgument, Sequence[SSAValue]]) -> Operation:
-        def given(to: Node) -> list[SSAValue]:
+        def arguments_of(to: Node) -> list[SSAValue]:
             place = to.predecessors.index(node)
             return [passed[argument][place] for argument in to.block.args]
 
@@ -298,7 +298,7 @@ class Registers:
             return llvm.ReturnOp()
         if node.branch is None or node.taken is None or node.next is None:
             target = next(iter(node.successors))
-            return llvm.BrOp(target.block, *given(target))
+            return llvm.BrOp(target.block, *arguments_of(target))
         first, second = (node.next, node.taken) if node.negated else (node.taken, node.next)
         condition = self._conditions[node]
-        return llvm.CondBrOp(condition, first.block, given(first), second.block, given(second))
+        return llvm.CondBrOp(condition, first.block, arguments_of(first), second.block, arguments_of(second))

@@ -122,7 +122,7 @@ class _Function:
             name: partial(_address_of, name=name, space=v.space) for name, v in variables.items()
         }
         pointers |= {
-            p.name: partial(_given, self.arguments[p.name]) for p, *_ in self.parameters if p.count is not None
+            p.name: partial(_unchanged, self.arguments[p.name]) for p, *_ in self.parameters if p.count is not None
         }
         spaces = {name: v.space for name, v in variables.items()}
         scalars = {p.name: self.arguments[p.name] for p, *_ in self.parameters if p.count is None}
@@ -156,7 +156,7 @@ class _Function:
                 self.inlined[opcode] += 1
 
 
-def _given(value: SSAValue, _: Builder) -> SSAValue:
+def _unchanged(value: SSAValue, _: Builder) -> SSAValue:
     return value
 
 

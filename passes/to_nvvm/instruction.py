@@ -197,10 +197,10 @@ class PtxInstruction:
         self.values = op.operands[bool(guard) :]
         kinds = list(map(declared_type, self.values))
         self.operands, type_of = read_form(self.opcode, form, kinds)
-        found = fitting(self.opcode, self.operands, type_of)
-        if isinstance(found, str) or not found:
+        fits = fitting(self.opcode, self.operands, type_of)
+        if isinstance(fits, str) or not fits:
             fail(op, f"{self.opcode} is no instruction that there is a row for")
-        self.row: Row = found[0][0]
+        self.row: Row = fits[0][0]
         self.bindings: Bindings = find(self.opcode)[0][1]
         self.slots: Sequence[Slot] = tuple(
             slot.bound(self.bindings) for slot in self.row.signature(self.bindings, len(self.operands))

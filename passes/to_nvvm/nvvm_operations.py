@@ -168,8 +168,8 @@ class _Match:
     def _register_kind(self, operand: Operand, kind: Attribute) -> Attribute:
         """Floats stay floats where the instruction takes any bits."""
         if isinstance(operand, Register) and self.of.register(operand) is not None and width(kind) == 32:
-            held = register_type(self.of.type_of(operand))
-            return held if width(held) == 32 and self.definition.name == "nvvm.shfl.sync" else kind
+            register_kind = register_type(self.of.type_of(operand))
+            return register_kind if width(register_kind) == 32 and self.definition.name == "nvvm.shfl.sync" else kind
         return kind
 
     def _tensor(self, place: TextPlace, operand: Operand) -> bool:

@@ -371,14 +371,14 @@ def argument(
     bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
     if not bits:
         fail(kernel, f"expected an element type of a matrix instruction, or i16, i64, index, got {kind}")
-    known = [stride or 0 for stride in strides]
-    if max((0, *shape, *(n * bits // 8 for n in (*shape[-1:], *known[-2:])))) >= INDEX_LIMIT:
+    strides_ = [stride or 0 for stride in strides]
+    if max((0, *shape, *(n * bits // 8 for n in (*shape[-1:], *strides_[-2:])))) >= INDEX_LIMIT:
         fail(kernel, f"indices and rows must stay below 2^31 elements and bytes, got {kind}")
     base = emitter.pure("cvta.to.global.u64", _passed(emitter, "u64", name))
     by = divisor(kernel, value)
     aligned = alignment(kind, by)
     if dynamic_parts(kind) == ([], []):
-        return MemoryArgument(base, shape, tuple(known), bits, aligned)
+        return MemoryArgument(base, shape, tuple(strides_), bits, aligned)
     sizes = _sizes(emitter, kind, name, by)
     return MemoryArgument(base, sizes, _strides(emitter, scalars, kind, sizes, name, by), bits, aligned)
 
@@ -455,8 +455,8 @@ def matrix(
         aligned = gcd(aligned, divisor_of(index) * divisor_of(stride) * bits // 8)
     rows, pitch = (1, 0) if row is None else ((*part[1:], memory.shape[row])[0], memory.strides[row])
     length, step = (1, 0) if column is None else (memory.shape[column], memory.strides[column])
-    whole = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
-    if packed > 1 and (step != 1 or not whole or (isinstance(length, VirtualRegister) and length.divisor % packed)):
+    in_bytes = all(divisor_of(v) % packed == 0 for v in (pitch, *others))
+    if packed > 1 and (step != 1 or not in_bytes or (isinstance(length, VirtualRegister) and length.divisor % packed)):
         hint = f"; warp.divisible = {packed} promises them where sizes are not known"
         if isinstance(length, int):
             hint = f", got {length} {bits}-bit elements; strided<[{-(-length // packed) * packed}, 1]> pads them"
@@ -496,5 +496,5 @@ def static_shared(op: Operation, emitter: Emitter, name: str, kind: Memory) -> t
     size = prod(shape) * bits // 8
     variable = Variable("shared", "b8", name, count=size, align=ALIGNMENT)
     base = emitter.pure("mov.u32", Symbol(name))
-    known = tuple(stride or 0 for stride in strides)
-    return MemoryArgument(base, shape, known, bits, space="shared"), variable
+    strides_ = tuple(stride or 0 for stride in strides)
+    return MemoryArgument(base, shape, strides_, bits, space="shared"), variable

@@ -43,23 +43,23 @@ def _go(lowering: KernelLowering, op: Operation, target: Block, values: Sequence
     """Sets the arguments of a block, all at once, and goes there."""
     if target not in lowering.labels:
         fail(op, f"{op.name} is lowered between the blocks of a kernel")
-    for argument, held in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
+    for argument, source in zip(target.args, [_own(lowering, value, target) for value in values], strict=True):
         register = lowering.values[argument]
-        if isinstance(held, list) and isinstance(register, list):
-            lowering.fragments.copy(held, register)
-        elif not isinstance(held, list) and isinstance(register, VirtualRegister):
-            set_to(lowering, register, held)
+        if isinstance(source, list) and isinstance(register, list):
+            lowering.fragments.copy(source, register)
+        elif not isinstance(source, list) and isinstance(register, VirtualRegister):
+            set_to(lowering, register, source)
     lowering.emitter.branch(lowering.labels[target])
 
 
 def _own(lowering: KernelLowering, value: SSAValue, target: Block) -> Fragment | IndexValue:
     """A value, copied to other registers if the same branch sets its own."""
-    held = value_of(lowering, value)
+    own = value_of(lowering, value)
     if value.owner is not target:
-        return held
-    registers = held if isinstance(held, list) else [held]
+        return own
+    registers = own if isinstance(own, list) else [own]
     copies = [lowering.emitter.compute(f"mov.{r.type}", r) for r in registers if isinstance(r, VirtualRegister)]
-    return copies if isinstance(held, list) else copies[0] if copies else held
+    return copies if isinstance(own, list) else copies[0] if copies else own
 
 
 @lowers(cf.BranchOp)
@@ -132,27 +132,27 @@ def _print(lowering: KernelLowering, op: PrintfOp) -> None:
 def _argument(lowering: KernelLowering, op: PrintfOp, value: SSAValue) -> tuple[int, VirtualRegister]:
     """The bytes of an argument, and what holds it: floats are printed as f64, small integers as i32."""
     emitter, kind = lowering.emitter, value.type
-    held = _word(lowering, kind, number_of(lowering, value).held)
+    word = _word(lowering, kind, number_of(lowering, value).held)
     match type_name(kind):
         case "f32" | "f16" | "bf16":
-            return 8, emitter.compute("cvt.f64.f32", held)
+            return 8, emitter.compute("cvt.f64.f32", word)
         case "f64" | "i64":
-            return 8, held
+            return 8, word
         case "i1":
-            return 4, emitter.compute("selp.b32", 1, 0, held)
+            return 4, emitter.compute("selp.b32", 1, 0, word)
         case "index":
-            return 8, emitter.compute("cvt.s64.s32", held, type="b64")
+            return 8, emitter.compute("cvt.s64.s32", word, type="b64")
         case "i8" | "i16" | "i32":
-            return 4, held
+            return 4, word
         case _:
             fail(op, f"{op.name} prints numbers, got {kind}")
 
 
-def _word(lowering: KernelLowering, kind: Attribute, held: object) -> VirtualRegister:
-    if isinstance(held, VirtualRegister):
-        return held
+def _word(lowering: KernelLowering, kind: Attribute, value: object) -> VirtualRegister:
+    if isinstance(value, VirtualRegister):
+        return value
     type = "b32" if kind == IndexType() else "pred" if kind == i1 else held_as(kind)
-    return lowering.emitter.compute(f"mov.{type}", held)  # pyright: ignore[reportArgumentType]
+    return lowering.emitter.compute(f"mov.{type}", value)  # pyright: ignore[reportArgumentType]
 
 
 # Arithmetic on indices.

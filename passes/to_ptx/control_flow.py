@@ -302,9 +302,9 @@ def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:
     wanted = tuple(op.output.types)
     for block in (op.true_region.block, other):
         last = block.last_op if block is not None else None
-        given = tuple(value.type for value in last.operands) if last is not None else ()
-        if block is not None and given != wanted:
-            fail(last or op, f"expected a yield of ({_listed(wanted)}), got ({_listed(given)})")
+        types = tuple(value.type for value in last.operands) if last is not None else ()
+        if block is not None and types != wanted:
+            fail(last or op, f"expected a yield of ({_listed(wanted)}), got ({_listed(types)})")
     return op.true_region.block, other
 
 
@@ -362,10 +362,10 @@ def _two_ways(
     otherwise, end = emitter.fresh_label("otherwise"), emitter.fresh_label("met")
     with emitter.loop():
         emitter.branch(otherwise, unless=taken)
-        yielded = _way(lowering, blocks[0], results)
+        yielded = _branch_values(lowering, blocks[0], results)
         emitter.branch(end)
         emitter.label(otherwise)
-        yielded += _way(lowering, blocks[1], results)
+        yielded += _branch_values(lowering, blocks[1], results)
         emitter.label(end)
     for i, result in enumerate(results):
         values = [value for value in yielded[i :: len(results)] if not isinstance(value, list)]
@@ -373,7 +373,7 @@ def _two_ways(
             result.divisor = common_divisor(values)
 
 
-def _way(
+def _branch_values(
     lowering: KernelLowering, block: Block, results: Sequence[Fragment | VirtualRegister]
 ) -> list[Fragment | IndexValue]:
     """One way, at whose end the results are set; what it yields."""
@@ -396,9 +396,9 @@ def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | Virtua
 
 def value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
     """What holds a value."""
-    held = lowering.values[value]
-    if isinstance(held, list):
-        return held
+    registers = lowering.values[value]
+    if isinstance(registers, list):
+        return registers
     return lowering.predicate(value) if value.type == i1 else lowering.scalar(value)
 
 
@@ -438,18 +438,18 @@ def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
 
 
 def _yielded(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
-    held = lowering.values[value]
-    return held if isinstance(held, list) else lowering.scalar(value)
+    registers = lowering.values[value]
+    return registers if isinstance(registers, list) else lowering.scalar(value)
 
 
 def _loop_variable(lowering: KernelLowering, value: SSAValue, loop: scf.ForOp) -> Fragment | IndexValue:
     """The initial value; of a fragment, registers that the loop may overwrite."""
-    held = _yielded(lowering, value)
-    if isinstance(held, list) and not only_use_is_here(value, loop):
+    registers = _yielded(lowering, value)
+    if isinstance(registers, list) and not only_use_is_here(value, loop):
         fresh = lowering.fresh(value.type)
-        lowering.fragments.copy(held, fresh)
+        lowering.fragments.copy(registers, fresh)
         return fresh
-    return held
+    return registers
 
 
 def _what(body: Block) -> str:

@@ -130,10 +130,10 @@ class TileCopies:
         columns = tile.columns // (1 + spread)
         extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], columns, source.columns))
         result: VirtualRegister | bool = True
-        for (position, start, extent, size), known in zip(extents, in_bounds, strict=True):
-            if not known:
-                whole = Position.of(position.lane, start, position.constant)
-                result = self.scalars.both(result, self.addressing.inside(whole, extent, size))
+        for (position, start, extent, size), in_bounds_ in zip(extents, in_bounds, strict=True):
+            if not in_bounds_:
+                position_ = Position.of(position.lane, start, position.constant)
+                result = self.scalars.both(result, self.addressing.inside(position_, extent, size))
         return result
 
     def _async(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
@@ -222,7 +222,7 @@ class SharedFragments:
         swapped: bool,
         tile: SharedTile,
         at_: tuple[IndexValue, IndexValue, IndexValue],
-        held: Fragment,
+        registers_: Fragment,
         wide: int = 0,
     ) -> Iterator[tuple[Fragment, At]]:
         """The registers that lie side by side in memory, with the address of the first; `wide` is how many elements a
@@ -243,7 +243,7 @@ class SharedFragments:
                     Position.of(lane_row, row_start, i * layout.rows + row),
                     Position.of(lane_column, column_start, (j * layout.columns + along) // tile.packed),
                 )
-                registers = [held[number * count + register] for register in group]
+                registers = [registers_[number * count + register] for register in group]
                 yield registers, self.addressing.shared(tile, stage, *where)
 
 

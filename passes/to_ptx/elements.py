@@ -81,7 +81,7 @@ def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
     There are none for what is neither, or does not fill its last register.
     """
     if not isa(kind, VectorType):
-        return emitter.registers(held, 1) if (held := held_as(kind)) else []
+        return emitter.registers(name, 1) if (name := held_as(kind)) else []
     element = element_row(kind.get_element_type())
     bits = 0 if element is None else prod(kind.get_shape()) * element.memory_bits
     if element is None or bits % WIDTH:
@@ -122,18 +122,18 @@ class Elements:
 
     def apply(self, region: Region, arguments: Sequence[Mapping[SSAValue, HeldElement]]) -> list[HeldElement]:
         """The elements that a region yields, one for each of these arguments; those it does not use may be missing."""
-        every, emitter = [dict(given) for given in arguments], self.emit.emitter
+        every, emitter = [dict(elements) for elements in arguments], self.emit.emitter
         around = emitter.operation
         if region not in self._plans:
             self._plans[region] = [op if isinstance(op, YieldOp) else _checked(op) for op in _needed(region)]
         for op in self._plans[region]:
             if isinstance(op, YieldOp):
                 emitter.operation = around
-                return [known[op.elements[0]] for known in every]
+                return [mapped[op.elements[0]] for mapped in every]
             emitter.operation = op
-            operands = [[known[value] for value in op.operands] for known in every]
-            for known, result in zip(every, self._lower_all(op, operands), strict=True):
-                known[op.results[0]] = result
+            operands = [[mapped[value] for value in op.operands] for mapped in every]
+            for mapped, result in zip(every, self._lower_all(op, operands), strict=True):
+                mapped[op.results[0]] = result
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
 
     def _lower_all(self, op: Operation, operands: Sequence[Sequence[HeldElement]]) -> list[HeldElement]:
@@ -219,13 +219,13 @@ class Elements:
 
 def _needed(region: Region) -> list[Operation]:
     """The operations of a region that its result depends on, in order."""
-    found: list[Operation] = []
+    needed: list[Operation] = []
     wanted: set[SSAValue] = set()
     for op in reversed(region.block.ops):
         if isinstance(op, YieldOp) or not wanted.isdisjoint(op.results):
-            found.append(op)
+            needed.append(op)
             wanted.update(op.operands)
-    return found[::-1]
+    return needed[::-1]
 
 
 def _checked(op: Operation) -> Operation:
@@ -237,8 +237,8 @@ def _checked(op: Operation) -> Operation:
         if value in op.operands and type_name(value.type) in EIGHT and not isinstance(op, arith.ExtFOp):
             fail(op, f"{op.name} of {value.type} is not lowered: an element can only be stored as one, or extended")
     if op.name not in (*_HANDLERS, GeluOp.name):
-        known = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
-        fail(op, f"{op.name} is not lowered in an epilogue; these are: {known}")
+        names = ", ".join(sorted((*_HANDLERS, GeluOp.name)))
+        fail(op, f"{op.name} is not lowered in an epilogue; these are: {names}")
     return op
 
 
@@ -285,9 +285,9 @@ def _extreme(opcode: str) -> Handler:
         if _type(op) != "f64":
             return narrower(e, op, operands)
         a, b = (o.held for o in operands)
-        found, nan, total = e.emit(f"{opcode}.f64", a, b), e.emit("setp.nan.f64", a, b), e.emit(
+        extreme, nan, total = e.emit(f"{opcode}.f64", a, b), e.emit("setp.nan.f64", a, b), e.emit(
             "add.rn.f64", a, b)  # fmt: skip
-        return HeldElement(e.emit("selp.f64", total, found, nan))
+        return HeldElement(e.emit("selp.f64", total, extreme, nan))
 
     return handle
 
@@ -406,10 +406,10 @@ def _from_integer(sign: str) -> Handler:
         if width == 1:
             one, type = -1.0 if sign == "s" else 1.0, held_as(kind)
             return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.held))
-        held = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
+        word = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
         if type_name(kind) in NARROW and width == WIDTH:
-            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", held)
-        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", held), kind)
+            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", word)
+        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", word), kind)
 
     return handle
 

@@ -163,9 +163,9 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
     match operand:
         case TensorBox():
             registers.append(operand.map)
-            along, held, given = write(operand.coordinates)
-            registers += held
-            kinds += ("box", operand.map.type, given)
+            along, used, axes = write(operand.coordinates)
+            registers += used
+            kinds += ("box", operand.map.type, axes)
             return f"[?, {{{along}}}]"
         case Second():
             registers.append(operand.predicate)
@@ -187,10 +187,10 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
             kinds.append(("#",) * len(operand))
             return f"{{{', '.join(map(str, operand))}}}"
         case tuple():
-            given, held, passed = write(operand)
+            axes, used, passed = write(operand)
             kinds.append(("()", *passed))
-            registers += held
-            return f"({given})"
+            registers += used
+            return f"({axes})"
         case _:
             raise TypeError(f"expected an operand of an instruction, got {operand!r}")
     return operand_text(operand)
@@ -337,23 +337,23 @@ class Emitter:
     def _statement(self, opcode: str, operands: Iterable[EmittedOperand], *, unneeded: bool = False) -> BodyStatement:
         """An instruction that stands nowhere yet; one that is `unneeded` must be pure."""
         written = write(operands)
-        found = self._known_as(opcode, written)
-        if unneeded and not found.pure:
+        facts = self._known_as(opcode, written)
+        if unneeded and not facts.pure:
             self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
         location = None if self.operation is None else self.operation.location
-        return BodyStatement(opcode, written.form, written.registers, "", unneeded, found.since, location)
+        return BodyStatement(opcode, written.form, written.registers, "", unneeded, facts.since, location)
 
     def _known_as(self, opcode: str, written: Written) -> InstructionFacts:
         """The facts of an instruction. The table must have it."""
         form, registers, kinds = written
-        found = self._known.get((opcode, kinds))
-        if found is None or found.limited:
+        facts = self._known.get((opcode, kinds))
+        if facts is None or facts.limited:
             try:
-                found = facts_of(opcode, form, tuple([r.type for r in registers]), self.target)
+                facts = facts_of(opcode, form, tuple([r.type for r in registers]), self.target)
             except InstructionError as error:
                 self._refuse(error)
-            self._known[opcode, kinds] = found
-        return found
+            self._known[opcode, kinds] = facts
+        return facts
 
     def _result_type(self, opcode: str) -> str:
         try:

@@ -230,25 +230,25 @@ class ElementPacking:
 
     def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
-        i, name, held = self.elements.emit, str(kind), [element.held for element in elements]
-        if len(held) == 1:
-            return self.emitter.compute(f"mov.{held_as(kind)}", held[0])
+        i, name, values = self.elements.emit, str(kind), [element.held for element in elements]
+        if len(values) == 1:
+            return self.emitter.compute(f"mov.{held_as(kind)}", values[0])
         if isinstance(kind, IntegerType):
-            words = list(held)
+            words = list(values)
             while len(words) > 2:
                 words = [i("prmt.b32", a, b, word(0x0040, 4)) for a, b in zip(words[::2], words[1::2], strict=True)]
             return i("prmt.b32", *words, word(0x5410, 4))
         if name in EIGHT:
             return self._bytes(EIGHT[name], elements)
         if self.emitter.has(paired := f"cvt.rn.{name}{PAIRED}.f32"):
-            return self.emitter.compute(paired, held[1], held[0])
-        return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in held])
+            return self.emitter.compute(paired, values[1], values[0])
+        return self.emitter.compute("mov.b32", [i(f"cvt.rn.{name}.f32", value) for value in values])
 
-    def _bytes(self, kind: EightBits, held: Sequence[HeldElement]) -> VirtualRegister:
+    def _bytes(self, kind: EightBits, elements: Sequence[HeldElement]) -> VirtualRegister:
         """Four elements of 8 bits."""
         opcode, i = f"cvt.rn.satfinite.{kind.name}x2.f32", self.elements.emit
-        beyond = [None if one.clamped else self.elements.overflows(one.held, kind) for one in held]
-        values = [one.held for one in held]
+        beyond = [None if one.clamped else self.elements.overflows(one.held, kind) for one in elements]
+        values = [one.held for one in elements]
         if not kind.has_infinity:
             values = [
                 value if over is None else i("selp.f32", single(math.nan), value, over)
@@ -270,7 +270,7 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     packing = ElementPacking(lowering.emitter, elements)
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
-    each, result, held = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
+    each, result, elements_ = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
 
     def arguments(number: int) -> dict[SSAValue, HeldElement]:
         elements: dict[SSAValue, HeldElement] = {}
@@ -283,10 +283,10 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
 
     for group in _groups(op, each * kind.registers):
         for number, element in zip(group, elements.apply(op.body, [arguments(n) for n in group]), strict=True):
-            held[number] = _final(elements, element, str(kind.element_type))
+            elements_[number] = _final(elements, element, str(kind.element_type))
             of_register = range(number - number % each, number - number % each + each)
-            if all(other in held for other in of_register):
-                result[number // each] = packing.pack(kind.element_type, [held[other] for other in of_register])
+            if all(other in elements_ for other in of_register):
+                result[number // each] = packing.pack(kind.element_type, [elements_[other] for other in of_register])
     lowering.values[op.fragment] = [result[number] for number in range(kind.registers)]
 
 
@@ -322,11 +322,11 @@ def _rows(kind: FragmentType) -> list[int]:
 @lowers(ReduceOp)
 def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
     source, result = fragment_of(op.input), op.fragment.type
-    opcode, found = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
+    opcode, by_row = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
     for row, register in zip(_rows(source), lowering.fragment(op.input), strict=True):
-        found.setdefault(row, []).append(register)
+        by_row.setdefault(row, []).append(register)
     lowering.emitter.comment(f"{op.name}: {op.kind.data} of rows of {source.shape[0]}x{source.shape[1]}")
-    reduced = [_halved(lowering, opcode, found[row]) for row in _rows(result)]
+    reduced = [_halved(lowering, opcode, by_row[row]) for row in _rows(result)]
     for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
         if before.axis == "c" and after.axis == "x":
             reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
@@ -351,8 +351,8 @@ def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister,
 
 @lowers(BroadcastOp)
 def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
-    held = dict(zip(_rows(fragment_of(op.input)), lowering.fragment(op.input), strict=True))
-    registers = [held[row] for row in _rows(op.fragment.type)]
+    by_row = dict(zip(_rows(fragment_of(op.input)), lowering.fragment(op.input), strict=True))
+    registers = [by_row[row] for row in _rows(op.fragment.type)]
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 

@@ -76,9 +76,9 @@ class Widening:
 
     def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
         bits = self.stored.element.bits
-        held = WIDENED_BITS // bits
-        (at, number), (other, partner) = divmod(first, held), divmod(second, held)
-        if (other, partner) == (at, number + held // 2):
+        per_register = WIDENED_BITS // bits
+        (at, number), (other, partner) = divmod(first, per_register), divmod(second, per_register)
+        if (other, partner) == (at, number + per_register // 2):
             return self._half_apart(source[at], number * bits)
         return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
 
@@ -193,21 +193,21 @@ def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
 
 @lowers(ConvertOp)
 def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
-    given, to = fragment_of(op.input), op.fragment.type
+    source, to = fragment_of(op.input), op.fragment.type
     if (stored := op.integers) is not None:
         lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
         use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
         convert = Widening(lowering.emitter, stored, to.element, late=_between_products(use, stored)).convert
         lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
         return
-    if given.element.name in FP8 and to.element.name == "f16":
-        lowering.emitter.comment(f"{op.name}: {given.element.name} to f16")
-    elif given.element.name == "f32" and to.element.name in FP8:
+    if source.element.name in FP8 and to.element.name == "f16":
+        lowering.emitter.comment(f"{op.name}: {source.element.name} to f16")
+    elif source.element.name == "f32" and to.element.name in FP8:
         lowering.emitter.comment(f"{op.name}: f32 to {to.element.name}")
     else:
         _computes(op, to.element)
-        _computes(op, given.element)
-    lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), given, to)
+        _computes(op, source.element)
+    lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
 
 
 def _between_products(op: ConvertOp | ElementwiseOp, stored: StoredIntegers) -> bool:
@@ -233,27 +233,31 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
         return
     conversion, target = op.conversion(), lowering.target
     wide = op.fragment.type.bits > REGISTER_BITS
-    fits = (way for way in conversion.ways if way.sm <= target.sm and _stays(way) and (way.is_free or not wide))
-    way = next(fits, None)
-    if way is None:
+    fits = (
+        conversion_
+        for conversion_ in conversion.ways
+        if conversion_.sm <= target.sm and _stays(conversion_) and (conversion_.is_free or not wide)
+    )
+    conversion_ = next(fits, None)
+    if conversion_ is None:
         fail(op, f"expected a way between the layouts that {target} has, got {conversion}")
-    if any(isinstance(step, Shuffles | MoveMatrices) for step in way.steps):
-        lowering.emitter.comment(f"{op.name}: {way}")
-    held, kind = lowering.fragment(op.input), op.fragment.type
+    if any(isinstance(step, Shuffles | MoveMatrices) for step in conversion_.steps):
+        lowering.emitter.comment(f"{op.name}: {conversion_}")
+    source_registers, kind = lowering.fragment(op.input), op.fragment.type
     result: dict[int, VirtualRegister] = {}
     for source, target in zip(op.registers(fragment_of(op.input)), op.registers(kind), strict=True):
-        registers = [held[number] for number in source]
-        for step in way.steps:
+        registers = [source_registers[number] for number in source]
+        for step in conversion_.steps:
             registers = _step(lowering, op, step, registers)
         result |= dict(zip(target, registers, strict=True))
     registers = [result[number] for number in sorted(result)]
-    alone = op.input.has_one_use() or not any(register in held for register in registers)
+    alone = op.input.has_one_use() or not any(register in source_registers for register in registers)
     lowering.values[op.fragment] = registers if alone else own(lowering, op.fragment, registers)
 
 
-def _stays(way: Way) -> bool:
+def _stays(conversion: Way) -> bool:
     """Whether all of it happens in registers."""
-    return not any(isinstance(step, Trip) for step in way.steps)
+    return not any(isinstance(step, Trip) for step in conversion.steps)
 
 
 def _step(lowering: KernelLowering, op: ConvertLayoutOp, step: Step, registers: Fragment) -> Fragment:
@@ -272,13 +276,13 @@ def _permute(lowering: KernelLowering, step: PermuteElements, registers: Fragmen
     """Elements to other places of their lane."""
 
     def source(address: int) -> int | None:
-        found = 0
+        position = 0
         for i, bit in enumerate(step.sources):
             if address >> i & 1:
                 if bit is None:
                     return None
-                found |= 1 << bit
-        return found
+                position |= 1 << bit
+        return position
 
     result: Fragment = []
     for first in range(0, 1 << len(step.sources), REGISTER_BITS):
@@ -399,7 +403,7 @@ class ScratchRow:
         emitter, s = lowering.emitter, lowering.scalars
         # Copies of what is known from the start keep the addresses here; outside they would hold registers in the K
         # loop.
-        self.lane, thread = (emitter.compute("mov.b32", known) for known in (lowering.lane, lowering.thread))
+        self.lane, thread = (emitter.compute("mov.b32", register) for register in (lowering.lane, lowering.thread))
         self.lane.bound, thread.bound = lowering.lane.bound, lowering.thread.bound
         self.base = s.multiply(s.shift_right(thread, WARP_BITS), tile.columns * tile.element_bytes)
 
@@ -416,9 +420,9 @@ class ScratchRow:
 
     def _groups(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, tuple[int, int]]]:
         """The registers that one access moves, and the row and column that it adds to those of the lane."""
-        found = list(offsets(kind, self.places.together(kind)))
-        each = len(registers) // len(found)
-        for number, place in enumerate(found):
+        places = list(offsets(kind, self.places.together(kind)))
+        each = len(registers) // len(places)
+        for number, place in enumerate(places):
             yield registers[number * each :][:each], place
 
     def _lane(self, layout: Layout) -> IndexValue:

@@ -135,9 +135,9 @@ class Instructions:
         return self("mov.b32", a, type="f32")
 
 
-def _power(i: Instructions, whole: Operand, fraction: VirtualRegister) -> VirtualRegister:
-    """fraction * 2^n, n being in the low bits of `whole`; in two steps, so that the ends of the range are right."""
-    n = i("sub.s32", i.bits(whole), ROUNDER_BITS)
+def _power(i: Instructions, rounded: Operand, fraction: VirtualRegister) -> VirtualRegister:
+    """fraction * 2^n, n being in the low bits of `rounded`; in two steps, so that the ends of the range are right."""
+    n = i("sub.s32", i.bits(rounded), ROUNDER_BITS)
     half = i("shr.s32", n, 1)
     rest = i("sub.s32", n, half)
     for power in (half, rest):
@@ -149,18 +149,18 @@ def _power(i: Instructions, whole: Operand, fraction: VirtualRegister) -> Virtua
 def exp(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """e^x = 2^n e^r: n the whole number nearest to x log2(e), r what is left."""
     x = i.clamp(x, -104.0, 89.0, sm)
-    whole = i.fma(x, single(LOG2_E), single(ROUNDER))
-    n = i.add(whole, single(-ROUNDER))
+    rounded = i.fma(x, single(LOG2_E), single(ROUNDER))
+    n = i.add(rounded, single(-ROUNDER))
     r = i.fma(n, single(LN2_HIGH - LN2), i.fma(n, single(-LN2_HIGH), x))
-    return _power(i, whole, i.polynomial(r, EXP))
+    return _power(i, rounded, i.polynomial(r, EXP))
 
 
 def exp2(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
     """2^x = 2^n 2^r."""
     x = i.clamp(x, -151.0, 129.0, sm)
-    whole = i.add(x, single(ROUNDER))
-    r = i.add(x, i.neg(i.add(whole, single(-ROUNDER))))
-    return _power(i, whole, i.polynomial(r, EXP2))
+    rounded = i.add(x, single(ROUNDER))
+    r = i.add(x, i.neg(i.add(rounded, single(-ROUNDER))))
+    return _power(i, rounded, i.polynomial(r, EXP2))
 
 
 def log(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
@@ -428,9 +428,9 @@ def _log2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
 
 def _exp2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
     """Two to the power of a number between -LARGEST and LARGEST."""
-    whole = i("cvt.rni.f64.f64", x)
-    power = _polynomial(i, i("sub.rn.f64", x, whole), EXP2_SERIES)
-    exponent = i("add.s32", i("cvt.rzi.s32.f64", whole), EXPONENT)
+    rounded = i("cvt.rni.f64.f64", x)
+    power = _polynomial(i, i("sub.rn.f64", x, rounded), EXP2_SERIES)
+    exponent = i("add.s32", i("cvt.rzi.s32.f64", rounded), EXPONENT)
     return i("mul.rn.f64", power, _of_words(i, i("mov.b32", 0), i("shl.b32", exponent, 20)))
 
 
@@ -447,11 +447,11 @@ def powf(i: Instructions, x: Operand, y: Operand) -> VirtualRegister:
     exact = i("selp.f64", i("neg.f64", toward), exact, zero)
     bounded = i("max.f64", i("min.f64", exact, double(LARGEST)), double(-LARGEST))
     result = i("cvt.rn.f32.f64", _exp2(i, bounded))
-    whole = i("setp.eq.f64", i("cvt.rzi.f64.f64", by), by)
+    integral = i("setp.eq.f64", i("cvt.rzi.f64.f64", by), by)
     half = i("mul.rn.f64", by, double(0.5))
-    odd = i("and.pred", whole, i("setp.ne.f64", i("cvt.rzi.f64.f64", half), half))
+    odd = i("and.pred", integral, i("setp.ne.f64", i("cvt.rzi.f64.f64", half), half))
     signed = i("selp.f32", i("copysign.f32", x, result), result, odd)
-    undefined = i("and.pred", i("setp.lt.f64", base, double(0)), i("not.pred", whole))
+    undefined = i("and.pred", i("setp.lt.f64", base, double(0)), i("not.pred", integral))
     undefined = i("or.pred", i("and.pred", undefined, i("not.pred", infinite)), i("setp.nan.f64", base, by))
     signed = i("selp.f32", single(math.nan), signed, undefined)
     one = i("setp.eq.f64", by, double(0))

@@ -230,9 +230,9 @@ class KernelLowering:
 
     def scalar(self, value: SSAValue) -> IndexValue:
         """The register or number behind an index."""
-        found = self.values[value]
-        if isinstance(found, (VirtualRegister, int)):
-            return found
+        register = self.values[value]
+        if isinstance(register, (VirtualRegister, int)):
+            return register
         owner = value.owner
         fail(owner if isinstance(owner, Operation) else self.kernel, f"expected an index, got {value.type}")
 
@@ -241,32 +241,32 @@ class KernelLowering:
 
     def number(self, value: SSAValue) -> VirtualRegister:
         """The register of a number that the kernel was given."""
-        found = self.values[value]
-        if isinstance(found, VirtualRegister):
-            return found
+        register = self.values[value]
+        if isinstance(register, VirtualRegister):
+            return register
         fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
     def fragment(self, value: SSAValue) -> Fragment:
-        found = self.values[value]
-        return found if isinstance(found, list) else []
+        fragment = self.values[value]
+        return fragment if isinstance(fragment, list) else []
 
     def predicate(self, value: SSAValue) -> VirtualRegister | bool:
-        found = self.values[value]
-        return found if isinstance(found, (VirtualRegister, bool)) else bool(found)
+        predicate = self.values[value]
+        return predicate if isinstance(predicate, (VirtualRegister, bool)) else bool(predicate)
 
     def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False) -> GlobalMatrix:
         """An argument; its elements may be of less than a byte only if `bits`, and apart in a row only if `steps`."""
-        found = self.values[value]
-        if isinstance(found, MemoryArgument):
+        matrix = self.values[value]
+        if isinstance(matrix, MemoryArgument):
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
-        if not isinstance(found, GlobalMatrix):
+        if not isinstance(matrix, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.load")  # fmt: skip
-        if not steps and found.step is not None:
+        if not steps and matrix.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
-        if not bits and found.packed > 1:
+        if not bits and matrix.packed > 1:
             fail(op, f"{op.name} moves whole bytes, got {value.type}; packed elements move as registers")
-        return found
+        return matrix
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
         """A column of elements that share bytes, in bytes."""
@@ -276,10 +276,10 @@ class KernelLowering:
         return self.scalars.quotient(column, packed)
 
     def tile(self, op: Operation, value: SSAValue) -> SharedTile:
-        found = self.values[value]
-        if not isinstance(found, SharedTile):
+        tile = self.values[value]
+        if not isinstance(tile, SharedTile):
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
-        return found
+        return tile
 
     def shared_place(
         self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
@@ -293,8 +293,8 @@ class KernelLowering:
         """Registers for a new fragment. They are those of the loop variable that it becomes in the next iteration, if
         these are free, or if the operation that makes it reads them `in_place`."""
         carried = carried_into(value, in_place=in_place)
-        if carried is not None and isinstance(held := self.values.get(carried), list):
-            return held
+        if carried is not None and isinstance(registers := self.values.get(carried), list):
+            return registers
         return self.fresh(value.type)
 
     def fresh(self, kind: Attribute) -> Fragment:
@@ -329,10 +329,11 @@ def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> N
     module = kernel.get_toplevel_object()
     for launch in [o for o in module.walk() if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else ():
         size = launch.dynamicSharedMemorySize
-        given = constant_value(size) if size is not None else 0
-        if launch.kernel == symbol and given is not None and given < needed:
+        available = constant_value(size) if size is not None else 0
+        if launch.kernel == symbol and available is not None and available < needed:
             fail(
-                launch, f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {given}"
+                launch,
+                f"expected at least {needed} bytes of dynamic shared memory for the kernel's tiles, got {available}",
             )
 
 
@@ -387,10 +388,10 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
 
 def _cluster(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
     """The CTAs of a cluster along x, y and z."""
-    given = kernel.attributes[CLUSTER_SIZE]
-    sizes = [int(n) for n in given.iter_values()] if isinstance(given, DenseArrayBase) else []
+    attribute = kernel.attributes[CLUSTER_SIZE]
+    sizes = [int(n) for n in attribute.iter_values()] if isinstance(attribute, DenseArrayBase) else []
     if len(sizes) != 3 or min(sizes) < 1 or prod(sizes) > MOST_CTAS:
-        fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MOST_CTAS} CTAs, got {given}")
+        fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MOST_CTAS} CTAs, got {attribute}")
     if target.sm < CLUSTER_SM:
         fail(kernel, f"{target} has no clusters; sm_{CLUSTER_SM} and later have them")
     return sizes

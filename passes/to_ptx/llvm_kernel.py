@@ -183,10 +183,10 @@ class LlvmKernel:
 
     def words(self, value: SSAValue) -> Words:
         """The registers, or literals, of a value."""
-        found = self.values.get(value)
-        if found is None:
+        words = self.values.get(value)
+        if words is None:
             fail(self.operation, f"{self.operation.name}: an operand of type {value.type} has no value here")
-        return found
+        return words
 
     def word(self, value: SSAValue) -> HeldRegister | str:
         words = self.words(value)

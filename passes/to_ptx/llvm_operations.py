@@ -365,10 +365,10 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     words += inputs
     registers: list[HeldRegister] = []
 
-    def number(found: re.Match[str]) -> str:
-        if int(found[1]) >= len(words):
-            fail(op, f"inline PTX names ${found[1]}, and there are {len(words)} registers")
-        registers.append(words[int(found[1])])
+    def number(match: re.Match[str]) -> str:
+        if int(match[1]) >= len(words):
+            fail(op, f"inline PTX names ${match[1]}, and there are {len(words)} registers")
+        registers.append(words[int(match[1])])
         return "?"
 
     form = re.sub(r"\$(\d+)", number, match[2] or "")

@@ -86,23 +86,23 @@ class OddRows:
         inside = True
         if not self.rows_inside:
             inside = a.inside(Position.of(self.row, self.at_[0], down), self.type.layout.data.rows, self.matrix.rows)
-        for j, held in enumerate(tiles):
+        for j, tile in enumerate(tiles):
             is_last = j == len(tiles) - 1
-            moved = self._aligned(held, held if is_last else tiles[j + 1])
+            moved = self._aligned(tile, tile if is_last else tiles[j + 1])
             guard = s.both(inside, self.kept) if is_last else inside
             self._store(moved, down, s.add(self.along, self.shift), j * COLUMNS, guard)
         self._store(self._one(tiles[0], 0), down, 0, 0, s.both(inside, self.first))
         end = COLUMNS * len(tiles) - 1
         self._store(self._one(tiles[-1], 1), down, 0, end, s.both(inside, self.last))
 
-    def _aligned(self, held: Fragment, following: Fragment) -> Fragment:
+    def _aligned(self, own: Fragment, following: Fragment) -> Fragment:
         """The pair that starts at an even place: the lane's own, or its second element and the next lane's first."""
-        compute, type = self.addressing.emitter.compute, held[0].type
-        given = self._select(following[0], held[0], self.leftmost)
-        taken = compute("shfl.sync.idx.b32", given, self.neighbour, LANES - 1, -1, type=type)
-        if len(held) == 2:
-            return [self._select(held[1], held[0], self.odd), self._select(taken, held[1], self.odd)]
-        return [self._select(compute("prmt.b32", held[0], taken, word(0x5432, 4)), held[0], self.odd)]
+        compute, type = self.addressing.emitter.compute, own[0].type
+        sent = self._select(following[0], own[0], self.leftmost)
+        taken = compute("shfl.sync.idx.b32", sent, self.neighbour, LANES - 1, -1, type=type)
+        if len(own) == 2:
+            return [self._select(own[1], own[0], self.odd), self._select(taken, own[1], self.odd)]
+        return [self._select(compute("prmt.b32", own[0], taken, word(0x5432, 4)), own[0], self.odd)]
 
     def _select(self, yes: VirtualRegister, no: VirtualRegister, condition: VirtualRegister | bool) -> VirtualRegister:
         compute = self.addressing.emitter.compute
@@ -110,19 +110,21 @@ class OddRows:
             return compute(f"selp.{yes.type}", yes, no, condition)
         return compute(f"mov.{yes.type}", yes if condition else no)
 
-    def _one(self, held: Fragment, which: int) -> Fragment:
+    def _one(self, pair: Fragment, which: int) -> Fragment:
         """One element of a pair."""
-        if len(held) == 2:
-            return [held[which]]
-        return [self.addressing.emitter.halves(held[0])[which]]
+        if len(pair) == 2:
+            return [pair[which]]
+        return [self.addressing.emitter.halves(pair[0])[which]]
 
-    def _store(self, held: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool) -> None:
+    def _store(
+        self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool
+    ) -> None:
         size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
         place = self.addressing.scalars.address(
             self.matrix.base,
             [(self.row, pitch), (self.at_[0], pitch), (down, pitch), (lane, size), (self.at_[1], size), (along, size)],
         )
-        self.addressing.emitter.store("global", held, place, guard=inside)
+        self.addressing.emitter.store("global", elements, place, guard=inside)
 
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
@@ -192,12 +194,12 @@ class GlobalFragments:
         size = matrix.column_bytes
         if not isinstance(size, int) or size != matrix.element_bytes:
             return
-        accesses, known = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        accesses, lines = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
         together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
         for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
             line = i, j * size // LINE
-            if line not in known:
-                known.add(line)
+            if line not in lines:
+                lines.add(line)
                 self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def load_repeated(
@@ -350,7 +352,7 @@ class MatrixMoves:
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
     def _move(self, row: MoveRow, height: int, together: list[Matrix], tile: SharedTile,
-              at_: tuple[IndexValue, IndexValue, IndexValue], held: Fragment,
+              at_: tuple[IndexValue, IndexValue, IndexValue], registers: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         stage, row_start, column_start = at_
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
@@ -368,7 +370,7 @@ class MatrixMoves:
             Position.of(lane_column, column_start, first.column // tile.packed),
         )
         place = self.addressing.shared(tile, stage, *where)
-        self.emitter.emit(row.spelling, *((held, place) if isinstance(row, LoadMatrix) else (place, held)))
+        self.emitter.emit(row.spelling, *((registers, place) if isinstance(row, LoadMatrix) else (place, registers)))
 
     def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
         return self._sum(value, self.scalars.multiply(chosen, step))
@@ -381,8 +383,8 @@ class MatrixMoves:
             and isinstance(value, VirtualRegister)
             and isinstance(moved, VirtualRegister)
         ):
-            known = value.bound is not None and moved.bound is not None
-            total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if known else None
+            bounded = value.bound is not None and moved.bound is not None
+            total.bound = (value.bound or 0) + (moved.bound or 0) - 1 if bounded else None
         return total
 
 

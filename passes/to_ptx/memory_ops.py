@@ -93,8 +93,8 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if matrix.repeats:
         from .epilogue import own
 
-        found = lowering.globals.load_repeated(kind, matrix, (row, column), bounds(op.in_bounds))
-        lowering.values[op.fragment] = own(lowering, op.fragment, found)
+        registers = lowering.globals.load_repeated(kind, matrix, (row, column), bounds(op.in_bounds))
+        lowering.values[op.fragment] = own(lowering, op.fragment, registers)
         return
     into = lowering.result(op.fragment)
     lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
@@ -205,10 +205,10 @@ def stage_text(stage: IndexValue | None, moving: str) -> str:
     return f"stage {stage}" if isinstance(stage, int) else moving
 
 
-def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, way: str) -> str:
+def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, direction: str) -> str:
     """What a comment says of a fragment that moves."""
     place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
-    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {way} {place}"
+    return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {direction} {place}"
 
 
 @lowers(CopyOp)

@@ -343,8 +343,8 @@ class _Lines:
         return [self._as_held(self.lowering.emitter.register(type)) for type in types_of(kind)]
 
     def word(self, value: SSAValue) -> HeldRegister | str:
-        held = number_of(self.lowering, value).held
-        return self._as_held(held) if isinstance(held, VirtualRegister) else str(held)
+        register = number_of(self.lowering, value).held
+        return self._as_held(register) if isinstance(register, VirtualRegister) else str(register)
 
     def held(self, value: SSAValue) -> HeldRegister:
         word = self.word(value)
@@ -369,10 +369,10 @@ class _Lines:
                 fail(self.lowering.kernel, f"expected registers and numbers, got {operand}")
 
     def give(self, op: Operation, *words: HeldRegister | str) -> None:
-        held = [self.registers[word.number] for word in words if isinstance(word, HeldRegister)]
-        if len(held) != 1:
+        registers = [self.registers[word.number] for word in words if isinstance(word, HeldRegister)]
+        if len(registers) != 1:
             fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
-        self.lowering.values[op.results[0]] = held[0] if op.results[0].type in (i1, i32) else held
+        self.lowering.values[op.results[0]] = registers[0] if op.results[0].type in (i1, i32) else registers
 
 
 def _line(lowering: KernelLowering, op: NvvmOp) -> None:

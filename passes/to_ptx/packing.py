@@ -133,14 +133,14 @@ class Packing:
 
     def _cut(self, chunk: PackedChunk, words: Fragment) -> Fragment:
         """The words with zeros in place of what belongs to the source's next row."""
-        s, (whole, part) = self.scalars, divmod(self.source.row_bytes % CHUNK, WORD_BYTES)
-        if not (whole or part):
+        s, (complete, part) = self.scalars, divmod(self.source.row_bytes % CHUNK, WORD_BYTES)
+        if not (complete or part):
             return words
         last = s.compare("eq", chunk.column, self.filled - 1)
-        kept = words[:whole]
-        for i, held in enumerate(words[whole:]):
+        kept = words[:complete]
+        for i, moved in enumerate(words[complete:]):
             mask = s.select(last, (1 << BYTE * part) - 1 if i == 0 else 0, -1)
-            kept.append(self.emitter.pure("and.b32", held, mask))
+            kept.append(self.emitter.pure("and.b32", moved, mask))
         return kept
 
     def _copy_last_elements(self, chunk: PackedChunk) -> None:

@@ -25,21 +25,21 @@ from .kernel import KernelLowering, lowers
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
     """The registers of C and of D: the same ones, if the types allow it and nothing else needs C."""
-    held = lowering.fragment(c)
+    sums = lowering.fragment(c)
     if c.type == d.type and only_use_is_here(c, op):
-        return held, held
+        return sums, sums
     fresh = lowering.fresh(d.type)
     if c.type == d.type:
-        lowering.fragments.copy(held, fresh)
-        held = fresh
-    return held, fresh
+        lowering.fragments.copy(sums, fresh)
+        sums = fresh
+    return sums, fresh
 
 
 @lowers(MmaOp)
 def _mma(lowering: KernelLowering, op: MmaOp) -> None:
     a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
-    held, result = result_registers(lowering, op, c, op.d)
+    sums, result = result_registers(lowering, op, c, op.d)
     (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
     extras: list[TrailingOperand] = []
@@ -50,7 +50,7 @@ def _mma(lowering: KernelLowering, op: MmaOp) -> None:
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
         extras.append(TrailingOperand(words, of_b=role == "b"))
-    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), held, result, extras)
+    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), sums, result, extras)
     lowering.values[op.d] = result
     if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
@@ -95,15 +95,15 @@ def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     check_warpgroups(lowering, op)
-    row, held = op.row, lowering.fragment(op.c)
+    row, sums = op.row, lowering.fragment(op.c)
     if not only_use_is_here(op.c, op):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
     words = descriptors(lowering, op)
     a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
     metadata = [] if op.e is None or op.selector is None else [*lowering.fragment(op.e), op.selector.value.data]
     lowering.emitter.comment(f"{op.name}: {row.shape} of {'registers and ' if op.a_in_registers else ''}shared memory")
-    lowering.emitter.emit(row.spelling, held, a, words["b"], *metadata, *_constants(op, row))
-    lowering.values[op.d] = held
+    lowering.emitter.emit(row.spelling, sums, a, words["b"], *metadata, *_constants(op, row))
+    lowering.values[op.d] = sums
 
 
 def _constants(op: WgmmaOp, row: Wgmma) -> Iterator[int]:
@@ -192,10 +192,10 @@ def _opaque_address(lowering: KernelLowering, op: LoadOp | StoreOp, kind: Opaque
     if not isinstance(pitch, int):
         fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
     stride = pitch * 8 // bits
-    whole = max(1, 8 // bits)
-    if divisor_of(column) % whole:
-        fail(op, f"expected a column that is a multiple of {whole}, for {kind.element.name} start at whole bytes")
-    along = lowering.scalars.quotient(column, whole)
+    per_byte = max(1, 8 // bits)
+    if divisor_of(column) % per_byte:
+        fail(op, f"expected a column that is a multiple of {per_byte}, for {kind.element.name} start at whole bytes")
+    along = lowering.scalars.quotient(column, per_byte)
     terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
     needed = wmma.alignment(kind.product, kind.role.data, kind.element)
     if isinstance(along, int) and along * terms[1][1] % needed:

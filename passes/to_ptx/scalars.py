@@ -156,8 +156,8 @@ class Scalars:
     def either(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
         """The disjunction of two predicates."""
         if isinstance(a, bool) or isinstance(b, bool):
-            known, other = (a, b) if isinstance(a, bool) else (b, a)
-            return True if known else other
+            constant, other = (a, b) if isinstance(a, bool) else (b, a)
+            return True if constant else other
         return a if a is b else self._pure("or.pred", a, b)
 
     def differ(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:

@@ -45,9 +45,9 @@ def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
     beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
     emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.data.value
-    width, whole = lowering.scalar(op.width), lowering.threads >= LANES
-    shared = s.multiply(s.subtract(LANES, width), 1 << 8) if whole else 0
-    clamp = shared if mode == "up" else s.add(shared, LANES - 1) if whole else s.subtract(width, 1)
+    width, full = lowering.scalar(op.width), lowering.threads >= LANES
+    shared = s.multiply(s.subtract(LANES, width), 1 << 8) if full else 0
+    clamp = shared if mode == "up" else s.add(shared, LANES - 1) if full else s.subtract(width, 1)
     moved, valid = emitter.register("b32"), emitter.register("pred")
     opcode = f"shfl.sync.{'bfly' if mode == 'xor' else mode}.b32"
     source, offset = _bits(lowering, op, op.value), lowering.scalar(op.offset)

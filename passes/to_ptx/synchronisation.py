@@ -69,11 +69,11 @@ def one_thread(
 
 def barrier_address(lowering: KernelLowering, op: Operation, barriers: SSAValue, number: SSAValue) -> At:
     """The address of one of several barriers."""
-    held = lowering.values[barriers]
-    if not isinstance(held, SharedBarriers):
+    barriers_ = lowering.values[barriers]
+    if not isinstance(barriers_, SharedBarriers):
         fail(op, f"expected barriers made in this kernel, got {barriers.type}")
     along = lowering.scalars.multiply(lowering.scalar(number), BARRIER_BYTES)
-    return lowering.addressing.shared_bytes_at(held.offset, along)
+    return lowering.addressing.shared_bytes_at(barriers_.offset, along)
 
 
 @lowers(MakeBarriersOp)

@@ -21,10 +21,10 @@ COMPLETES = "mbarrier::complete_tx::bytes"
 
 
 def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Sequence[SSAValue]) -> TensorBox:
-    held = lowering.values.get(map)
-    if not isinstance(held, VirtualRegister) or not isinstance(map.type, TensorMapType):
+    address = lowering.values.get(map)
+    if not isinstance(address, VirtualRegister) or not isinstance(map.type, TensorMapType):
         fail(op, "expected a tensor map that is an argument of the kernel")
-    return TensorBox(held, lowering.indices(coordinates)[::-1])
+    return TensorBox(address, lowering.indices(coordinates)[::-1])
 
 
 def _place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:

@@ -72,13 +72,13 @@ def _allocated(op: Operation) -> tuple[list[memref.AllocOp], int]:
     kernel: Operation | None = op
     while kernel is not None and not isinstance(kernel, FuncOp):
         kernel = kernel.parent_op()
-    found = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)] if kernel is not None else []
-    found = [op for op in found if memory_space(op.memref.type) == TENSOR_SPACE]
-    wanted = sum(map(_columns, found))
+    allocations = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)] if kernel is not None else []
+    allocations = [op for op in allocations if memory_space(op.memref.type) == TENSOR_SPACE]
+    wanted = sum(map(_columns, allocations))
     taken = next((size for size in ALLOCATIONS if size >= wanted), None)
     if taken is None:
         fail(op, f"expected at most {ALLOCATIONS[-1]} columns of tensor memory, got {wanted}")
-    return found, taken
+    return allocations, taken
 
 
 def _columns(op: memref.AllocOp) -> int:
@@ -130,9 +130,9 @@ def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
     place = At(_address(lowering, op, op.d, op.number), 0)
     first = one_thread(lowering, op, None, UnitAttr())
     a = At(_a(lowering, op), 0) if op.a_in_tensor_memory else words["a"]
-    beside = [At(place, 0) for place in _beside(lowering, op)]
+    side_operands = [At(place, 0) for place in _side_addresses(lowering, op)]
     adds = True if op.adds is None else lowering.predicate(op.adds)
-    metadata, scales = ([], beside) if row.scale is not None else (beside, [])
+    metadata, scales = ([], side_operands) if row.scale is not None else (side_operands, [])
     flag = int(adds) if isinstance(adds, bool) else adds
     spelling = row.opcode.spelling
     emitter.emit(spelling, place, a, words["b"], *metadata, kind, *scales, flag, guard=first)
@@ -149,9 +149,9 @@ def _a(lowering: KernelLowering, op: TensorMmaOp) -> VirtualRegister:
     return place if words == 0 else lowering.emitter.pure("add.s32", place, words)
 
 
-def _beside(lowering: KernelLowering, op: TensorMmaOp) -> Iterator[VirtualRegister]:
+def _side_addresses(lowering: KernelLowering, op: TensorMmaOp) -> Iterator[VirtualRegister]:
     """Where scales, or metadata, of a step begin: the words of all rows behind each other."""
-    for memory in op.beside:
+    for memory in op.side_operands:
         place, kind = _address(lowering, op, memory, op.stage), memory_of(memory)
         more = op.word * (kind.get_shape()[1] // LANES if op.scale else 1)
         yield place if more == 0 else lowering.emitter.pure("add.s32", place, more)

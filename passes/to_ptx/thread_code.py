@@ -64,14 +64,14 @@ def vector_registers(lowering: KernelLowering, op: Operation, kind: AnyVector) -
 
 def number_of(lowering: KernelLowering, value: SSAValue) -> HeldElement:
     """A number as an element."""
-    held = lowering.values[value]
-    match held:
+    content = lowering.values[value]
+    match content:
         case [one]:
             return HeldElement(one)
         case bool():
-            return HeldElement(lowering.emitter.compute(f"setp.{'eq' if held else 'ne'}.s32", 0, 0))
+            return HeldElement(lowering.emitter.compute(f"setp.{'eq' if content else 'ne'}.s32", 0, 0))
         case VirtualRegister() | int():
-            return HeldElement(held)
+            return HeldElement(content)
         case _:
             owner = value.owner
             fail(owner if isinstance(owner, Operation) else lowering.kernel, f"expected a number, got {value.type}")
@@ -306,8 +306,8 @@ def _reinterpret(lowering: KernelLowering, op: memref.ReinterpretCastOp) -> None
     strides = strides_of(kind) if is_memory(kind) else None
     if source is None or strides is None or None in strides or not is_memory(kind) or kind.get_offset():
         fail(op, f"expected memory of the kernel, from its start, with strides that are known, got {kind}")
-    known = tuple(stride or 0 for stride in strides)
-    lowering.memories[op.result] = replace(source, shape=tuple(kind.get_shape()), strides=known)
+    strides_ = tuple(stride or 0 for stride in strides)
+    lowering.memories[op.result] = replace(source, shape=tuple(kind.get_shape()), strides=strides_)
 
 
 @lowers(memref.SubviewOp)
@@ -485,5 +485,5 @@ def _view(lowering: KernelLowering, op: memref.ViewOp) -> None:
     if strides is None or None in strides or isinstance(base, int):
         fail(op, f"expected a view whose strides are known, got {kind}")
     aligned = gcd(ALIGNMENT, divisor_of(lowering.scalar(op.byte_shift)))
-    known = tuple(stride or 0 for stride in strides)
-    lowering.memories[op.result] = MemoryArgument(base, kind.get_shape(), known, bits, aligned, space="shared")
+    strides_ = tuple(stride or 0 for stride in strides)
+    lowering.memories[op.result] = MemoryArgument(base, kind.get_shape(), strides_, bits, aligned, space="shared")

@@ -423,8 +423,8 @@ class TensorMap:
         name = self.type or self.borrowed().element
         element = next((e for e in ELEMENTS if e.name == name), None) if self.type else map_element(name)
         if element is None:
-            known = ", ".join(e.name for e in ELEMENTS)
-            raise ArgumentError(f"a tensor map has no elements of type {name}; known: {known}")
+            names = ", ".join(e.name for e in ELEMENTS)
+            raise ArgumentError(f"a tensor map has no elements of type {name}; known: {names}")
         return element
 
     def fields(self, address: int) -> TensorMapFields:
@@ -452,9 +452,9 @@ class TensorMap:
             raise ArgumentError(f"tensor map of {array}: {error} (dimensions count from the fastest)") from None
 
 
-def _check_integers(name: str, given: object) -> None:
+def _check_integers(name: str, numbers: object) -> None:
     try:
-        for number in cast("Sequence[int]", given):
+        for number in cast("Sequence[int]", numbers):
             operator.index(number)
     except TypeError:
-        raise ArgumentError(f"expected {name} to be a sequence of integers, got {given!r}") from None
+        raise ArgumentError(f"expected {name} to be a sequence of integers, got {numbers!r}") from None

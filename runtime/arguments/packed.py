@@ -40,8 +40,8 @@ def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
     rows = [row for row in ROWS if row.instruction == instruction and not row.kind]
     matching = [row for row in rows if row.element == element]
     if not matching:
-        known = ", ".join(dict.fromkeys(row.element for row in rows))
-        raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {known}")
+        names = ", ".join(dict.fromkeys(row.element for row in rows))
+        raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {names}")
     return max(matching, key=lambda row: row.k)
 
 
@@ -174,16 +174,16 @@ def unpack_weights(packed: Array, bits: int, *, signed: bool = False) -> Array:
     rows, columns, places = packed_order(bits)
     if packed.ndim != 3 or packed.shape[-1] * 8 != rows * columns * bits:
         raise ArgumentError(f"expected blocks of {rows * columns * bits // 8} bytes, got {packed.shape}")
-    held = packed.view(np.uint8)
+    words = packed.view(np.uint8)
     if bits == 4:
-        held = np.stack([held & 15, held >> 4], -1).reshape(*held.shape[:2], -1)
-    blocks = np.empty_like(held)
-    blocks[..., places] = held
-    down, across = held.shape[:2]
-    found = blocks.reshape(down, across, rows, columns).transpose(0, 2, 1, 3).reshape(down * rows, across * columns)
+        words = np.stack([words & 15, words >> 4], -1).reshape(*words.shape[:2], -1)
+    blocks = np.empty_like(words)
+    blocks[..., places] = words
+    down, across = words.shape[:2]
+    rows_ = blocks.reshape(down, across, rows, columns).transpose(0, 2, 1, 3).reshape(down * rows, across * columns)
     if not signed:
-        return found
-    return (found ^ (1 << bits - 1)).astype(np.int8) - np.int8(8) if bits == 4 else found.view(np.int8)
+        return rows_
+    return (rows_ ^ (1 << bits - 1)).astype(np.int8) - np.int8(8) if bits == 4 else rows_.view(np.int8)
 
 
 def packed_order(bits: int) -> tuple[int, int, Array]:

@@ -106,10 +106,10 @@ def position_of(name: str, parameters: Sequence[Parameter]) -> int:
     raise ArgumentError(f"no argument '{name}'; there are {names}")
 
 
-def extents(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter: from its type, from `given`, or from one that it is tied to. Unknown sizes are
+def extents(function: Signature, shapes_: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The shape of every parameter: from its type, from `shapes_`, or from one that it is tied to. Unknown sizes are
     negative."""
-    shapes = [list(given.get(i, p.shape or ())) for i, p in enumerate(function.parameters)]
+    shapes = [list(shapes_.get(i, p.shape or ())) for i, p in enumerate(function.parameters)]
     for tie in function.ties:
         extent = next((shapes[i][d] for i, d in sorted(tie) if shapes[i][d] >= 0), -1)
         for i, d in tie:

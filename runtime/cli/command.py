@@ -123,15 +123,15 @@ def _check(args: argparse.Namespace) -> int:
     from ..kernel.check import check_runnable, check_text
 
     text = read_source(args.file)
-    found = check_text(text, args.target, args.file)
-    diagnostics = list(found.diagnostics)
+    checked = check_text(text, args.target, args.file)
+    diagnostics = list(checked.diagnostics)
     if args.runnable:
         wrong = {(d.line, d.column) for d in diagnostics}
         refused = check_runnable(text, args.target, args.file)
         diagnostics = sorted([*diagnostics, *(d for d in refused if (d.line, d.column) not in wrong)])
     for diagnostic in diagnostics:
         print(diagnostic.show(args.file))
-    for note in found.notes:
+    for note in checked.notes:
         print(note.show(args.file, "note"))
     return 1 if diagnostics else 0
 

@@ -110,8 +110,8 @@ def _level_of(emit: str | None, out: str | None) -> str:
     ending = "" if out is None else Path(out).suffix
     if emit is None:
         if ending and ending not in ENDINGS.values():
-            known = ", ".join(dict.fromkeys(ENDINGS.values()))
-            raise ArgumentError(f"-o {out}: expected a name ending in {known}, or --emit to say what to write")
+            levels = ", ".join(dict.fromkeys(ENDINGS.values()))
+            raise ArgumentError(f"-o {out}: expected a name ending in {levels}, or --emit to say what to write")
         return next((level for level in ("ptx", *ENDINGS) if ENDINGS[level] == ending), "ptx")
     if ending in ENDINGS.values() and ending != ENDINGS[emit]:
         raise ArgumentError(f"-o {out}: the ending is not that of --emit {emit}, {ENDINGS[emit]}")

@@ -108,10 +108,10 @@ def _judge(args: argparse.Namespace) -> int:
 
 def _numbers(text: str) -> dict[str, int]:
     """`M=33,K=64` as numbers by name."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")
         if not equals or not value.strip().isdigit():
             raise ArgumentError(f"expected NAME=N,..., such as M=33,K=64, got '{text}'")
-        found[name.strip()] = int(value)
-    return found
+        numbers[name.strip()] = int(value)
+    return numbers

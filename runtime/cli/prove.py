@@ -218,15 +218,15 @@ def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: lis
     from .. import KernelLaunch
     from ..reference.inputs import kernel_argument
 
-    given = vars(args)
+    options = vars(args)
     for option in ("grid", "block"):
-        if given[prefix + option] is None:
+        if options[prefix + option] is None:
             raise ArgumentError(f"{module.name}: a kernel is launched with --{prefix.replace('_', '-')}{option}")
-    name = given[f"{prefix}kernel"]
+    name = options[f"{prefix}kernel"]
     if name is None and len(module.kernels) != 1:
         listed = ", ".join(module.kernels) or "none"
         raise ArgumentError(f"{module.name}: expected --{prefix.replace('_', '-')}kernel, one of {listed}")
-    texts = given[f"{prefix}arg"] or names
+    texts = options[f"{prefix}arg"] or names
     if not names:
         raise ArgumentError("a kernel has arrays; give each of them with --in, such as --in A=random:f16:64x64")
     for text in texts:
@@ -234,8 +234,8 @@ def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: lis
             option = f"--{prefix.replace('_', '-')}arg"
             raise ArgumentError(f"{option}: no array is called {text}; there are {', '.join(names)}")
     passed = [t if t in names else kernel_argument(t, args.seed, i) for i, t in enumerate(texts)]
-    grid, block = (_dim3(given[prefix + option], option) for option in ("grid", "block"))
-    return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, given[f"{prefix}shared"])
+    grid, block = (_dim3(options[prefix + option], option) for option in ("grid", "block"))
+    return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, options[f"{prefix}shared"])
 
 
 def _dim3(text: str, what: str) -> tuple[int, int, int]:

@@ -73,14 +73,14 @@ def _table(*columns: str) -> Table:
 
 
 def _mix(report: LaunchReport) -> tuple[str, Table]:
-    whole = sum(report.mix.values())
+    warps_in_all = sum(report.mix.values())
     table = _table("instruction", "warps", "share")
     for opcode, warps in islice(report.mix.items(), ROWS):
-        table.add_row(Text(short(opcode)), f"{warps:,}", f"{100 * warps / whole:.1f} %")
+        table.add_row(Text(short(opcode)), f"{warps:,}", f"{100 * warps / warps_in_all:.1f} %")
     rest = list(report.mix.values())[ROWS:]
     if rest:
-        table.add_row(Text(f"{len(rest)} others", "dim"), f"{sum(rest):,}", f"{100 * sum(rest) / whole:.1f} %")
-    return f"{report.kernel}: {whole:,} instructions of warps", table
+        table.add_row(Text(f"{len(rest)} others", "dim"), f"{sum(rest):,}", f"{100 * sum(rest) / warps_in_all:.1f} %")
+    return f"{report.kernel}: {warps_in_all:,} instructions of warps", table
 
 
 def _products(report: LaunchReport) -> tuple[str, Table]:
@@ -100,8 +100,8 @@ def _accesses(
 ) -> tuple[str, Table]:
     """The instructions sorted by their cost beyond the ideal, then by their cost."""
     extra, unit = total(items, "extra"), counts[0]
-    whole = total(items, unit)
-    part = f"{extra:,} of them ({100 * extra / whole:.1f} %) beyond the ideal" if extra else clean
+    total_ = total(items, unit)
+    part = f"{extra:,} of them ({100 * extra / total_:.1f} %) beyond the ideal" if extra else clean
     sources = any(item.source for item in items)
     table = _table("instruction", "line", "kind", "requests", *counts, *(("source",) if sources else ()))
     ranked = sorted(items, key=lambda item: (-item.extra, -getattr(item, unit), item.line, item.column))
@@ -115,7 +115,7 @@ def _accesses(
     if rest:
         sums = [f"{total(rest, name):,}" if name != "worst" else "" for name in counts]
         table.add_row(Text(f"{len(rest)} others", "dim"), "", "", f"{total(rest, 'requests'):,}", *sums)
-    return f"{title}: {whole:,} {unit}, {part}", table
+    return f"{title}: {total_:,} {unit}, {part}", table
 
 
 # What `warploom run` prints: tables and colour on a terminal, plain lines elsewhere.
@@ -162,11 +162,11 @@ class Report:
             f"{launch.shared} bytes of dynamic shared memory",
         )
 
-    def resources(self, name: str, found: Resources, source: str) -> None:
+    def resources(self, name: str, needs: Resources, source: str) -> None:
         """What a kernel needs."""
-        spills = f"{found.spills} bytes of spills" if found.spills else "no spills"
-        style = "yellow" if found.spills else ""
-        text = f"{name}: {found.registers} registers, {spills}, {found.shared} bytes of static shared memory ({source})"
+        spills = f"{needs.spills} bytes of spills" if needs.spills else "no spills"
+        style = "yellow" if needs.spills else ""
+        text = f"{name}: {needs.registers} registers, {spills}, {needs.shared} bytes of static shared memory ({source})"
         self.line("uses", text, style)
 
     def loaded(self, kernel: LoadedKernel) -> None:
@@ -179,8 +179,8 @@ class Report:
         for note in notes:
             print(note, file=sys.stderr)
         if names:
-            found = f"{len(notes)} notes" if notes else "nothing found"
-            self.line("checks", f"{', '.join(names)}: {found}", "green")
+            result = f"{len(notes)} notes" if notes else "nothing found"
+            self.line("checks", f"{', '.join(names)}: {result}", "green")
 
     def contracted(self, file: str, sums: Sequence[UnroundedSum]) -> None:
         """Says, on standard error, where a GPU may round once what the interpreter has rounded twice."""
@@ -202,34 +202,36 @@ class Report:
             table.add_row("" if i else "time", name, f"{1e3 * seconds:,.1f} ms")
         self.out.print(table)
 
-    def launched(self, found: Sequence[LaunchReport], as_json: bool) -> None:
+    def launched(self, reports: Sequence[LaunchReport], as_json: bool) -> None:
         """What launches on the interpreter did; JSON goes to standard output alone."""
         if as_json:
-            print(json.dumps([report.as_json() for report in found], indent=1))
+            print(json.dumps([report.as_json() for report in reports], indent=1))
             return
 
-        for report in found:
+        for report in reports:
             show(report, self.out)
 
-    def checked(self, name: str, found: Comparison, bound: str) -> None:
+    def checked(self, name: str, result: Comparison, bound: str) -> None:
         """How a result compares with float64; `bound` says what it is held against."""
-        if found.unbounded and not found.outside:
+        if result.unbounded and not result.outside:
             reason = "where a divisor may be 0 or a number infinite, any result would be within the bound"
-            self.line("check", f"%{name} cannot be checked: the bound of {found.unbounded} elements is infinite", "red")
+            self.line(
+                "check", f"%{name} cannot be checked: the bound of {result.unbounded} elements is infinite", "red"
+            )
             self.line("", reason)
             return
-        verdict = "within" if found.ok else f"{found.outside} elements outside"
+        verdict = "within" if result.ok else f"{result.outside} elements outside"
         self.line(
             "check",
-            f"%{name} against float64: largest error {found.absolute:.3g} absolute, {found.relative:.3g} relative; "
+            f"%{name} against float64: largest error {result.absolute:.3g} absolute, {result.relative:.3g} relative; "
             f"{verdict} the bound {bound}",
-            "green" if found.ok else "red",
+            "green" if result.ok else "red",
         )
-        if found.ok:
-            used = f"at most {100 * found.share:.3g} % of the bound is used"
-            self.line("", f"{used}, at {list(found.worst)}, where it is {found.allowed:.3g}")
+        if result.ok:
+            used = f"at most {100 * result.share:.3g} % of the bound is used"
+            self.line("", f"{used}, at {list(result.worst)}, where it is {result.allowed:.3g}")
         else:
-            self.line("", f"worst at {list(found.worst)}: expected {found.expected:.9g}, got {found.got:.9g}")
+            self.line("", f"worst at {list(result.worst)}: expected {result.expected:.9g}, got {result.got:.9g}")
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -143,12 +143,12 @@ def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, 
         return
     try:
         with report.timed("ptxas"):
-            found = ptxas.assemble(ptx, target)
+            assembled = ptxas.assemble(ptx, target)
     except AssemblerError as error:
         report.line("uses", f"unknown: {error}", "yellow")
         return
     for name in dict.fromkeys(kernels):
-        report.resources(name, found[name], f"ptxas {ptxas.version()}")
+        report.resources(name, assembled[name], f"ptxas {ptxas.version()}")
 
 
 def resolve_outputs(kernel: Kernel, texts: Sequence[str]) -> dict[int, str]:
@@ -229,10 +229,10 @@ def _check(
         exact = reference.evaluate(function, before, accumulator, tf32=tf32)
     ok, parameters = True, kernel.function.parameters
     for position in sorted(kernel.function.written):
-        found = reference.compare(exact[position], after[position])
+        compared = reference.compare(exact[position], after[position])
         bound = reference.bound_of(exact[position], accumulator)
-        report.checked(parameters[position].name, found, bound)
-        ok = ok and found.ok
+        report.checked(parameters[position].name, compared, bound)
+        ok = ok and compared.ok
     return ok
 
 
@@ -296,7 +296,7 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
     for place, path in outputs.items():
         inputs.save(path, _array_at(values, place))
         report.line("wrote", f"{'.'.join([function.parameters[place[0]].name, *map(str, place[1:])])} to {path}")
-    reports = tuple(found.against(problem) for found in done.reports)
+    reports = tuple(each.against(problem) for each in done.reports)
     report_launches(report, replace(done, reports=reports), args)
     return 0
 
@@ -373,11 +373,11 @@ def _array_at(values: Sequence[object], place: tuple[int, ...]) -> Array:
     Raises:
         ArgumentError: if there is none.
     """
-    found = inputs.field_at(tuple(values), place)
-    if not isinstance(found, np.ndarray):
+    field = inputs.field_at(tuple(values), place)
+    if not isinstance(field, np.ndarray):
         path = ".".join(map(str, place))
         raise ArgumentError(f"--out: argument {path} is no array, so nothing can be written from it")
-    return cast(Array, found)
+    return cast(Array, field)
 
 
 def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ...], str]:

@@ -73,15 +73,15 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
         row = target_row(target)
         before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
         lower(raised, make_context(), before_scheduling)
-        found = list(products(raised))
-        if len(found) != 1:
-            raise ArgumentError(f"tuning takes a function with one product, got {len(found)}")
-        product = read(found[0])
+        raised_products = list(products(raised))
+        if len(raised_products) != 1:
+            raise ArgumentError(f"tuning takes a function with one product, got {len(raised_products)}")
+        product = read(raised_products[0])
         return key_of(product), candidates(product, row)
 
 
 def arguments(
-    module: ModuleOp, target: str, given: Sequence[str], seed: int = 0, *, tf32: bool = False
+    module: ModuleOp, target: str, texts: Sequence[str], seed: int = 0, *, tf32: bool = False
 ) -> tuple[Signature, list[Array], str]:
     """The function of a module, the arrays to measure it with, and the sizes that they add to the key of a dynamic
     product.
@@ -92,7 +92,7 @@ def arguments(
     function = compile(module, target, tf32=tf32).function
     if any(p.shape is None for p in function.parameters):
         raise ArgumentError("tuning takes functions of arrays alone")
-    arrays = inputs.arrays(function, given, seed, poisoned=False)
+    arrays = inputs.arrays(function, texts, seed, poisoned=False)
     if all(min(p.shape or (), default=0) >= 0 for p in function.parameters):
         return function, arrays, ""
     pairs = zip(arrays, function.parameters, strict=True)
@@ -219,11 +219,11 @@ def list_schedules(args: argparse.Namespace) -> int:
     """Prints the schedules that would be measured, the default first."""
     module = parse(read_mlir(args.file), args.file)
     target = target_asked(args, module)
-    key, found = schedules(module, target, tf32=args.tf32)
+    key, fitting = schedules(module, target, tf32=args.tf32)
     if args.inputs:
         key += arguments(module, target, args.inputs, tf32=args.tf32)[2]
-    print(f"{key}: {len(found)} schedules fit")
-    for schedule in spread(found, args.limit):
+    print(f"{key}: {len(fitting)} schedules fit")
+    for schedule in spread(fitting, args.limit):
         print(f"  {schedule}")
     return 0
 

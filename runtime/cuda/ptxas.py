@@ -154,12 +154,12 @@ _FIELDS = {
 
 def parse_resources(log: str) -> dict[str, Resources]:
     """The resources that `ptxas -v` printed for each kernel, by name."""
-    found: dict[str, dict[str, int]] = {}
+    fields_of: dict[str, dict[str, int]] = {}
     name = ""
     for line in log.splitlines():
         if match := _FUNCTION.search(line):
             name = match[1]
         for field, pattern in _FIELDS.items():
             if name and (match := pattern.search(line)):
-                found.setdefault(name, {})[field] = int(match[1])
-    return {name: Resources(**fields) for name, fields in found.items() if "registers" in fields}
+                fields_of.setdefault(name, {})[field] = int(match[1])
+    return {name: Resources(**fields) for name, fields in fields_of.items() if "registers" in fields}

@@ -22,10 +22,10 @@ def cores() -> int:
     """
     if not hasattr(os, "fork") or sys.platform == "darwin":
         return 1
-    if given := os.environ.get(CORES, ""):
-        if not (given.isdecimal() and int(given)):
-            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{given}'")
-        return int(given)
+    if text := os.environ.get(CORES, ""):
+        if not (text.isdecimal() and int(text)):
+            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{text}'")
+        return int(text)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

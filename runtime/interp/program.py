@@ -143,9 +143,13 @@ def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object]
             owner = owners.get(i, i)
             addresses[i] = memory.add(_buffer(value, declared[owner][0], owner))
     for i in in_memory(passed):
-        held, owner = cast(Packed, passed[i]), owners[i]
-        data = np.frombuffer(bytearray(held.filled(addresses.__getitem__)), np.uint8)
-        what = f"struct of {data.size} bytes" if len(held.maps) * SIZE != data.size else f"{len(held.maps)} tensor maps"
+        struct, owner = cast(Packed, passed[i]), owners[i]
+        data = np.frombuffer(bytearray(struct.filled(addresses.__getitem__)), np.uint8)
+        what = (
+            f"struct of {data.size} bytes"
+            if len(struct.maps) * SIZE != data.size
+            else f"{len(struct.maps)} tensor maps"
+        )
         addresses[i] = memory.add(Buffer(f"argument {owner} ({declared[owner][0].name}, {what})", data))
     data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
     for i, (variable, offset) in enumerate(declared):

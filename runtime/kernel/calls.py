@@ -112,9 +112,9 @@ class Calls:
             ArgumentError: naming the argument, if one does not fit its parameter.
             DeviceUnavailableError: if the GPU does not run the target.
         """
-        if (found := key_of(args)) is None:
+        if (key_and_addresses := key_of(args)) is None:
             return None
-        key, addresses = found
+        key, addresses = key_and_addresses
         if (call := self.checked.get(key)) is None:
             devices = [cast(Any, arg).get_device() for arg in args if type(arg) is not int]
             if not devices or min(devices) < 0:

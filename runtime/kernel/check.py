@@ -34,7 +34,7 @@ def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
     """The sums in a kernel, and in the functions of its module, that a GPU may round once, in the order of the text.
     Registers are told apart by name."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
-    return tuple(found for function in functions for found in _in_function(list(instructions(function.body or ()))))
+    return tuple(sum_ for function in functions for sum_ in _in_function(list(instructions(function.body or ()))))
 
 
 def _in_function(body: Sequence[Instruction]) -> Iterator[UnroundedSum]:
@@ -111,7 +111,7 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
     lines = SourceLines(module)
     return Checked(
-        *([replace(d, source=lines.beside(d.line)) for d in some] for some in (diagnostics, sorted(checker.notes())))
+        *([replace(d, source=lines.note_at(d.line)) for d in some] for some in (diagnostics, sorted(checker.notes())))
     )
 
 

@@ -49,7 +49,7 @@ def facts_of(kernel: Kernel) -> dict[str, object]:
             "scratch": [{**buffer._asdict(), "data": buffer.data.hex()} for buffer in kernel.plan.scratch],
             "dynamic": kernel.plan.dynamic,
         },
-        "schedules": {name: None if held is None else str(held) for name, held in kernel.schedules.items()},
+        "schedules": {name: None if schedule is None else str(schedule) for name, schedule in kernel.schedules.items()},
     }
 
 
@@ -225,12 +225,12 @@ def _key(
     return key_of("kernel", {"text": text, "file": file, **asked})
 
 
-def _strategy(given: Strategies) -> StrategyText | Callable[[Handle], None]:
+def _strategy(strategy: Strategies) -> StrategyText | Callable[[Handle], None]:
     """A strategy as text with its name, or as a function."""
-    if callable(given):
-        return given
-    written = isinstance(given, str | os.PathLike)
-    return text_or_file(given, SUFFIX, "<strategy>") if written else (_printed(_module(given)), "<strategy>")
+    if callable(strategy):
+        return strategy
+    written = isinstance(strategy, str | os.PathLike)
+    return text_or_file(strategy, SUFFIX, "<strategy>") if written else (_printed(_module(strategy)), "<strategy>")
 
 
 def fastest(

@@ -171,8 +171,8 @@ class Options:
             "a trace is made": self.trace,
             "steps are counted": self.max_steps is not None,
         }
-        for what, given in asked.items():
-            if given:
+        for what, value in asked.items():
+            if value:
                 raise ArgumentError(f"{what} by the interpreter; pass device='interp'")
 
 

@@ -155,63 +155,65 @@ def _instruction(text: str) -> Iterator[str]:
     bindings: Bindings = rows[0][1]
     word = int(number, 10 if number.strip().isdecimal() else 16)
     try:
-        found = TensorProduct.decode(opcode_of(bindings), word)
+        product = TensorProduct.decode(opcode_of(bindings), word)
     except InstructionDescriptorError as error:
         raise ArgumentError(str(error)) from None
-    yield f"instruction descriptor {word:#010x} of {found.opcode}"
-    fields = [("shape", str(found.shape))]
-    fields += [(name, _operand(kind.name, found, i)) for i, (name, kind) in enumerate((("A", found.a), ("B", found.b)))]
-    fields.append(("D", found.d.name))
-    if found.scale is not None:
-        first, second = found.scale_ids
-        what = f"{found.scale.vector} a row of {found.scale.type.name}"
+    yield f"instruction descriptor {word:#010x} of {product.opcode}"
+    fields = [("shape", str(product.shape))]
+    fields += [
+        (name, _operand(kind.name, product, i)) for i, (name, kind) in enumerate((("A", product.a), ("B", product.b)))
+    ]
+    fields.append(("D", product.d.name))
+    if product.scale is not None:
+        first, second = product.scale_ids
+        what = f"{product.scale.vector} a row of {product.scale.type.name}"
         fields.append(("scales", f"{what}, from byte {first} of the words of A and {second} of B"))
-    if found.granularity is not None:
-        fields.append(("sparse", f"{found.granularity}, selector {found.selector}"))
-    if found.satfinite:
+    if product.granularity is not None:
+        fields.append(("sparse", f"{product.granularity}, selector {product.selector}"))
+    if product.satfinite:
         fields.append(("saturate", "yes"))
-    yield from (f"  {name:<9} {what}" for name, what in (*fields, ("lanes", f"D lies as [{found.result}]")))
+    yield from (f"  {name:<9} {what}" for name, what in (*fields, ("lanes", f"D lies as [{product.result}]")))
 
 
-def _operand(name: str, found: TensorProduct, number: int) -> str:
+def _operand(name: str, product: TensorProduct, number: int) -> str:
     """The type of A or B, its sign, and how it lies."""
-    sign = ", negated" if found.negated[number] else ""
-    return f"{name}{sign}, {'MN' if found.along_mn[number] else 'K'}-major"
+    sign = ", negated" if product.negated[number] else ""
+    return f"{name}{sign}, {'MN' if product.along_mn[number] else 'K'}-major"
 
 
 # Tensor maps
 
 
 def _map(data: bytes) -> Iterator[str]:
-    found = TensorMapFields.decode(data)
-    rank = len(found.sizes)
+    map_ = TensorMapFields.decode(data)
+    rank = len(map_.sizes)
     yield f"tensor map of {rank} dimension{'s' if rank > 1 else ''}, fastest first"
     for name, what in (
-        ("address", f"{found.address:#x}"),
-        ("elements", f"{found.element.name}, {found.element.size} bytes"),
-        ("sizes", _listed(found.sizes)),
-        ("strides", f"{_listed(found.strides)} bytes" if found.strides else "none"),
-        *_box(found),
-        ("steps", _listed(found.steps)),
-        ("swizzle", f"{found.swizzle} bytes" if found.swizzle else "none"),
-        ("interleave", f"{found.interleave} bytes" if found.interleave else "none"),
-        ("fill", "NaN" if found.nan_fill else "zero"),
-        ("moves", f"{found.moved_bytes} bytes: what an mbarrier is to expect"),
+        ("address", f"{map_.address:#x}"),
+        ("elements", f"{map_.element.name}, {map_.element.size} bytes"),
+        ("sizes", _listed(map_.sizes)),
+        ("strides", f"{_listed(map_.strides)} bytes" if map_.strides else "none"),
+        *_box(map_),
+        ("steps", _listed(map_.steps)),
+        ("swizzle", f"{map_.swizzle} bytes" if map_.swizzle else "none"),
+        ("interleave", f"{map_.interleave} bytes" if map_.interleave else "none"),
+        ("fill", "NaN" if map_.nan_fill else "zero"),
+        ("moves", f"{map_.moved_bytes} bytes: what an mbarrier is to expect"),
     ):
         yield f"  {name:<10} {what}"
-    known = found.encode()
-    other = [i for i in range(0, SIZE, 4) if data[i : i + 4] != known[i : i + 4]]
+    encoded = map_.encode()
+    other = [i for i in range(0, SIZE, 4) if data[i : i + 4] != encoded[i : i + 4]]
     if other:
         words = (f"{i // 4} ({int.from_bytes(data[i : i + 4], 'little'):#010x})" for i in other)
         yield f"  words with bits that are not known here: {', '.join(words)}"
 
 
-def _box(found: TensorMapFields) -> Iterator[tuple[str, str]]:
-    if not isinstance(found.box, PixelBox):
-        yield "box", _listed(found.box)
+def _box(map_: TensorMapFields) -> Iterator[tuple[str, str]]:
+    if not isinstance(map_.box, PixelBox):
+        yield "box", _listed(map_.box)
         return
-    ranges = zip(found.box.lower, found.box.last(found.sizes), strict=True)
-    yield "pixels", f"{found.box.pixels} of {found.box.channels} channels each, im2col mode"
+    ranges = zip(map_.box.lower, map_.box.last(map_.sizes), strict=True)
+    yield "pixels", f"{map_.box.pixels} of {map_.box.channels} channels each, im2col mode"
     yield "bounds", " x ".join(f"{first}..{last}" for first, last in ranges)
 
 

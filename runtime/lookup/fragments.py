@@ -117,8 +117,8 @@ def find(instruction: str, operand: str) -> Fragment:
         raise WarploomError(
             f"operand {shown(wanted)} is not the same in all forms of '{instruction}'; say which: {_some(names)}"
         )
-    (found,) = ((key, group) for key, group in groups.items())
-    return Fragment(wanted, found[0], tuple(found[1]))
+    (match,) = ((key, group) for key, group in groups.items())
+    return Fragment(wanted, match[0], tuple(match[1]))
 
 
 def forms_of(instruction: str) -> tuple[Form, ...]:
@@ -167,15 +167,15 @@ def _matching(instruction: str) -> tuple[Form, ...]:
             + (f"nearest: {', '.join(near)}; " if near else "")
             + f"known: {', '.join(families.FAMILIES)}, or a shape such as m16n8k16"
         )
-    known = tuple(form for key in ((name,) if name else families.FAMILIES) for form in families.FAMILIES[key]())
+    candidates = tuple(form for key in ((name,) if name else families.FAMILIES) for form in families.FAMILIES[key]())
     if name is None:
-        known = tuple(form for form in known if operands(form))
-    found = tuple(form for form in known if _has(form, words))
-    if not found:
-        raise WarploomError(f"there is no '{instruction}'; nearest: {_nearest(instruction, known)}")
+        candidates = tuple(form for form in candidates if operands(form))
+    matching = tuple(form for form in candidates if _has(form, words))
+    if not matching:
+        raise WarploomError(f"there is no '{instruction}'; nearest: {_nearest(instruction, candidates)}")
     # what does not say .trans means the form without it, where there is one
-    straight = tuple(form for form in found if "trans" in words or not getattr(form, "transpose", False))
-    return straight or found
+    straight = tuple(form for form in matching if "trans" in words or not getattr(form, "transpose", False))
+    return straight or matching
 
 
 def _has(form: Form, words: Iterable[str]) -> bool:
@@ -184,8 +184,8 @@ def _has(form: Form, words: Iterable[str]) -> bool:
     return all(any(has == word or has.endswith(f"::{word}") for has in rest) for word in words)
 
 
-def _nearest(instruction: str, known: Iterable[Form]) -> str:
-    names = list(dict.fromkeys(short(form) for form in known))
+def _nearest(instruction: str, candidates: Iterable[Form]) -> str:
+    names = list(dict.fromkeys(short(form) for form in candidates))
     return ", ".join(difflib.get_close_matches(instruction, names, 3, 0.0))
 
 
@@ -201,8 +201,8 @@ def _of_type(forms: tuple[Form, ...], instruction: str, operand: str) -> tuple[F
         return forms
     roles = {"b": "b", "c": "ac", "d": "ad"}.get(operand, "a")
     for role in roles:
-        if found := tuple(form for form in products if form.element(role).name == types[0]):
-            return found
+        if of_type := tuple(form for form in products if form.element(role).name == types[0]):
+            return of_type
     others = _matching(".".join(word for word in instruction.split(".") if word not in types))
     has = _some(sorted(dict.fromkeys(short(form, operand) for form in others if operand in operands(form)), key=len))
     raise WarploomError(f"'{instruction}': no form has {types[0]} as operand {roles[0].upper()}; there are: {has}")
@@ -222,9 +222,9 @@ def conversion(source: Fragment, target: Fragment) -> Conversion:
         WarploomError: if no number of tiles makes matrices of one shape.
     """
     rows, columns = (max(f.extent(axis) for f in (source.layout, target.layout)) for axis in "rc")
-    held, wanted = (tiled(f.layout, rows // f.layout.rows, columns // f.layout.columns) for f in (source, target))
+    layout, wanted = (tiled(f.layout, rows // f.layout.rows, columns // f.layout.columns) for f in (source, target))
     try:
-        return convert(held, wanted, element_bits(target))
+        return convert(layout, wanted, element_bits(target))
     except LayoutMismatchError as error:
         raise WarploomError(f"{source.name} to {target.name}: {error}") from error
 
@@ -237,11 +237,11 @@ def element_bits(fragment: Fragment) -> int:
     """
     operands = ((form, o) for form in fragment.forms for o in form.operands if o.name == fragment.operand)
     elements = len(fragment.layout.element)
-    found = {REGISTER_BITS.get(o.type, 32) * o.count // _matrices(form) >> elements for form, o in operands}
-    if len(found) > 1:
-        widths = " or ".join(map(str, sorted(found)))
+    widths_ = {REGISTER_BITS.get(o.type, 32) * o.count // _matrices(form) >> elements for form, o in operands}
+    if len(widths_) > 1:
+        widths = " or ".join(map(str, sorted(widths_)))
         raise WarploomError(f"elements of {fragment.name} take {widths} bits; name a form with a type")
-    return found.pop()
+    return widths_.pop()
 
 
 def _matrices(form: Form) -> int:
@@ -251,18 +251,18 @@ def _matrices(form: Form) -> int:
 
 def lines(source: Fragment, target: Fragment) -> Iterator[str]:
     """The ways in words, cheapest first, with an estimate of what each costs in issue slots of a warp."""
-    found = conversion(source, target)
-    for word, fragment, whole in (("from", source, found.source), ("to", target, found.target)):
-        yield f"{word:4} {fragment.name}{_tiles(fragment.layout, whole)}: {whole}"
-    size, bits = f"{found.source.rows}x{found.source.columns}", element_bits(source)
-    narrowed = "" if bits == found.element_bits else f", which lanes have made of {bits} bits before"
-    yield f"a matrix of {size} elements of {found.element_bits} bits{narrowed}"
-    for number, way in enumerate(found.ways, 1):
-        yield f"{number}. cost {way.cost}: {way}"
+    conversion_ = conversion(source, target)
+    for word, fragment, layout in (("from", source, conversion_.source), ("to", target, conversion_.target)):
+        yield f"{word:4} {fragment.name}{_tiles(fragment.layout, layout)}: {layout}"
+    size, bits = f"{conversion_.source.rows}x{conversion_.source.columns}", element_bits(source)
+    narrowed = "" if bits == conversion_.element_bits else f", which lanes have made of {bits} bits before"
+    yield f"a matrix of {size} elements of {conversion_.element_bits} bits{narrowed}"
+    for number, step in enumerate(conversion_.ways, 1):
+        yield f"{number}. cost {step.cost}: {step}"
 
 
-def _tiles(one: Layout, whole: Layout) -> str:
-    down, across = whole.rows // one.rows, whole.columns // one.columns
+def _tiles(one: Layout, tiled_: Layout) -> str:
+    down, across = tiled_.rows // one.rows, tiled_.columns // one.columns
     return f", {down}x{across} of them" if down * across > 1 else ""
 
 
@@ -289,8 +289,8 @@ def _grid(panel: Panel, width: int | None) -> Iterator[Text]:
     label = max(len(cell.label) for cell in panel.cells) + 2
     rows = range(0, panel.rows, panel.height)
     head = max(len(span(row, panel.height)) for row in rows)
-    beside = panel.beside(panel.height)
-    note = max(map(len, beside), default=0)
+    notes = panel.side_notes(panel.height)
+    note = max(map(len, notes), default=0)
     fit = len(range(0, panel.columns, panel.width)) if width is None else max(1, (width - head - 2 - note) // label)
     for first in range(0, panel.columns, panel.width * fit):
         columns = range(first, min(panel.columns, first + panel.width * fit), panel.width)
@@ -302,6 +302,6 @@ def _grid(panel: Panel, width: int | None) -> Iterator[Text]:
             for column in columns:
                 cell = places[row, column]
                 line.append(cell.label.center(label), Style(color="#000000", bgcolor=colour(cell.lane)))
-            if beside:
-                line.append(f" {beside[row // panel.height]}", "dim")
+            if notes:
+                line.append(f" {notes[row // panel.height]}", "dim")
             yield line

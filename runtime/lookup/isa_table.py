@@ -76,10 +76,10 @@ def forms(query: Query) -> tuple[Form, ...]:
     target, version = as_target(query.target), as_version(query.ptx)
     names = _families(query.family)
     _require(query.type, "element type", TYPES)
-    found = [form for name in names for form in FAMILIES[name]()]
+    asked = [form for name in names for form in FAMILIES[name]()]
     if query.shape is not None:
-        _require(query.shape, "shape", {word: None for form in found for word in _words(form) if _is_shape(word)})
-    kept = (form for form in found if _has(form, query) and _available(form, target, version))
+        _require(query.shape, "shape", {word: None for form in asked for word in _words(form) if _is_shape(word)})
+    kept = (form for form in asked if _has(form, query) and _available(form, target, version))
     return tuple(sorted(kept, key=lambda form: order(form.section)))
 
 
@@ -124,13 +124,13 @@ def _families(name: str | None) -> tuple[str, ...]:
     return within
 
 
-def _require(name: str | None, what: str, known: Iterable[str]) -> None:
+def _require(name: str | None, what: str, names: Iterable[str]) -> None:
     """Raises WarploomError, with the names most like it, if `name` is none of the known ones."""
-    known = tuple(known)
-    if name is not None and name not in known:
-        near = difflib.get_close_matches(name, known, 3, 0.5)
+    names = tuple(names)
+    if name is not None and name not in names:
+        near = difflib.get_close_matches(name, names, 3, 0.5)
         raise WarploomError(f"unknown {what} '{name}'; " + (f"nearest: {', '.join(near)}; " if near else "")
-                            + f"known: {', '.join(known)}")  # fmt: skip
+                            + f"known: {', '.join(names)}")  # fmt: skip
 
 
 def _words(form: Form) -> tuple[str, ...]:
@@ -161,11 +161,11 @@ def _available(row: Row, target: Target | None, version: Version | None) -> bool
     return since is not None and (version is None or since <= version)
 
 
-def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
+def lines(forms_: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     """The forms as patterns, in the order of the manual; `ptx` is since when the target has them, if one is given."""
     on = as_target(target)
     groups: dict[tuple[str, str, str], list[Form]] = {}
-    for form in found:
+    for form in forms_:
         groups.setdefault((form.section, _since(form, on), form.requirement()), []).append(form)
     return tuple(
         Line(*key, text, count)
@@ -174,9 +174,9 @@ def lines(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     )
 
 
-def expanded(found: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
+def expanded(forms_: Iterable[Form], target: str | None = None) -> tuple[Line, ...]:
     """A line for each form."""
-    return tuple(line for form in found for line in lines((form,), target))
+    return tuple(line for form in forms_ for line in lines((form,), target))
 
 
 def _since(row: Row, target: Target | None) -> str:
@@ -190,24 +190,24 @@ Pattern = tuple[frozenset[str], ...]
 
 def patterns(spellings: Iterable[str]) -> list[tuple[str, int]]:
     """The spellings as few patterns, in order, and how many spellings each stands for; exactly these, none twice."""
-    found: list[Pattern] = [tuple(frozenset({word}) for word in s.split(".")) for s in dict.fromkeys(spellings)]
+    merging: list[Pattern] = [tuple(frozenset({word}) for word in s.split(".")) for s in dict.fromkeys(spellings)]
     while True:
-        merged = _with_options(_with_choices(found))
-        if merged == found:
-            return [(_show(pattern), _count(pattern)) for pattern in found]
-        found = merged
+        merged = _with_options(_with_choices(merging))
+        if merged == merging:
+            return [(_show(pattern), _count(pattern)) for pattern in merging]
+        merging = merged
 
 
-def _with_choices(found: list[Pattern]) -> list[Pattern]:
+def _with_choices(patterns_: list[Pattern]) -> list[Pattern]:
     """Patterns that differ at one place become one."""
-    for at in range(max(map(len, found), default=0) - 1, -1, -1):
+    for at in range(max(map(len, patterns_), default=0) - 1, -1, -1):
         groups: dict[tuple[Pattern, str, Pattern], list[frozenset[str]]] = {}
-        for pattern in found:
+        for pattern in patterns_:
             words = pattern[at : at + 1]
             sort = "".join({_sort(word) for word in words[0]}) if words else ""
             groups.setdefault((pattern[:at], sort, pattern[at + 1 :]), []).extend(words)
-        found = [(*head, *_union(words), *tail) for (head, _, tail), words in groups.items()]
-    return found
+        patterns_ = [(*head, *_union(words), *tail) for (head, _, tail), words in groups.items()]
+    return patterns_
 
 
 _SORTS = (
@@ -232,10 +232,10 @@ def _union(words: Sequence[frozenset[str]]) -> Pattern:
     return (frozenset(word for group in words for word in group),) if words else ()
 
 
-def _with_options(found: list[Pattern]) -> list[Pattern]:
+def _with_options(patterns_: list[Pattern]) -> list[Pattern]:
     """Merges two patterns that differ by one qualifier into a pattern with an optional qualifier."""
-    left = dict.fromkeys(found)
-    for longer in found:
+    left = dict.fromkeys(patterns_)
+    for longer in patterns_:
         for at in range(1, len(longer)):
             shorter = (*longer[:at], *longer[at + 1 :])
             if "" not in longer[at] and shorter in left and longer in left:
@@ -267,10 +267,10 @@ def _show(pattern: Pattern) -> str:
     return "".join(shown)[1:]
 
 
-def by_section(found: Sequence[Line]) -> dict[str, list[Line]]:
+def by_section(lines_: Sequence[Line]) -> dict[str, list[Line]]:
     """The lines under a heading for each section: "9.7.14.5.8  mma m16n8k16, 16 bits and wider"."""
     groups: dict[str, list[Line]] = {}
-    for line in found:
+    for line in lines_:
         groups.setdefault(f"{line.section}  {SECTIONS.get(line.section, '')}".rstrip(), []).append(line)
     return groups
 
@@ -331,25 +331,25 @@ def rows(query: Query) -> tuple[PatternRow, ...]:
     if named and (query.type or query.shape):
         raise WarploomError(f"only matrix instructions are asked for by type and shape, got {name}")
     target, version = as_target(query.target), as_version(query.ptx)
-    found = [row for row in named if _available(row, target, version)]
-    if named and not found:
+    available = [row for row in named if _available(row, target, version)]
+    if named and not available:
         needed = dict.fromkeys(f"PTX {version_text(row.ptx)} and {row.requirement()}" for row in named)
         raise WarploomError(f"there is no form of {query}; needed: {'; or '.join(needed)}")
-    return tuple(found)
+    return tuple(available)
 
 
-def row_lines(found: Sequence[PatternRow], query: Query, every: bool = False) -> tuple[Line, ...]:
+def row_lines(rows_: Sequence[PatternRow], query: Query, every: bool = False) -> tuple[Line, ...]:
     """The rows as patterns, or a line for each of their spellings."""
     target = as_target(query.target)
     table: list[Line] = []
-    for row in found:
+    for row in rows_:
         for text, count in [(s, 1) for s in row.spellings()] if every else [(_shown(row), row.size)]:
             operands = f"  {row.notation}" if row.notation else ""
             table.append(Line(row.section, _since(row, target), row.requirement(), f"{text}{operands}", count))
     return tuple(table)
 
 
-def row_objects(found: Sequence[PatternRow], query: Query) -> list[dict[str, Json]]:
+def row_objects(rows_: Sequence[PatternRow], query: Query) -> list[dict[str, Json]]:
     """The fields of the rows, and since when the target has them."""
     target = as_target(query.target)
     return [
@@ -361,7 +361,7 @@ def row_objects(found: Sequence[PatternRow], query: Query) -> list[dict[str, Jso
             "requirement": row.requirement(),
             "interpreter": row.means,
         }
-        for row in found
+        for row in rows_
     ]
 
 
@@ -390,15 +390,15 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
         WarploomError: if there is no such form, or no such thing as is asked for.
     """
     others = rows(query)
-    found = () if others else forms(query)
+    forms_ = () if others else forms(query)
     if as_objects:
-        objects = row_objects(others, query) if others else [as_json(form, query.target) for form in found]
+        objects = row_objects(others, query) if others else [as_json(form, query.target) for form in forms_]
         print(json.dumps(objects, indent=1))
         return 0
-    if not others and not found:
+    if not others and not forms_:
         raise WarploomError(_nothing(query))
     every_form = expanded if every else lines
-    table = row_lines(others, query, every) if others else every_form(found, query.target)
+    table = row_lines(others, query, every) if others else every_form(forms_, query.target)
     if sys.stdout.isatty():
         _tables(table, query)
     else:
@@ -415,15 +415,15 @@ def _nothing(query: Query) -> str:
     return f"there is no form of {query}; needed: {'; or '.join(since)}"
 
 
-def _head(found: Sequence[Line], query: Query) -> str:
-    count = sum(line.count for line in found)
+def _head(lines_: Sequence[Line], query: Query) -> str:
+    count = sum(line.count for line in lines_)
     return f"{query}: {count} form{'s' if count > 1 else ''}"
 
 
-def plain(found: Sequence[Line], query: Query) -> str:
+def plain(lines_: Sequence[Line], query: Query) -> str:
     """The table as plain text: PTX version, where if no target is given, the forms."""
-    out = [_head(found, query)]
-    for title, group in by_section(found).items():
+    out = [_head(lines_, query)]
+    for title, group in by_section(lines_).items():
         wide = max(len(line.requirement) for line in group)
         out += ["", title]
         for line in group:
@@ -432,10 +432,10 @@ def plain(found: Sequence[Line], query: Query) -> str:
     return "\n".join(out)
 
 
-def _tables(found: Sequence[Line], query: Query) -> None:
+def _tables(lines_: Sequence[Line], query: Query) -> None:
     console = Console(highlight=False)
-    console.print(_head(found, query), style="bold")
-    for title, group in by_section(found).items():
+    console.print(_head(lines_, query), style="bold")
+    for title, group in by_section(lines_).items():
         table = Table(title=title, title_justify="left", title_style="bold cyan", expand=False)
         table.add_column("PTX", no_wrap=True)
         if not query.target:

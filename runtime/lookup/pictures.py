@@ -30,7 +30,7 @@ class RegisterFormat:
     count: int
 
 
-def held(fragment: Fragment) -> tuple[RegisterFormat, ...]:
+def register_formats(fragment: Fragment) -> tuple[RegisterFormat, ...]:
     """How registers hold the fragment, for each width of its elements."""
     groups: dict[tuple[int, str, int], dict[str, None]] = {}
     for form in fragment.forms:
@@ -55,13 +55,13 @@ def picture(fragment: Fragment) -> Picture:
         return _metadata(fragment, form.granularity)
     if isinstance(form, ProductForm) and form.scale and operand.startswith("scale"):
         return _scales(fragment, form.scale)
-    notes = [_packing(fragment.operand, how) for how in held(fragment)]
+    notes = [_packing(fragment.operand, how) for how in register_formats(fragment)]
     if isinstance(form, Wgmma) and operand == "d":
         notes.insert(0, "Eight columns of D; the next eight are the next elements of the same threads.")
     if isinstance(form, ProductForm) and form.sparse and operand == "a":
         notes.insert(0, "Columns are the stored elements of A; the metadata, operand E, says where they belong.")
     notes.append(_source(fragment, "element"))
-    types = ", ".join(dict.fromkeys(name for how in held(fragment) for name in how.types))
+    types = ", ".join(dict.fromkeys(name for how in register_formats(fragment) for name in how.types))
     size = f"{fragment.layout.rows} x {fragment.layout.columns}"
     drawn = panels(fragment.layout, elements(operand), {"q": "product"})
     return Picture(f"{_instruction(fragment)}, {shown(operand)}: {size}, {types}", drawn, tuple(notes))
@@ -173,9 +173,9 @@ def _matrix(layout: Layout, letter: str, number: int, count: int) -> Panel:
     def label(first: int, together: int) -> str:
         return elements(letter)(first + ours, together)
 
-    held = tuple(cells(layout, label, {}))
+    cells_ = tuple(cells(layout, label, {}))
     title = f"matrix {number}" if count > 1 else ""
-    return Panel(title, layout.rows, layout.columns, held, addresses=number * layout.rows)
+    return Panel(title, layout.rows, layout.columns, cells_, addresses=number * layout.rows)
 
 
 # Operands of `wgmma` in shared memory, as pictures: the layouts that a matrix descriptor names. PTX ISA 9.7.15.5.1.2.
@@ -224,8 +224,8 @@ class SharedOperand:
     @property
     def name(self) -> str:
         """What it is called, also as a file: "wgmma.shared.k-major.swizzle128.16-bit"."""
-        way = "mn-major" if self.along_mn else "k-major"
-        return f"wgmma.shared.{way}.swizzle{self.swizzle}.{self.bits}-bit"
+        major = "mn-major" if self.along_mn else "k-major"
+        return f"wgmma.shared.{major}.swizzle{self.swizzle}.{self.bits}-bit"
 
 
 def find_shared(instruction: str, operand: str, swizzle: int, along_mn: bool) -> SharedOperand:
@@ -234,14 +234,14 @@ def find_shared(instruction: str, operand: str, swizzle: int, along_mn: bool) ->
     Raises:
         WarploomError: if there is no such operand, with the names that exist.
     """
-    found = [form for form in forms_of(instruction) if isinstance(form, Wgmma)]
-    if not found:
+    forms = [form for form in forms_of(instruction) if isinstance(form, Wgmma)]
+    if not forms:
         raise WarploomError(
             f"only operands of wgmma.mma_async are described by a swizzle, not those of '{instruction}'"
         )
-    if len({form.a.bits for form in found}) > 1:
-        raise WarploomError(f"'{instruction}' has elements of several sizes; say which, as in {short(found[0])}")
-    return SharedOperand(found[0], operand.lower(), swizzle, along_mn)
+    if len({form.a.bits for form in forms}) > 1:
+        raise WarploomError(f"'{instruction}' has elements of several sizes; say which, as in {short(forms[0])}")
+    return SharedOperand(forms[0], operand.lower(), swizzle, along_mn)
 
 
 def shared_operands() -> Iterator[SharedOperand]:
@@ -258,10 +258,10 @@ def shared_picture(what: SharedOperand) -> Picture:
     axis = "n" if what.operand == "b" else "m"
     row, unit = ("k", axis) if what.along_mn else (axis, "k")
     panel = Panel("", -(-size // LINE), LINE, tuple(_cells(what, row, unit)))
-    way = f"{axis.upper()}-major" if what.along_mn else "K-major"
+    major = f"{axis.upper()}-major" if what.along_mn else "K-major"
     swizzle = f"swizzle of {what.swizzle} bytes" if what.swizzle else "no swizzle"
     return Picture(
-        f"wgmma.mma_async, {shown(what.operand)} in shared memory: {way}, {what.bits} bits, {swizzle}",
+        f"wgmma.mma_async, {shown(what.operand)} in shared memory: {major}, {what.bits} bits, {swizzle}",
         (panel,),
         (
             f"Lines are {LINE} bytes of shared memory, cells {UNIT} bytes: {row}0 is a row, "
@@ -314,7 +314,7 @@ def _of_product(product: TensorProduct) -> Iterator[tuple[str, Layout]]:
             yield operand, scales(rows, op.vector)
 
 
-def _known() -> Iterator[tuple[str, str, Layout]]:
+def _tensor_memory_forms() -> Iterator[tuple[str, str, Layout]]:
     """Names, operands and layouts."""
     for shape, layout in MOVES.items():
         yield f"{ROOT}.ld.{shape}", "D", layout
@@ -339,7 +339,7 @@ def tensor_picture(instruction: str, operand: str) -> Picture:
         WarploomError: if there is none, or if there are several that differ; it names some.
     """
     words = set(instruction.split("."))
-    fits = [known for known in _known() if _named(words, set(known[0].split(".")))]
+    fits = [entry for entry in _tensor_memory_forms() if _named(words, set(entry[0].split(".")))]
     named = [(name, layout) for name, of, layout in fits if of.lower() == operand.lower()]
     if not named:
         have = ", ".join(dict.fromkeys(of for _, of, _ in fits)) or "nothing"

@@ -92,10 +92,10 @@ def _of_positive(word: Array, words: Array, zero: int | Array, infinity: int) ->
     return _finished(np.where(negative, _NAN, word), words, zero, np.where(negative, _NAN, infinity))
 
 
-def _fixed(fraction: Array, left: Array, most: int) -> Array:
-    """The 24 bits of a mantissa, moved to the left by no more than `most` or cut on the right."""
+def _fixed(fraction: Array, left: Array, limit: int) -> Array:
+    """The 24 bits of a mantissa, moved to the left by no more than `limit` or cut on the right."""
     mantissa = fraction | _ONE
-    return np.where(left < 0, mantissa >> np.clip(-left, 0, _MANTISSA + 1), mantissa << np.clip(left, 0, most))
+    return np.where(left < 0, mantissa >> np.clip(-left, 0, _MANTISSA + 1), mantissa << np.clip(left, 0, limit))
 
 
 def ex2(words: Array) -> Array:
@@ -242,8 +242,8 @@ def _scaled(function: Approximation, after: Callable[[Array], Array]) -> Approxi
     def on_words(words: Array) -> Array:
         x = _value(words)
         small = np.abs(x) < _SMALLEST
-        found = function(np.where(small, x * _UP, x).view(np.uint32))
-        return np.where(small, after(_value(found)).view(np.uint32), found)
+        results = function(np.where(small, x * _UP, x).view(np.uint32))
+        return np.where(small, after(_value(results)).view(np.uint32), results)
 
     return on_words
 
@@ -252,8 +252,8 @@ def _ex2(words: Array) -> Array:
     """2^x with subnormal results: the square of 2^(x / 2)."""
     x = _value(words)
     low = x < np.float32(-126)
-    found = _value(ex2(np.where(low, x * np.float32(0.5), x).view(np.uint32)))
-    return np.where(low, found * found, found).view(np.uint32)
+    root = _value(ex2(np.where(low, x * np.float32(0.5), x).view(np.uint32)))
+    return np.where(low, root * root, root).view(np.uint32)
 
 
 def quotient(a: Array, b: Array, *, full: bool, ftz: bool) -> Array:
@@ -303,9 +303,9 @@ def _narrow(function: Approximation, type: str) -> Approximation:
     """A function of a type of 16 bits: that of f32, rounded towards zero."""
 
     def on_words(words: Array) -> Array:
-        found = _value(function(floats.value(words, type).astype(np.float32).view(np.uint32))).astype(np.float64)
-        cut = floats.rounded(found, type, "rz")
-        return np.where(np.abs(found) >= _INFINITE_FROM[type], floats.rounded(np.copysign(np.inf, found), type), cut)
+        value = _value(function(floats.value(words, type).astype(np.float32).view(np.uint32))).astype(np.float64)
+        cut = floats.rounded(value, type, "rz")
+        return np.where(np.abs(value) >= _INFINITE_FROM[type], floats.rounded(np.copysign(np.inf, value), type), cut)
 
     return on_words
 

@@ -181,8 +181,8 @@ def _with_nans(result: Array, a: Array, b: Array, c: Array) -> Array:
     if bad.size:
         words = np.full(bad.size, NAN)
         for operand in (a, c, b):
-            given = operand.reshape(-1)[bad]
-            words = np.where(np.isnan(given), given.view(np.uint64) | _QUIET, words)
+            values = operand.reshape(-1)[bad]
+            words = np.where(np.isnan(values), values.view(np.uint64) | _QUIET, words)
         result.view(np.uint64).reshape(-1)[bad] = words
     return result
 

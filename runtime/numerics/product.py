@@ -110,8 +110,8 @@ def columns(row: ProductForm, words: Array, selector: int) -> Array:
         )
     offsets = _offsets(row.granularity)[codes]
     start = np.arange(len(codes)) * row.granularity.chunk
-    found = offsets + start[:, None, None, None]
-    return np.moveaxis(found, -1, 1).reshape(-1, *codes.shape[1:])
+    places = offsets + start[:, None, None, None]
+    return np.moveaxis(places, -1, 1).reshape(-1, *codes.shape[1:])
 
 
 @cache
@@ -152,13 +152,13 @@ def widened_product(
     left, right = _as_halves(types[0]).take(a), _as_halves(types[1]).take(b)
     first = np.arange(len(left)) % 4 < 2
     total = np.zeros_like(c)
-    whole = replace(core, block=len(b))
+    unblocked = replace(core, block=len(b))
     for chosen in (first, ~first):
         if where is None:
             x, y = multiplicand(left[chosen], _F16), multiplicand(right[chosen], _F16)
         else:
             x, y = spread_multiplicand(left[chosen], where[chosen], len(b), _F16), multiplicand(right, _F16)
-        total = fdp(whole, x, y, total, types[2])
+        total = fdp(unblocked, x, y, total, types[2])
     return plus(c, total, types[2])
 
 

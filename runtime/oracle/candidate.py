@@ -169,9 +169,9 @@ def evaluate(text: str, sizes: Mapping[str, int]) -> int:
             case ast.Call(func=ast.Name(id="cdiv"), args=[left, right]):
                 return -(-value(left) // value(right))
             case _:
-                known = ", ".join(sizes) or "none"
+                names = ", ".join(sizes) or "none"
                 raise ArgumentError(
-                    f"cannot read '{text}': expected + - * // % and cdiv of numbers and sizes ({known})"
+                    f"cannot read '{text}': expected + - * // % and cdiv of numbers and sizes ({names})"
                 )
 
     try:
@@ -240,10 +240,10 @@ def split_name(source: str) -> tuple[Path, str]:
         ArgumentError: if there is no such file.
     """
     path, _, name = source.partition(".py:")
-    found = Path(f"{path}.py") if name else Path(source)
-    if not found.is_file():
-        raise ArgumentError(f"{found}: there is no such file")
-    return found, name
+    file = Path(f"{path}.py") if name else Path(source)
+    if not file.is_file():
+        raise ArgumentError(f"{file}: there is no such file")
+    return file, name
 
 
 def framework_of(source: str | Callable[..., Any]) -> str:

@@ -79,8 +79,8 @@ def judge(
             import_module("torch")  # Before the fork, so that it is loaded once.
     worker = Worker(lambda watch: Service(watch, make, forbidden), seconds, megabytes, forbidden.file)
     try:
-        held = of_source(other, texts, function, chosen, framework, draws, seed)
-        _Session(worker, held, verdict, seed).run(sizes or ({},), prove=proof)
+        reference_ = of_source(other, texts, function, chosen, framework, draws, seed)
+        _Session(worker, reference_, verdict, seed).run(sizes or ({},), prove=proof)
     except LimitError as error:
         verdict.add(JudgeFinding(error.code, str(error)))
     finally:
@@ -126,7 +126,7 @@ class _Session:
                     return
                 self._compare(call, answer, wanted, earlier, kind)
                 earlier.append([np.asarray(o) for o in answer.outputs])
-                self._held(earlier)
+                self._note_variation(earlier)
                 first = first or (call, answer)
             if first is not None:
                 self._again(*first)
@@ -201,7 +201,7 @@ class _Session:
         names = [*call.written] or [*call.outputs]
         return names[i] if i < len(names) else f"out{i}"
 
-    def _held(self, earlier: Sequence[Sequence[Array]]) -> None:
+    def _note_variation(self, earlier: Sequence[Sequence[Array]]) -> None:
         """Whether outputs change with the data at all."""
         self.varies = self.varies or any(
             a.tobytes() != b.tobytes() for a, b in zip(earlier[0], earlier[-1], strict=False) if len(earlier) > 1

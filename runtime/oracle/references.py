@@ -141,13 +141,13 @@ class LinalgReference(JudgeReference):
         from ..reference.functions import evaluate
 
         left = evaluate(self.function, list(arguments.values()))
-        found: list[Expected] = []
+        expected: list[Expected] = []
         for i in self.positions:
             with np.errstate(invalid="ignore", over="ignore"):
                 low, high = left[i].interval()
             dtype = self.signature.parameters[i].dtype
-            found.append(Expected(left[i].value, low, high, dtype, exact=not is_float(dtype)))
-        return found
+            expected.append(Expected(left[i].value, low, high, dtype, exact=not is_float(dtype)))
+        return expected
 
 
 class FunctionReference(JudgeReference):
@@ -186,12 +186,12 @@ class FunctionReference(JudgeReference):
         exact = self._evaluated(arguments, FLOAT64)
         trials = [self._evaluated(self._moved(arguments, i), FLOAT64) for i in range(TRIALS)]
         integers = all(_small_integers(v) for v in arguments.values() if is_ndarray(v))
-        found = [_held(p, e, [t[i] for t in trials]) for i, (p, e) in enumerate(zip(plain, exact, strict=True))]
-        whole = integers and all(
+        intervals = [_interval(p, e, [t[i] for t in trials]) for i, (p, e) in enumerate(zip(plain, exact, strict=True))]
+        is_exact = integers and all(
             np.array_equal(f.value, np.round(f.value)) and np.array_equal(_float64(p), f.value)
-            for f, p in zip(found, plain, strict=True)
+            for f, p in zip(intervals, plain, strict=True)
         )
-        return [Expected(f.value, f.value, f.value, f.dtype, exact=True) for f in found] if whole else found
+        return [Expected(f.value, f.value, f.value, f.dtype, exact=True) for f in intervals] if is_exact else intervals
 
     def _moved(self, arguments: Mapping[str, Any], trial: int) -> dict[str, Any]:
         """Arguments that each are off by the rounding of f32, or of f64."""
@@ -207,11 +207,11 @@ class FunctionReference(JudgeReference):
 
     def _evaluated(self, arguments: Mapping[str, Any], dtype: DType | None) -> list[Array]:
         """The outputs, computed in the type of the arguments or in float64."""
-        given = {
+        values = {
             name: v.astype(_doubled(v.dtype)) if dtype is not None and is_ndarray(v) else v
             for name, v in arguments.items()
         }
-        made = tensors(given, self.framework)
+        made = tensors(values, self.framework)
         try:
             with np.errstate(all="ignore"):
                 result = self._function(dtype)(*made.values())
@@ -222,7 +222,7 @@ class FunctionReference(JudgeReference):
         if result is None:
             after = dict(zip(made, to_arrays(list(made.values())), strict=True))
             if not self.written:
-                self.written = [n for n, v in after.items() if is_ndarray(v) and not _equal(v, given[n])]
+                self.written = [n for n, v in after.items() if is_ndarray(v) and not _equal(v, values[n])]
             return [after[name] for name in self.written]
         return [as_reals(np.asarray(each)) for each in to_arrays(flat(result))]
 
@@ -236,8 +236,8 @@ def _as_torch(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of numpy on tensors: its names for numpy stand for torch's numpy."""
     numpy: Any = import_module("torch._numpy")
     own: Any = inspect.unwrap(function)
-    known = {name: numpy if value is np else value for name, value in own.__globals__.items()}
-    traced = FunctionType(own.__code__, known, own.__name__, own.__defaults__, own.__closure__)
+    names = {name: numpy if value is np else value for name, value in own.__globals__.items()}
+    traced = FunctionType(own.__code__, names, own.__name__, own.__defaults__, own.__closure__)
 
     def called(*examples: Any) -> Any:
         results = flat(traced(*map(numpy.asarray, examples)))
@@ -266,7 +266,7 @@ def _small_integers(array: Array) -> bool:
     return bool((np.abs(value) <= 8).all() and np.array_equal(value, np.round(value)))
 
 
-def _held(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
+def _interval(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
     """What an output may be: around its exact value, as far as trials and the function itself go."""
     dtype = plain.dtype
     if not is_float(dtype):

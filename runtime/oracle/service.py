@@ -95,12 +95,12 @@ class Service:
         except Exception as error:
             return Answer(findings=[_failed("load-failed", error), *self._events()])
         self.forbidden.hide(sys.modules.get(judged_name(self.candidate.file)))
-        found = _statically(self.candidate) if self.candidate.ptx else []
-        return Answer(findings=[*found, *self._events()])
+        problems = _statically(self.candidate) if self.candidate.ptx else []
+        return Answer(findings=[*problems, *self._events()])
 
     def _events(self) -> list[JudgeFinding]:
-        found, self.watch.events = self.watch.events, {}
-        return [JudgeFinding(code, message) for code, message in found.items()]
+        events, self.watch.events = self.watch.events, {}
+        return [JudgeFinding(code, message) for code, message in events.items()]
 
     def _call(self, candidate: Candidate, call: CandidateCall, request: JudgeRequest) -> Answer:
         prepared = candidate.prepare(call)
@@ -215,8 +215,8 @@ def _failed(code: str, error: Exception) -> JudgeFinding:
 
 
 def _located(error: InterpreterError) -> list[JudgeFinding]:
-    found = [_of_finding(f, f.file) for f in error.findings]
-    return found or [JudgeFinding("check-fault", str(error))]
+    findings = [_of_finding(f, f.file) for f in error.findings]
+    return findings or [JudgeFinding("check-fault", str(error))]
 
 
 def _of_finding(f: Finding, file: str) -> JudgeFinding:
@@ -285,9 +285,11 @@ def _statically(candidate: Candidate) -> list[JudgeFinding]:
     from ..kernel.check import check_text
 
     wrong = check_text(candidate.ptx, None, candidate.file).diagnostics
-    found = [JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column, d.source) for d in wrong]
+    diagnostics = [
+        JudgeFinding("ptx-invalid", d.message, ERROR, candidate.file, d.line, d.column, d.source) for d in wrong
+    ]
     for number, line in enumerate(candidate.ptx.splitlines(), 1):
         for name in VARYING.intersection(_SPECIAL.findall(line.partition("//")[0])):
             text = f"{name} has another value in each run, of which this judges one"
-            found.append(JudgeFinding("machine-dependent", text, NOTE, candidate.file, number))
-    return found
+            diagnostics.append(JudgeFinding("machine-dependent", text, NOTE, candidate.file, number))
+    return diagnostics

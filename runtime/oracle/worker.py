@@ -190,11 +190,11 @@ def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]],
         torch.set_num_threads(1)  # Threads of the process that this one was forked from are not here.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
-        serve, room = make(watch), LOADING
+        serve, extra = make(watch), LOADING
         while True:
             request = connection.recv()
-            _limit(megabytes + room)
-            room = 0
+            _limit(megabytes + extra)
+            extra = 0
             try:
                 connection.send(("answer", serve(request)))
             except MemoryError:

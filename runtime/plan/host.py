@@ -123,7 +123,7 @@ def signature(function: func.FuncOp) -> Signature:
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
     ties = _ties(structured, parameters)
-    sparse = tuple(found for op in structured if (found := _metadata(op)) is not None)
+    sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
 
 

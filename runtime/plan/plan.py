@@ -271,11 +271,11 @@ class _Reading:
         shape, strides = value.type.get_shape(), strides_of(value.type)
         if strides is None:
             raise HostError(f"{place_of(op)}{op.name}: expected strided memory, got {value.type}")
-        given = None if self.values is None else self.values[value.index]
+        passed = None if self.values is None else self.values[value.index]
         if dynamic_parts(value.type) == ([], []):
             return CallMemory(value.index, View(0, shape, tuple(stride or 0 for stride in strides)))
         self.dynamic = True
-        if given is not None and (argument := _argument(given)) is not None:
+        if passed is not None and (argument := _argument(passed)) is not None:
             return CallMemory(value.index, View(0, argument.shape, tuple(_steps(argument, value.index))))
         shape = tuple(max(1, size) for size in shape)
         return CallMemory(value.index, View(0, shape, row_major(shape)))

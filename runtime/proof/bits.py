@@ -73,15 +73,15 @@ class Bytes:
             return [(np.zeros((PLANES, *same.shape), np.uint8), same) for same, _ in constant]
         planes = [self._trial(data, sel, lambda i, w, k=k: w[k]) for k in range(PLANES)]
         drawn = [self._trial(data, sel, lambda i, w, n=n: _drawn(byte_codes(w), n)) for n in range(2)]
-        found: list[tuple[Array, Array]] = []
+        moved_: list[tuple[Array, Array]] = []
         for number, (same, through) in enumerate(constant):
             moved = np.stack([_bytes_of(p[number], sel) for p in planes])
             codes = byte_codes(moved)
             agreed = [_bytes_of(d[number], sel) == _drawn(codes, n) for n, d in enumerate(drawn)]
             through = through & (codes > 0) & np.logical_and.reduce(agreed)
             # What is no data passes as itself: a byte of 0 in every plane.
-            found.append((np.where(through, moved, np.uint8(0)), same | through))
-        return found
+            moved_.append((np.where(through, moved, np.uint8(0)), same | through))
+        return moved_
 
     def _constant(
         self, number: int, trials: Sequence[Sequence[Array]], combinations: Sequence[tuple[int, ...]], sel: Selection
@@ -104,10 +104,10 @@ class Bytes:
             row[...] = self.shadow.state.banks[slot.bits][slot.index]
             if slot in data:
                 words = np.ascontiguousarray(mirror.words(slot)).view(np.uint8).reshape(PLANES, -1)
-                held = words.any(axis=0)
-                row.view(np.uint8)[held] = np.broadcast_to(
-                    np.asarray(make(data.index(slot), words), np.uint8), held.shape
-                )[held]
+                is_data = words.any(axis=0)
+                row.view(np.uint8)[is_data] = np.broadcast_to(
+                    np.asarray(make(data.index(slot), words), np.uint8), is_data.shape
+                )[is_data]
         self.step(sel)
         return [sel.pick(banks[slot.bits][slot.index]).copy() for slot in self.results]
 
@@ -123,11 +123,11 @@ class Bytes:
         return sel.pick(np.logical_or.reduce(held))
 
     def _passed(
-        self, slot: RegisterSlot, moved: Array, known: Array, data: Sequence[RegisterSlot], sel: Selection
+        self, slot: RegisterSlot, moved: Array, constant: Array, data: Sequence[RegisterSlot], sel: Selection
     ) -> None:
         kind = self.shadow.mirror.words(slot).dtype
         words = np.ascontiguousarray(moved).view(kind).reshape(PLANES, sel.count)
-        good: Array = np.logical_and.reduce(known, axis=1)
+        good: Array = np.logical_and.reduce(constant, axis=1)
         if not good.all():
             words = self._changed(words.copy(), ~good, slot, data, sel)
         self.shadow.write(slot, sel, words)

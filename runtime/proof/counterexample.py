@@ -64,45 +64,47 @@ class Counterexample:
         Zeros are for loops without end, in which sums would not let the state come back."""
         large = () if self.accumulator is None else LARGE
         for factor in (1.0, *large, *((0.0,) if zeros else ())):
-            given = [_scaled(array, factor) for array in arrays]
+            scaled = [_scaled(array, factor) for array in arrays]
             for i in filled:
-                given[i][...] = reference.poison(given[i].dtype)
-            if wrong := self._wrong(names, given, outputs, None if factor else Rounds()):
+                scaled[i][...] = reference.poison(scaled[i].dtype)
+            if wrong := self._wrong(names, scaled, outputs, None if factor else Rounds()):
                 of = {0.0: "zeros", 1.0: "the numbers drawn"}.get(factor, f"{factor:g} times the numbers drawn")
                 return f"{wrong} on {of}"
         return ""
 
     def _wrong(
-        self, names: Sequence[str], given: Sequence[Array], outputs: Sequence[int], observer: Observer | None
+        self, names: Sequence[str], inputs: Sequence[Array], outputs: Sequence[int], observer: Observer | None
     ) -> str:
         """What is wrong with one run."""
-        left = [copied(array) for array in given]
+        left = [copied(array) for array in inputs]
         try:
             self.kernel(left, observer, CHECKS)
         except InterpreterError as error:
             fault = fault_of(error)
             return "" if fault is None else f"the run fails: {fault}"
         try:
-            expected = self._expected(given)
+            expected = self._expected(inputs)
         except (HostError, InterpreterError):
             return ""
         for i in outputs:
-            found = reference.compare(expected[i], left[i])
-            if found.outside:
-                place = f"{names[i]}[{', '.join(map(str, found.worst))}]"
-                return f"{place} is {found.got:.9g}, and {found.expected:.9g} +- {found.allowed:.3g} in float64,"
+            compared = reference.compare(expected[i], left[i])
+            if compared.outside:
+                place = f"{names[i]}[{', '.join(map(str, compared.worst))}]"
+                return (
+                    f"{place} is {compared.got:.9g}, and {compared.expected:.9g} +- {compared.allowed:.3g} in float64,"
+                )
         return ""
 
-    def _expected(self, given: Sequence[Array]) -> list[reference.Reference]:
-        arrays = [copied(array) for array in given]
+    def _expected(self, inputs: Sequence[Array]) -> list[reference.Reference]:
+        arrays = [copied(array) for array in inputs]
         if isinstance(self.against, func.FuncOp):
-            found = reference.evaluate(self.against, arrays, self.accumulator, tf32=True)
+            references = reference.evaluate(self.against, arrays, self.accumulator, tf32=True)
         else:
             self.against(arrays, None, ())
-            found = [reference.Reference(a.astype(np.float64), np.zeros(a.shape), a.dtype) for a in arrays]
+            references = [reference.Reference(a.astype(np.float64), np.zeros(a.shape), a.dtype) for a in arrays]
         if self.accumulator is None:
-            return [_within_far(of) for of in found]
-        return [replace(of, error=of.error + TINY) for of in found]
+            return [_within_far(of) for of in references]
+        return [replace(of, error=of.error + TINY) for of in references]
 
 
 def _within_far(of: reference.Reference) -> reference.Reference:

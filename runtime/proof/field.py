@@ -123,8 +123,8 @@ def word(tag: str, *of: Array) -> Array:
 def hashed(tag: str, *of: Array) -> Residues:
     """An unknown function of words: residues that depend on the name and the words alone."""
     state = word(tag, *of)
-    found = _mixed(state + _FOUR.reshape(4, *[1] * state.ndim))
-    return Residues(found % moduli(found), np.ones(state.shape, np.bool_))
+    mixed = _mixed(state + _FOUR.reshape(4, *[1] * state.ndim))
+    return Residues(mixed % moduli(mixed), np.ones(state.shape, np.bool_))
 
 
 @cache
@@ -146,8 +146,8 @@ def _mixed(words: Array) -> Array:
 
 def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Residues:
     """Uniform random numbers."""
-    found = generator.integers(0, 1 << 62, (4, *shape), np.uint64)
-    return Residues(found % moduli(found), np.ones(shape, np.bool_))
+    words = generator.integers(0, 1 << 62, (4, *shape), np.uint64)
+    return Residues(words % moduli(words), np.ones(shape, np.bool_))
 
 
 # Products of matrices, and sums.
@@ -160,16 +160,16 @@ def total(a: Residues) -> Residues:
         cuts = np.arange(0, int(part.shape[-1]), 1 << 20)
         part = np.add.reduceat(part, cuts, axis=-1)
         part %= moduli(part)
-    found = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
-    return Residues(found, np.logical_and.reduce(a.exact, axis=-1))
+    sums = part[..., 0] if part.shape[-1] else np.zeros(part.shape[:-1], np.uint64)
+    return Residues(sums, np.logical_and.reduce(a.exact, axis=-1))
 
 
 def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
     """C + A B of A (..., m, k), B (..., k, n) and C (..., m, n)."""
-    found, m = c.residues, moduli(c.residues)
+    sums, m = c.residues, moduli(c.residues)
     for k in range(0, a.residues.shape[-1], TERMS):
         part = a.residues[..., k : k + TERMS] @ b.residues[..., k : k + TERMS, :]
-        found = (found + part % m) % m
+        sums = (sums + part % m) % m
     rows: Array = np.logical_and.reduce(a.exact, axis=-1, keepdims=True)
     columns: Array = np.logical_and.reduce(b.exact, axis=-2, keepdims=True)
     exact = c.exact & rows & columns
@@ -177,9 +177,9 @@ def matmul(a: Residues, b: Residues, c: Residues) -> Residues:
     column: Array = np.logical_or.reduce(is_special(b), axis=-2, keepdims=True)
     bad: Array = row | column | is_special(c)
     if bad.any():
-        found[:, bad] = SPECIAL[:, :1]
+        sums[:, bad] = SPECIAL[:, :1]
         exact = exact | bad
-    return Residues(found, exact)
+    return Residues(sums, exact)
 
 
 # Numbers of the program: floating-point values are fractions; those that stand for others, rounded, are taken for them.
@@ -271,8 +271,8 @@ def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
     else:
         each, which = np.unique(plain, return_inverse=True)
     table = np.array([constant(float(v), named) for v in each], np.uint64).reshape(-1, 4)
-    found = table[which.reshape(values.shape)]
-    return Residues(np.moveaxis(found, -1, 0), np.ones(values.shape, np.bool_))
+    numbers = table[which.reshape(values.shape)]
+    return Residues(np.moveaxis(numbers, -1, 0), np.ones(values.shape, np.bool_))
 
 
 NEUTRAL = embedded(np.array([0.0, 1.0])).key
@@ -283,10 +283,10 @@ SPECIAL = embedded(np.array([np.nan, np.inf, -np.inf])).residues
 
 def is_special(a: Residues) -> Array:
     """Which numbers are NaN or infinities of the program."""
-    found: Array = np.zeros(a.exact.shape, np.bool_)
+    special: Array = np.zeros(a.exact.shape, np.bool_)
     for first, second, *_ in SPECIAL.T:
-        found = found | ((a.residues[0] == first) & (a.residues[1] == second))
-    return found
+        special = special | ((a.residues[0] == first) & (a.residues[1] == second))
+    return special
 
 
 def settled(shown: Array, operands: Sequence[Residues]) -> Array:
@@ -353,8 +353,8 @@ def erf(a: Residues) -> Residues:
     minus = negate(a)
     flipped = a.key > minus.key
     smaller = Residues(np.where(flipped, minus.residues, a.residues), a.exact)
-    found = hashed("erf", smaller.key)
-    return Residues(np.where(flipped, negate(found).residues, found.residues), found.exact)
+    value = hashed("erf", smaller.key)
+    return Residues(np.where(flipped, negate(value).residues, value.residues), value.exact)
 
 
 def log2(a: Residues) -> Residues:
@@ -403,12 +403,12 @@ class _Known(NamedTuple):
     def off(self, arguments: Array, shown: Array) -> tuple[Array, Array, Array]:
         """Where arguments are among the keys, which are, and how far off results are for these."""
         at = np.minimum(np.searchsorted(self.keys, arguments), self.keys.size - 1)
-        known = self.keys[at] == arguments
-        got, expected = shown[known], self.values[at[known]]
+        is_key = self.keys[at] == arguments
+        got, expected = shown[is_key], self.values[at[is_key]]
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.odds:  # As the share that they are of: far off from 1 they are as good as 0 or infinity.
                 got, expected = 1 / (1 + got), 1 / (1 + expected)
-            return at, known, np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
+            return at, is_key, np.abs(got - expected) / np.maximum(np.abs(expected), SMALL)
 
 
 class FieldFunctions:
@@ -445,15 +445,15 @@ class FieldFunctions:
             with np.errstate(divide="ignore", invalid="ignore"):
                 self._known.append(_Known(keys, odds, (1 - values) / (1 + values), odds=True))
 
-    def recognise(self, found: Residues, arguments: Array, shown: Array) -> Residues:
+    def recognise(self, results: Residues, arguments: Array, shown: Array) -> Residues:
         """The numbers of results. If they agree with a known function at all arguments at which it is known, and these
         are enough, its numbers replace them."""
         for function in reversed(self._known):
             if not (function.off(arguments.reshape(-1)[:FIRST], shown.reshape(-1)[:FIRST])[2] < TOLERANCE).all():
                 continue
-            at, known, off = function.off(arguments, shown)
-            if (off < TOLERANCE).all() and np.unique(at[known]).size >= min(SAMPLES, function.keys.size):
+            at, is_key, off = function.off(arguments, shown)
+            if (off < TOLERANCE).all() and np.unique(at[is_key]).size >= min(SAMPLES, function.keys.size):
                 self.deviation, self.uses = max(self.deviation, float(off.max())), self.uses + off.size
-                residues = np.where(known, function.numbers.residues[:, at], found.residues)
-                return Residues(residues, np.where(known, function.numbers.exact[at], found.exact))
-        return found
+                residues = np.where(is_key, function.numbers.residues[:, at], results.residues)
+                return Residues(residues, np.where(is_key, function.numbers.exact[at], results.exact))
+        return results

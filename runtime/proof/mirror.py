@@ -197,11 +197,11 @@ class Mirror:
 
     def _of(self, buffer: Buffer) -> Array:
         """The planes of a buffer; those of a copy of tensor maps, which instructions read, are its bytes."""
-        found = self.memory.of(buffer.data)
+        planes = self.memory.of(buffer.data)
         if "tensor map" in buffer.name:
-            found[...] = buffer.data
-        self.buffers[id(buffer)] = found
-        return found
+            planes[...] = buffer.data
+        self.buffers[id(buffer)] = planes
+        return planes
 
     def words(self, slot: RegisterSlot) -> Array:
         """The planes (planes, threads) of a register."""
@@ -285,9 +285,9 @@ def operands_of(decoded: Decoded) -> Operands:
     written = set(decoded.writes)
     means = decoded.row.means
     for number, operand in enumerate(decoded.source.operands):
-        held = isinstance(operand, Address | Indexed) or number in CONTROL.get(means, ()) or means in ALL_CONTROL
+        is_control = isinstance(operand, Address | Indexed) or number in CONTROL.get(means, ()) or means in ALL_CONTROL
         for slot in _slots(decoded, operand):
-            if held or (slot.bits == 64 and means == "wgmma.mma_async") or slot.bits == 1:
+            if is_control or (slot.bits == 64 and means == "wgmma.mma_async") or slot.bits == 1:
                 control.append(slot)
             elif slot not in written or slot in decoded.reads:
                 data.append(slot)
@@ -299,13 +299,13 @@ def operands_of(decoded: Decoded) -> Operands:
 
 
 def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
-    found: list[RegisterSlot] = []
+    slots: list[RegisterSlot] = []
     for member in members(operand):
         base = member.base if isinstance(member, Address) else member
         for item in member.items if isinstance(member, Indexed) else (base,):
             inner = item.items if isinstance(item, Vector) else (item,)
-            found += [slot for one in inner if (slot := decoded.slot(one)) is not None]
-    return found
+            slots += [slot for one in inner if (slot := decoded.slot(one)) is not None]
+    return slots
 
 
 @dataclass

@@ -63,8 +63,10 @@ class KernelLaunch:
         def run(
             arrays: Sequence[Array], observer: Observer | None, checks: Sequence[str], *, report: bool = False
         ) -> LaunchPlace:
-            known = dict(zip(names, arrays, strict=True))
-            passed = [known[arg] if isinstance(arg, str) else arg(known) if callable(arg) else arg for arg in self.args]
+            by_name = dict(zip(names, arrays, strict=True))
+            passed = [
+                by_name[arg] if isinstance(arg, str) else arg(by_name) if callable(arg) else arg for arg in self.args
+            ]
             everything = tuple(range(len(passed)))
             shape = None if self.cluster is None else dim3(self.cluster, "cluster")
             shared = self.module.shared.get(self.kernel, 0) if self.shared is None else self.shared
@@ -128,12 +130,14 @@ def prove(
     if len(names) != len(signature.parameters):
         raise ArgumentError(f"@{signature.name} has {len(signature.parameters)} arguments, got {', '.join(names)}")
     renamed = tuple(replace(p, name=name) for p, name in zip(signature.parameters, names, strict=True))
-    given = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
-    run, target = run_of(kernel, names, given, max_steps)
+    arguments = _arguments(replace(signature, parameters=renamed), arrays or {}, seed)
+    run, target = run_of(kernel, names, arguments, max_steps)
     sides = of_launches(run, target), of_function(meant)
     accumulator = accumulator_of(kernel.schedule, target) if isinstance(kernel, Kernel) else None
     refuted = Counterexample(run, meant, accumulator)
-    return Question(names, given, sorted(signature.written), signature.filled, *sides, refuted, seed, explain).decide()
+    return Question(
+        names, arguments, sorted(signature.written), signature.filled, *sides, refuted, seed, explain
+    ).decide()
 
 
 def run_of(
@@ -160,8 +164,10 @@ def _arguments(signature: Signature, arrays: Mapping[str, Array], seed: int) -> 
         if name not in [p.name for p in signature.parameters]:
             raise ArgumentError(f"@{signature.name} has no argument {name}")
     texts = [f"{name}=random:{'x'.join(map(str, a.shape))}" for name, a in arrays.items() if a.ndim]
-    found = [a if a.ndim or a.dtype.kind in "iu" else np.array(abs(a), a.dtype) for a in drawn(signature, texts, seed)]
-    return [arrays.get(p.name, array) for p, array in zip(signature.parameters, found, strict=True)]
+    arguments = [
+        a if a.ndim or a.dtype.kind in "iu" else np.array(abs(a), a.dtype) for a in drawn(signature, texts, seed)
+    ]
+    return [arrays.get(p.name, array) for p, array in zip(signature.parameters, arguments, strict=True)]
 
 
 def _between(
@@ -171,9 +177,9 @@ def _between(
     """Two launches on the same arrays."""
     if isinstance(left, Kernel):
         raise ArgumentError("two kernels are compared by their launches; give a KernelLaunch of the first one, too")
-    names, given = list(arrays), list(arrays.values())
+    names, values = list(arrays), list(arrays.values())
     written = left.written | right.written
     outputs = [i for i, name in enumerate(names) if name in written]
     runs = [side.run(names, max_steps) for side in (left, right)]
     one, other = (of_launches(run, side.module.target) for run, side in zip(runs, (left, right), strict=True))
-    return Question(names, given, outputs, frozenset(), one, other, Counterexample(runs[0], runs[1]), *how).decide()
+    return Question(names, values, outputs, frozenset(), one, other, Counterexample(runs[0], runs[1]), *how).decide()

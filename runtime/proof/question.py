@@ -95,9 +95,11 @@ class Search:
                 continue
             factors = drawn(self.generator, shape)
             changed = self._difference(tuple(factors if j == i else None for j in range(len(self.shapes))))
-            found = np.argwhere(factors.residues[0] == np.uint64(_quotient(changed, difference, self.modulus)))
-            places.append(tuple(int(n) for n in found[0]) if len(found) else None)
-            if changed != difference and not len(found):
+            places_of_factor = np.argwhere(
+                factors.residues[0] == np.uint64(_quotient(changed, difference, self.modulus))
+            )
+            places.append(tuple(int(n) for n in places_of_factor[0]) if len(places_of_factor) else None)
+            if changed != difference and not len(places_of_factor):
                 return [None] * len(self.shapes)
         return places
 
@@ -261,7 +263,7 @@ class Trial:
         try:
             run(mine, shadow, self.checks)
         except CheckError as error:
-            if any(found.check in ENDED for found in error.findings):
+            if any(finding.check in ENDED for finding in error.findings):
                 raise
             self.fault = error
         finally:
@@ -276,8 +278,8 @@ class Trial:
     def _left(self, i: int, array: Array, memory: PlaneMemory, shadow: FieldShadow) -> Array:
         if followed(array) is None:
             return fields.embedded(array.astype(np.float64)).key
-        held = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
-        codes = codes_of(held.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
+        planes = np.ascontiguousarray(_bytes_of(memory.of(borrow(array).array()), array))
+        codes = codes_of(planes.view(f"u{array.itemsize}").reshape(PLANES, *array.shape))
         raw = np.ascontiguousarray(array).view(f"u{array.itemsize}").reshape(-1)
         index = self.table.read_as(codes.value, KINDS[element_of(array.dtype)])
         self.unsure[i] = self.table.unknown(index) | codes.mixed | self.unsure.get(i, False)
@@ -291,15 +293,15 @@ class Trial:
 
     def of_function(self, function: func.FuncOp) -> list[Array]:
         """The keys of all elements as the function leaves them."""
-        given: list[Array] = []
+        inputs: list[Array] = []
         for array, index in zip(self.arrays, self.index, strict=True):
             integer = array.dtype.kind in "iu" and not array.ndim
             made = fields.embedded(array.astype(np.float64))
-            given.append(array if integer else index if index is not None
+            inputs.append(array if integer else index if index is not None
                          else self.table.add(made, "bits", array.astype(np.float64)))  # fmt: skip
         evaluation = FieldEvaluation(self.table, self.functions, self.seen)
-        found = evaluation.run(function, given, [array.dtype for array in self.arrays])
-        return [self.table.numbers(index).key for index in found]
+        indices = evaluation.run(function, inputs, [array.dtype for array in self.arrays])
+        return [self.table.numbers(index).key for index in indices]
 
 
 def followed(array: Array) -> str | None:
@@ -421,7 +423,7 @@ class Question:
         """What holds."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
-        given = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
+        fixed = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]
         but = " but by comparisons" if trial.compared else ""
         path = f"no branch, address or predicate of a store depends on data{but}"
         if trial.decided:
@@ -432,7 +434,7 @@ class Question:
         seen = "comparisons of data had the outcomes of this run" if trial.compared else "no comparison depends on data"
         if trial.functions.uses:
             seen += f"; functions computed otherwise were the same within {trial.functions.deviation:.1e} in this run"
-        integers = f"; {', '.join(f'%{n}' for n in given)} as given" if given else ""
+        integers = f"; {', '.join(f'%{n}' for n in fixed)} as given" if fixed else ""
         return (
             f"for {sizes}, and all values of the floating-point elements, the {count} outputs are equal as real "
             f"functions, but with a probability of at most (d / 2^29)^2 for each, d being its degree, given that "

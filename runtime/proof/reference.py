@@ -173,10 +173,10 @@ class FieldEvaluation(Evaluation):
                 kind = DTYPES[str(op.memref.type.element_type)]
                 self.scope[op.memref] = Reference(value, np.zeros_like(value), kind)
             case memref.GetGlobalOp():
-                found = elements_of(op)
-                made = constants(found.astype(np.float64))
-                value = self._kept(made, found.shape)
-                self.scope[op.memref] = Reference(value, np.zeros_like(value), found.dtype)
+                values = elements_of(op)
+                made = constants(values.astype(np.float64))
+                value = self._kept(made, values.shape)
+                self.scope[op.memref] = Reference(value, np.zeros_like(value), values.dtype)
             case _:
                 return False
         return True
@@ -188,11 +188,11 @@ class FieldEvaluation(Evaluation):
 
     def _scalar(self, value: SSAValue) -> BodyElements:
         """A number from outside: a constant, or an argument."""
-        known = self.scope[value].value
+        number = self.scope[value].value
         if isinstance(value.type, ShapedType):
-            return self._read(known)
+            return self._read(number)
         argument = isinstance(value, BlockArgument) and not isinstance(value.type, IndexType | IntegerType)
-        return self._read(known) if argument else constants(known)
+        return self._read(number) if argument else constants(number)
 
     def integers(self, value: SSAValue) -> Array:
         return self.table.shown(self.scope[value].value.astype(np.int64))
@@ -200,12 +200,12 @@ class FieldEvaluation(Evaluation):
     def _read(self, index: Array) -> BodyElements:
         if not np.isfinite(index).all():
             raise HostError("no proof for a function that reads elements of which nothing is known")
-        found = index.astype(np.int64)
-        numbers = self.table.numbers(found)
-        origin = self.table.origin(found)
+        indices = index.astype(np.int64)
+        numbers = self.table.numbers(indices)
+        origin = self.table.origin(indices)
         function = bool((origin >> FUNCTION == 1).all())
         root = np.where(origin > 0, origin & ~(np.uint64(1) << FUNCTION), numbers.key)
-        return self._as_seen(BodyElements(numbers, self.table.shown(found), root, function))
+        return self._as_seen(BodyElements(numbers, self.table.shown(indices), root, function))
 
     def _as_seen(self, made: BodyElements) -> BodyElements:
         """Elements with the values that their numbers have in the run of the kernel."""
@@ -217,11 +217,11 @@ class FieldEvaluation(Evaluation):
         return made._replace(shown=np.where(keys[at] == mine, values[at], made.shown))
 
     def _put(self, op: LinalgStructuredOperation, at: int, index: Array) -> None:
-        held = self.scope[op.outputs[at]]
+        output = self.scope[op.outputs[at]]
         if op.results:
-            self.scope[op.results[at]] = Reference(index, np.zeros_like(index), held.dtype)
+            self.scope[op.results[at]] = Reference(index, np.zeros_like(index), output.dtype)
         else:
-            held.value[...] = index
+            output.value[...] = index
 
     # Products of `warp.matmul`
 
@@ -251,29 +251,29 @@ class FieldEvaluation(Evaluation):
             _arranged(n, loops[at], [*outer, *(op.outer + each for each in along)])
             for at, (n, along) in enumerate(((a, (M, K)), (b, (K, N)), (start, (M, N))))
         )
-        found = field.matmul(left, right, addend)
+        product = field.matmul(left, right, addend)
         back = [[*outer, op.outer + M, op.outer + N].index(loop) for loop in loops[2]]
-        return Residues(found.residues.transpose(0, *(1 + n for n in back)), found.exact.transpose(back))
+        return Residues(product.residues.transpose(0, *(1 + n for n in back)), product.exact.transpose(back))
 
     def _factor(self, op: MatmulOp, at: int, along: int) -> Residues:
         """The numbers of A or B; a sparse A spread, and what is scaled in blocks along K times its scales."""
-        held = self.scope[op.matrices[at]]
+        matrix = self.scope[op.matrices[at]]
         if op.metadata is not None and not at:
-            held = self._expanded(op, held, op.metadata)
-        numbers = self._read(held.value).numbers
+            matrix = self._expanded(op, matrix, op.metadata)
+        numbers = self._read(matrix.value).numbers
         if at and op.b_stored is not None:
-            stored = replace(held, value=self.table.shown(held.value.astype(np.int64)))
+            stored = replace(matrix, value=self.table.shown(matrix.value.astype(np.int64)))
             numbers = constants(read_multiplied(stored, op.b_stored.name).value - op.b_stored.zero).numbers
         if at and op.group_scales is not None:
             each = self.scope[op.group_scales].value
-            for axis, (size, count) in enumerate(zip(held.value.shape, each.shape, strict=True)):
+            for axis, (size, count) in enumerate(zip(matrix.value.shape, each.shape, strict=True)):
                 each = np.repeat(each, size // count, axis=axis)
             return field.multiply(numbers, self._read(each).numbers)
         if not op.scales:
             return numbers
         scales = np.repeat(self.scope[op.scales[at]].value, blocks()[op.variant], axis=-1)
-        scales = scales[..., : held.value.shape[along]]
-        scales = scales if along == held.value.ndim - 1 else scales.swapaxes(-1, -2)
+        scales = scales[..., : matrix.value.shape[along]]
+        scales = scales if along == matrix.value.ndim - 1 else scales.swapaxes(-1, -2)
         return field.multiply(numbers, self._read(scales).numbers)
 
     def _expanded(self, op: Operation, stored: Reference, metadata: SSAValue) -> Reference:
@@ -290,8 +290,8 @@ class FieldEvaluation(Evaluation):
                 self._put(op, at, self._over(op, nest, written.loops, partial(_evaluated, value)))
             return
         how = nest.combination
-        known = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
-        if how is None or how.by.name not in known:
+        combinations = (*EXTREMES, *SUMS, *PRODUCTS, SUBTRACTED)
+        if how is None or how.by.name not in combinations:
             raise HostError(f"{place_of(op)}no proof for {op.name}: it reduces in a way that is not known")
         (written,) = nest.writes
         old = self._read(self.scope[written.value].value)
@@ -318,20 +318,20 @@ class FieldEvaluation(Evaluation):
         for first in range(0, turns, each):
             some = slice(first, min(turns, first + each))
             own = [some.stop - some.start if at == loop else size for at, size in enumerate(sizes)]
-            mine = {value: _part(held, loop, some) for value, held in inputs.items()}
+            mine = {value: _part(values, loop, some) for value, values in inputs.items()}
             made = make(partial(self._evaluated, nest, mine, own))
             kept = [own[at] if made.shown.shape[at] > 1 or own[at] == 1 else 1 for at in range(len(own))]
             origin = made.root if made.root is None else made.root | np.uint64(made.function) << FUNCTION
             index = self.table.add(made.numbers, "bits", made.shown, origin=origin).reshape(kept)
             parts.append(index.transpose([*order, *(at for at in range(len(own)) if at not in order)]))
-        found = np.concatenate(parts, axis=0) if order else parts[0]
-        return found.reshape([sizes[at] for at in order]).astype(np.float64)
+        made_ = np.concatenate(parts, axis=0) if order else parts[0]
+        return made_.reshape([sizes[at] for at in order]).astype(np.float64)
 
     def _evaluated(
         self, nest: Nest, inputs: Mapping[SSAValue, BodyElements | Array], sizes: Sequence[int], value: SSAValue
     ) -> BodyElements:
         """A value of a body for each turn of all loops."""
-        return _whole(self._body(nest, value, inputs), sizes)
+        return _broadcast(self._body(nest, value, inputs), sizes)
 
     def _inputs(self, op: Operation, nest: Nest, sizes: Sequence[int]) -> dict[SSAValue, BodyElements | Array]:
         """What a body reads: indices of elements along all loops, or numbers."""
@@ -339,37 +339,37 @@ class FieldEvaluation(Evaluation):
         for value in nest.captured:
             inputs[value] = self._scalar(value)
         for access in nest.used:
-            held = self.scope[access.value]
+            operand = self.scope[access.value]
             number = op.attributes.get(METADATA)
             if isinstance(number, IntegerAttr) and access.value is op.operands[0]:
-                held = self._expanded(op, held, self.function.body.block.args[number.value.data])
-            if not held.value.ndim:
+                operand = self._expanded(op, operand, self.function.body.block.args[number.value.data])
+            if not operand.value.ndim:
                 inputs[access.element] = self._scalar(access.value)
             else:
-                inputs[access.element] = along_all(op, held.value, access.map, sizes)
+                inputs[access.element] = along_all(op, operand.value, access.map, sizes)
         for index, loop in nest.indices.items():
             shape = [-1 if other == loop else 1 for other in range(len(sizes))]
             inputs[index] = constants(np.arange(sizes[loop], dtype=np.float64).reshape(shape))
         return inputs
 
     def _body(self, nest: Nest, wanted: SSAValue, inputs: Mapping[SSAValue, BodyElements | Array]) -> BodyElements:
-        known = {v: i if isinstance(i, BodyElements) else self._read(i) for v, i in inputs.items()}
+        values = {v: i if isinstance(i, BodyElements) else self._read(i) for v, i in inputs.items()}
         for op in nest.body.ops:
-            if wanted in known:
+            if wanted in values:
                 break
-            if op.results and op.results[0] not in known and op.results[0].uses:
-                made = self._operation(op, known)
+            if op.results and op.results[0] not in values and op.results[0].uses:
+                made = self._operation(op, values)
                 if op.name not in CHOICES:
-                    made = _settled(made, [known[v] for v in op.operands if v in known])
+                    made = _settled(made, [values[v] for v in op.operands if v in values])
                 made = made if op.name in SAME else self._as_seen(made)
-                known[op.results[0]] = self._rooted(op, made, known)
-        if wanted not in known:
-            known[wanted] = self._scalar(wanted)
-        return known[wanted]
+                values[op.results[0]] = self._rooted(op, made, values)
+        if wanted not in values:
+            values[wanted] = self._scalar(wanted)
+        return values[wanted]
 
-    def _rooted(self, op: Operation, made: BodyElements, known: Mapping[SSAValue, BodyElements]) -> BodyElements:
+    def _rooted(self, op: Operation, made: BodyElements, values: Mapping[SSAValue, BodyElements]) -> BodyElements:
         """A result with the number that it is computed from; a function of one is learnt."""
-        operands = [known[v] for v in op.operands if v in known]
+        operands = [values[v] for v in op.operands if v in values]
         roots = [o.root for o in operands if o.root is not None]
         if not roots or op.name in SAME:
             return made
@@ -382,10 +382,10 @@ class FieldEvaluation(Evaluation):
             self.functions.learn(first, made.numbers, made.shown, odd=op.name in ("math.tanh", "math.erf"))
         return BodyElements(made.numbers, made.shown, first, function)
 
-    def _operation(self, op: Operation, known: Mapping[SSAValue, BodyElements]) -> BodyElements:
+    def _operation(self, op: Operation, values: Mapping[SSAValue, BodyElements]) -> BodyElements:
         if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr | IntegerAttr):
             return self._constant(op)
-        operands = [known[v] if v in known else self._outside(v) for v in op.operands]
+        operands = [values[v] if v in values else self._outside(v) for v in op.operands]
         name = op.name.removeprefix("math.")
         if op.name == "arith.cmpf" or all(isinstance(v.type, IntegerType | IndexType) for v in op.operands):
             made = elements.evaluate_one(op, [elements.Bounded(o.shown, np.zeros_like(o.shown)) for o in operands])
@@ -424,10 +424,10 @@ class FieldEvaluation(Evaluation):
 
         moved = (rowed(terms.numbers.residues, 1), rowed(terms.numbers.exact, 0), rowed(terms.shown, 0))
         rows = BodyElements(Residues(moved[0], moved[1]), moved[2])
-        found = self._reduced(how, rows)
+        combined = self._reduced(how, rows)
         full = [terms.shown.shape[loop] if loop in kept else 1 for loop in range(nest.loops)]
-        numbers = Residues(found.numbers.residues.reshape(4, *full), found.numbers.exact.reshape(full))
-        return BodyElements(numbers, found.shown.reshape(full))
+        numbers = Residues(combined.numbers.residues.reshape(4, *full), combined.numbers.exact.reshape(full))
+        return BodyElements(numbers, combined.shown.reshape(full))
 
     def _reduced(self, how: Combination, rows: BodyElements) -> BodyElements:
         name = how.by.name
@@ -442,10 +442,10 @@ class FieldEvaluation(Evaluation):
                 np.take_along_axis(each, chosen, axis=-1)[..., 0] for each in (rows.numbers.exact, rows.shown)
             )
             return BodyElements(Residues(residues, exact), shown)
-        found = rows.numbers.at(..., 0)
+        reduced = rows.numbers.at(..., 0)
         for i in range(1, rows.shown.shape[-1]):
-            found = field.multiply(found, rows.numbers.at(..., i))
-        return BodyElements(found, rows.shown.prod(axis=-1))
+            reduced = field.multiply(reduced, rows.numbers.at(..., i))
+        return BodyElements(reduced, rows.shown.prod(axis=-1))
 
     def _joined(self, how: Combination, old: BodyElements, terms: BodyElements) -> Array:
         made = COMPUTED[how.by.name](old, terms)
@@ -477,18 +477,20 @@ def _settled(made: BodyElements, operands: Sequence[BodyElements]) -> BodyElemen
     return BodyElements(chosen.numbers, shown, made.root, made.function)
 
 
-def _part(held: BodyElements | Array, loop: int | None, some: slice) -> BodyElements | Array:
+def _part(values: BodyElements | Array, loop: int | None, some: slice) -> BodyElements | Array:
     """What some turns of a loop read."""
     if loop is None:
-        return held
-    shape = held.shown.shape if isinstance(held, BodyElements) else held.shape
+        return values
+    shape = values.shown.shape if isinstance(values, BodyElements) else values.shape
     if len(shape) <= loop or shape[loop] == 1:
-        return held
+        return values
     index = (*[slice(None)] * loop, some)
-    return BodyElements(held.numbers.at(*index), held.shown[index]) if isinstance(held, BodyElements) else held[index]
+    if isinstance(values, BodyElements):
+        return BodyElements(values.numbers.at(*index), values.shown[index])
+    return values[index]
 
 
-def _whole(made: BodyElements, sizes: Sequence[int]) -> BodyElements:
+def _broadcast(made: BodyElements, sizes: Sequence[int]) -> BodyElements:
     """Elements with every loop's extent."""
     residues = made.numbers.residues
     residues = residues.reshape(4, *[1] * (len(sizes) + 1 - residues.ndim), *residues.shape[1:])

@@ -57,8 +57,8 @@ class Atomic:
         kind, self._after = np.dtype(f"u{self.width}"), []
         for part in self.find(sel, self.width * self.vector):
             planes = shadow.mirror.memory_of(part.buffer)
-            whole = planes[:, : planes.shape[1] // (self.width * self.vector) * self.width * self.vector]
-            memory = whole.view(kind).reshape(PLANES, -1, self.vector)
+            complete = planes[:, : planes.shape[1] // (self.width * self.vector) * self.width * self.vector]
+            memory = complete.view(kind).reshape(PLANES, -1, self.vector)
             data = part.buffer.view(self.width, self.vector).reshape(-1, self.vector)
             chosen = sel.threads if part.chosen is None else sel.threads[part.chosen]
             for column in range(self.vector):
@@ -194,7 +194,7 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
     scalar, count = element_of(type)
     if operation != "add" or scalar not in WIDTHS:
         return None
-    found = np.zeros_like(old[0])
+    summed = np.zeros_like(old[0])
     olds, news = (
         zip(indices(table, planes, words, scalar, count), elements(words, scalar, count), strict=True)
         for planes, words in (old, come)
@@ -209,8 +209,8 @@ def sums(shadow: FieldShadow, what: tuple[str, str], old: PlaneWords, come: Plan
         made = field.add(total, Residues(terms % field.moduli(terms), exact))
         width = WIDTHS[scalar]
         part = planes_of(table.add(made, scalar), width).astype(old[0].dtype)
-        found |= part << old[0].dtype.type(8 * width * number)
-    return found
+        summed |= part << old[0].dtype.type(8 * width * number)
+    return summed
 
 
 FieldFunction: TypeAlias = Callable[..., Residues]
@@ -385,8 +385,8 @@ class _Arithmetic:
             data &= ~field.settled(shown, [self.shadow.table.numbers_or(i, c) for i, c in operands])
         if not data.any():
             return index
-        given = [(i[data], c[data]) for i, c in operands]
-        index[data] = self._made(given, shown[data])
+        operands_ = [(i[data], c[data]) for i, c in operands]
+        index[data] = self._made(operands_, shown[data])
         return index
 
     def _made(self, operands: list[tuple[Array, Array]], shown: Array) -> Array:
@@ -405,19 +405,19 @@ class _Arithmetic:
             return self._chosen(operands, shown)
         root = self._root(operands)
         if self.means in CHOOSING:
-            found = self._signed(operands, numbers, shown)
-        elif whole := bound.get("WHOLE") if self.means == "cvt.float" else None:
-            found = FUNCTIONS[_WHOLE[whole]](numbers[0])
+            made = self._signed(operands, numbers, shown)
+        elif rounding := bound.get("WHOLE") if self.means == "cvt.float" else None:
+            made = FUNCTIONS[_WHOLE[rounding]](numbers[0])
         else:
-            found = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
+            made = numbers[0] if self.means in CONVERSIONS else ARITHMETIC[self.means](*numbers)
         # What is 0 or 1 whatever the data is no function of them; what an operation leaves as it is has its root.
-        root = np.where(np.isin(found.key, field.NEUTRAL), 0, root)
+        root = np.where(np.isin(made.key, field.NEUTRAL), 0, root)
         for (i, _), n in zip(operands, numbers, strict=True):
-            root = np.where((i > 0) & (n.key == found.key), table.root(i), root)
+            root = np.where((i > 0) & (n.key == made.key), table.root(i), root)
         if self.means not in CONVERSIONS:
-            found = self.shadow.recognise(found, root, shown)
+            made = self.shadow.recognise(made, root, shown)
         unknown = np.logical_or.reduce([table.unknown(i) for i, _ in operands])
-        index = table.add(found, self.scalar, shown, root, self._term(operands), unknown=unknown)
+        index = table.add(made, self.scalar, shown, root, self._term(operands), unknown=unknown)
         cut = self._cut(operands, shown)
         return index if cut is None else np.where(cut, 0, index)
 
@@ -451,12 +451,14 @@ class _Arithmetic:
     def _signed(self, operands: list[tuple[Array, Array]], numbers: list[Residues], shown: Array) -> Residues:
         """A number or its negative, whichever the result is."""
         self.shadow.compared.add(self.decoded.source.line)
-        found = numbers[-1]
+        chosen = numbers[-1]
         for (_, c), n in zip(operands, numbers, strict=True):
             same = np.abs(c) == np.abs(shown)
             value = Residues(np.where(c == shown, n.residues, field.negate(n).residues), n.exact)
-            found = Residues(np.where(same, value.residues, found.residues), np.where(same, value.exact, found.exact))
-        return found
+            chosen = Residues(
+                np.where(same, value.residues, chosen.residues), np.where(same, value.exact, chosen.exact)
+            )
+        return chosen
 
     def _root(self, operands: list[tuple[Array, Array]]) -> Array:
         """The one value that a result is computed from; 0 where there are several."""

@@ -167,13 +167,13 @@ class FieldShadow(Observer):
         words = self.mirror.words(slot)
         words[:, ... if sel.mask is None else sel.lanes] = planes
 
-    def recognise(self, found: Residues, root: Array, shown: Array) -> Residues:
+    def recognise(self, numbers: Residues, root: Array, shown: Array) -> Residues:
         """The numbers of results. A result that is a known function of its root gets the number of that function."""
         if not (alone := root > 0).any():
-            return found
+            return numbers
         key = np.where(alone, self.table.numbers(root).key, np.uint64(1 << 63))
         self.functions.see(key[alone], self.table.shown(root)[alone])
-        return self.functions.recognise(found, key, shown)
+        return self.functions.recognise(numbers, key, shown)
 
     def clear(self, slots: tuple[RegisterSlot, ...], sel: Selection) -> None:
         """The registers hold no values any more."""
@@ -428,10 +428,10 @@ class FieldProduct:
         codes = codes_of(np.stack([getattr(p[3], name) for p in planes]).astype(np.uint8))
         significand, exponent = decoded_scale(words, scale.type)
         index = self.shadow.table.read_as(codes.value, scale.type.name)
-        found = self.shadow.table.numbers_or(index, np.ldexp(significand.astype(np.float64), exponent))
+        scales = self.shadow.table.numbers_or(index, np.ldexp(significand.astype(np.float64), exponent))
         depth = numbers.residues.shape[1]
         each = depth // len(words)
-        block = Residues(np.repeat(found.residues, each, axis=1), np.repeat(found.exact, each, axis=0))
+        block = Residues(np.repeat(scales.residues, each, axis=1), np.repeat(scales.exact, each, axis=0))
         return field.multiply(numbers, block)
 
 

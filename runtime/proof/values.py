@@ -43,16 +43,16 @@ class Term:
     def of(self, at: int, shape: tuple[int, ...]) -> list[tuple[int, float]]:
         """The operands of the value of a flat index: of products C, then elements of A and B by turns."""
         place = np.unravel_index(at, shape)
-        found: list[tuple[int, float]] = []
+        operands: list[tuple[int, float]] = []
         for index, shown in self.operands:
             index, shown = np.broadcast_to(index, shape), np.broadcast_to(shown, shape)
-            found.append((int(index[place]), float(shown[place])))
+            operands.append((int(index[place]), float(shown[place])))
         if self.a is not None and self.b is not None:
             for k in range(len(self.a[0])):
                 for (index, shown), axis in ((self.a, 0), (self.b, 1)):
                     element = (k, place[axis], place[2])
-                    found.append((int(index[element]), float(shown[element])))
-        return found
+                    operands.append((int(index[element]), float(shown[element])))
+        return operands
 
 
 class Table:
@@ -120,12 +120,12 @@ class Table:
         words = [self.tree(operand) for operand in term.operands]
         if term.symmetric:
             words[:2] = [np.minimum(*words[:2]), np.maximum(*words[:2])]
-        found = field.word(term.label, *words)
+        words_ = field.word(term.label, *words)
         if term.a is not None and term.b is not None:
             a, b = self.tree(term.a), self.tree(term.b)
             for k in range(len(a)):
-                found = field.word("times", found, a[k][:, None], b[k][None])
-        return found
+                words_ = field.word("times", words_, a[k][:, None], b[k][None])
+        return words_
 
     def _grow(self) -> None:
         if self.size <= len(self._exact):
@@ -147,13 +147,13 @@ class Table:
 
     def numbers_or(self, index: Array, concrete: Array) -> Residues:
         """The numbers of values and, where there is none, those of floating-point values."""
-        found, none = self.numbers(index), index == 0
+        numbers, none = self.numbers(index), index == 0
         if none.any():
             plain = embedded(concrete[none], self.named)
-            found.residues[:, none], exact = plain.residues, found.exact.copy()
+            numbers.residues[:, none], exact = plain.residues, numbers.exact.copy()
             exact[none] = True
-            return Residues(found.residues, exact)
-        return found
+            return Residues(numbers.residues, exact)
+        return numbers
 
     def read_as(self, index: Array, kind: str) -> Array:
         """Values read as a type. One that was made in another is a value of which nothing is known."""
@@ -249,11 +249,11 @@ def planes_of(index: Array, width: int) -> Array:
     """The words (planes, ...) of values of `width` bytes."""
     kind = _WORDS[width]
     code = index.astype(np.uint64) * np.uint64(_STEP)
-    found = np.empty((PLANES, *index.shape), kind)
+    planes = np.empty((PLANES, *index.shape), kind)
     for k in range(PLANES):
-        found[k] = (code >> np.uint64(8 * k) & np.uint64(0xFF)).astype(kind) * kind(_ones(width))
-    found[0] += np.where(index > 0, kind(_ramp(width)), kind(0))
-    return found
+        planes[k] = (code >> np.uint64(8 * k) & np.uint64(0xFF)).astype(kind) * kind(_ones(width))
+    planes[0] += np.where(index > 0, kind(_ramp(width)), kind(0))
+    return planes
 
 
 class Codes(NamedTuple):
@@ -274,9 +274,11 @@ def codes_of(planes: Array) -> Codes:
     present: Array = np.logical_or.reduce(planes != 0, axis=0)
     low *= kind(_ones(width))
     low[0] += present * kind(_ramp(width))
-    whole: Array = np.logical_and.reduce(planes == low, axis=0)
+    complete: Array = np.logical_and.reduce(planes == low, axis=0)
     index = (code >> np.uint64(3)).astype(np.int64)
-    return Codes(np.where(whole, index, 0), np.where(whole, code & np.uint64(7), 0).astype(np.int64), present & ~whole)
+    return Codes(
+        np.where(complete, index, 0), np.where(complete, code & np.uint64(7), 0).astype(np.int64), present & ~complete
+    )
 
 
 # The elements that registers and memory hold: their values by number, or what they are.
@@ -313,7 +315,7 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
     kind = np.dtype(f"u{width}")
     split = planes.view(kind).reshape(PLANES, planes.shape[1], -1)
     raw = words.view(kind).reshape(words.size, -1)
-    found: list[Array] = []
+    indices_: list[Array] = []
     for i in range(count):
         mine, word = np.ascontiguousarray(split[:, :, i]), np.ascontiguousarray(raw[:, i])
         codes = codes_of(mine)
@@ -328,8 +330,8 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
         odd &= ~halves
         if odd.any():
             index[odd] = _of_parts(table, mine[:, odd], word[odd])
-        found.append(np.where(halves, index, table.read_as(np.where(halves, 0, index), scalar)))
-    return found
+        indices_.append(np.where(halves, index, table.read_as(np.where(halves, 0, index), scalar)))
+    return indices_
 
 
 def _of_parts(table: Table, planes: Array, words: Array) -> Array:
@@ -359,12 +361,12 @@ def upper_half(table: Table, planes: Array, words: Array) -> Array:
 def signature(table: Table, planes: Array, words: Array) -> Array:
     """A word that says what bytes are: of which values, and which of their bytes; or what they are."""
     raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, -1)
-    found = np.zeros(words.size, np.uint64)
+    words_ = np.zeros(words.size, np.uint64)
     for byte, codes in enumerate(byte_codes(_split(planes)).T):
         key = table.word((codes >> np.uint64(3)).astype(np.int64)) + (codes & np.uint64(7))
         key = np.where(codes == 0, raw[:, byte].astype(np.uint64), key)
-        found = field.word("byte", found, key)
-    return found
+        words_ = field.word("byte", words_, key)
+    return words_
 
 
 def byte_codes(planes: Array) -> Array:

@@ -54,8 +54,8 @@ class Bounded:
 
 def bounded(reference: Reference) -> Bounded:
     """What is read of an array: its elements as stored."""
-    found = reference.stored()
-    return Bounded(found.value, found.error)
+    stored = reference.stored()
+    return Bounded(stored.value, stored.error)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ EXACT = Slack()
 
 
 def _erf(values: Floats) -> Floats:
-    found: Floats = np.vectorize(math.erf, otypes=[np.float64])(values)
-    return found
+    erf: Floats = np.vectorize(math.erf, otypes=[np.float64])(values)
+    return erf
 
 
 FloatsFunction = Callable[[Floats], Floats]
@@ -125,13 +125,15 @@ _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generi
 
 def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], slack: Slack = EXACT) -> Bounded:
     """A value of a body, for arrays of elements; what the body does besides, is not evaluated if it comes later."""
-    known = dict(inputs)
+    values = dict(inputs)
     for op in body.ops:
-        if wanted in known:
+        if wanted in values:
             break
-        if op.results and op.results[0] not in known and op.results[0].uses:
-            known[op.results[0]] = _contracted(op, known) or _apply(op, [known[value] for value in op.operands], slack)
-    return known[wanted]
+        if op.results and op.results[0] not in values and op.results[0].uses:
+            values[op.results[0]] = _contracted(op, values) or _apply(
+                op, [values[value] for value in op.operands], slack
+            )
+    return values[wanted]
 
 
 def evaluate_one(op: Operation, operands: Sequence[Bounded]) -> Floats:
@@ -144,11 +146,11 @@ def operations(body: Block) -> int:
     return sum(not isinstance(op, YieldOp | WarpYieldOp | arith.ConstantOp) for op in body.ops)
 
 
-def _contracted(op: Operation, known: Mapping[SSAValue, Bounded]) -> Bounded | None:
+def _contracted(op: Operation, values: Mapping[SSAValue, Bounded]) -> Bounded | None:
     """What an extension gives of a truncation that may be left out, rounded or not; None for any other operation."""
     if (wide := contracted(op)) is None:
         return None
-    exact, narrow = known[wide], known[op.operands[0]]
+    exact, narrow = values[wide], values[op.operands[0]]
     return Bounded(narrow.value, np.maximum(narrow.error, distance(narrow.value, *exact.ends)))
 
 
@@ -217,9 +219,9 @@ def _round(value: Floats, error: Floats, dtype: DType, slack: Slack = EXACT) -> 
     if slack is not EXACT and dtype in ROUNDINGS:
         error = error + slack.relative * _size(value) + slack.absolute
     error = error + np.where(error > 0, FLOAT64 * _size(value), 0.0)
-    held = rounded(value, dtype)
-    off = distance(held, rounded(value - error, dtype), rounded(value + error, dtype))
-    return Bounded(held, np.where(np.isfinite(error), off, np.inf))
+    stored = rounded(value, dtype)
+    off = distance(stored, rounded(value - error, dtype), rounded(value + error, dtype))
+    return Bounded(stored, np.where(np.isfinite(error), off, np.inf))
 
 
 def _fast(op: Operation) -> bool:
@@ -330,10 +332,10 @@ def _multiply(a: Bounded, b: Bounded) -> Bounded:
 
 
 def _divide(a: Bounded, b: Bounded) -> Bounded:
-    found = _at_corners(np.divide, a, b)
+    quotient = _at_corners(np.divide, a, b)
     low, high = b.ends
     open_ = (b.error > 0) & ~((low > 0) | (high < 0))
-    return Bounded(found.value, np.where(open_, np.inf, found.error))
+    return Bounded(quotient.value, np.where(open_, np.inf, quotient.error))
 
 
 def _add(a: Bounded, b: Bounded) -> Bounded:

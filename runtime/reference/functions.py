@@ -53,11 +53,11 @@ from .product import (
 
 def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
     """What the product leaves in D."""
-    found = evaluate_product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
+    product = evaluate_product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
-        return found
+        return product
     nest = epilogue_nest(op, op.epilogue)
-    return elementwise(op, nest, {**scope, nest.body.args[0]: found})[0]
+    return elementwise(op, nest, {**scope, nest.body.args[0]: product})[0]
 
 
 def epilogue_nest(op: MatmulOp, epilogue: PointwiseOp) -> Nest:
@@ -250,16 +250,16 @@ class Evaluation:
                 value = np.full(self.shape(op), np.nan if kind.kind not in "iu" else 0.0)
                 scope[op.memref] = Reference(value, np.zeros_like(value), kind)
             case memref.GetGlobalOp():
-                found = elements_of(op)
-                scope[op.memref] = Reference(found.astype(np.float64), np.zeros(found.shape), found.dtype)
+                elements = elements_of(op)
+                scope[op.memref] = Reference(elements.astype(np.float64), np.zeros(elements.shape), elements.dtype)
             case _:
                 return False
         return True
 
     def shape(self, op: memref.AllocOp) -> list[int]:
         """The extents of what is allocated."""
-        given = iter(op.dynamic_sizes)
-        return [int(self.scope[next(given)].value) if n < 0 else n for n in op.memref.type.get_shape()]
+        sizes = iter(op.dynamic_sizes)
+        return [int(self.scope[next(sizes)].value) if n < 0 else n for n in op.memref.type.get_shape()]
 
     def integers(self, value: SSAValue) -> Floats:
         """The elements of an array of integers."""
@@ -289,8 +289,8 @@ class Evaluation:
             case _ if isinstance(op, VIEWING) and not isinstance(op, memref.ViewOp):
                 _view(op, scope)
             case PagedOp():
-                found, at = scope[op.memory], self._rows_in_pages(op)
-                scope[op.result] = replace(found, value=found.value[at], error=found.error[at])
+                matrix, at = scope[op.memory], self._rows_in_pages(op)
+                scope[op.result] = replace(matrix, value=matrix.value[at], error=matrix.error[at])
             case IsDivisibleOp():
                 scope[op.answer] = _number(1)  # both of what it chooses between compute the same
             case memref.DeallocOp() | DisjointOp() | OperandForm() | PointwiseOp() | scf.YieldOp():
@@ -324,8 +324,8 @@ class Evaluation:
 
 
 def _number(value: int) -> Reference:
-    found = np.array(float(value))
-    return Reference(found, np.zeros_like(found), np.dtype(np.float64))
+    number = np.array(float(value))
+    return Reference(number, np.zeros_like(number), np.dtype(np.float64))
 
 
 def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValue, Reference], at: int = 0) -> None:
@@ -336,10 +336,10 @@ def _store(op: LinalgStructuredOperation, result: Reference, scope: dict[SSAValu
     _put(result, scope[op.outputs[at]])
 
 
-def _put(result: Reference, held: Reference) -> None:
+def _put(result: Reference, memory: Reference) -> None:
     """Writes a result into memory."""
-    held.value[...], held.error[...] = result.value, result.error
-    held.history.become(result.history)
+    memory.value[...], memory.error[...] = result.value, result.error
+    memory.history.become(result.history)
 
 
 def _view(op: Viewing, scope: dict[SSAValue, Reference]) -> None:

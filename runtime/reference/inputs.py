@@ -80,24 +80,24 @@ def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
     return match[1], tuple(map(int, match[2].split("x")))
 
 
-def _shapes(function: Signature, given: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shape of every parameter: from its type, from `given`, or from a parameter that it is tied to.
+def _shapes(function: Signature, shapes: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The shape of every parameter: from its type, from `shapes`, or from a parameter that it is tied to.
 
     Raises:
         ArgumentError: for an unknown extent, or a shape that does not fit the parameter.
     """
     parameters = function.parameters
-    for i, shape in given.items():
+    for i, shape in shapes.items():
         if not parameters[i].takes_shape(shape):
             raise ArgumentError(
                 f"--in: expected {parameters[i]} for %{parameters[i].name}, got {'x'.join(map(str, shape))}"
             )
-    known = extents(function, given)
-    for parameter, shape in zip(parameters, known, strict=True):
+    extents_ = extents(function, shapes)
+    for parameter, shape in zip(parameters, extents_, strict=True):
         if min(shape, default=0) < 0:
             hint = f"--in {parameter.name}=random:{'x'.join('256' for _ in shape)}"
             raise ArgumentError(f"%{parameter.name} is {parameter}: say how large it is, as in {hint}, or give a file")
-    return known
+    return extents_
 
 
 def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bool = True) -> list[Array]:
@@ -109,22 +109,22 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
     """
     parameters, sparse = function.parameters, dict(function.sparse)
     filled: Collection[int] = function.filled if poisoned else ()
-    given: dict[int, str] = {}
+    texts_: dict[int, str] = {}
     for text in texts:
         bound = binding(text)
         if bound.name is None:
             raise ArgumentError(f"--in: expected NAME=VALUE, such as 0=a.npy or %A=random, got '{text}'")
         position = named("--in", bound.name, parameters)
-        if position in given:
+        if position in texts_:
             raise ArgumentError(f"--in: argument {position} (%{parameters[position].name}) is given twice")
-        given[position] = bound.value
-    words = [given.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
+        texts_[position] = bound.value
+    words = [texts_.get(i, "nan" if i in filled else "random") for i in range(len(parameters))]
     loaded = {i: load(w, p) for i, (w, p) in enumerate(zip(words, parameters, strict=True)) if sized(w)[0] not in WORDS}
     shapes = {i: array.shape for i, array in loaded.items()}
     shapes |= {i: shape for i, word in enumerate(words) if (shape := sized(word)[1]) is not None}
-    found = _shapes(function, shapes)
+    shapes_ = _shapes(function, shapes)
     return [
-        loaded[i] if i in loaded else laid_out(_generated(words[i], found[i], p, seed, i, sparse.get(i)), p)
+        loaded[i] if i in loaded else laid_out(_generated(words[i], shapes_[i], p, seed, i, sparse.get(i)), p)
         for i, p in enumerate(parameters)
     ]
 
@@ -164,15 +164,15 @@ def read_npy(path: str) -> Array:
     if not path:
         raise ArgumentError("expected the name of a .npy file, got ''")
     try:
-        found: object = np.load(path, allow_pickle=False)
+        loaded: object = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ArgumentError(f"{path}: expected a .npy file of numbers") from error
     except OSError as error:
         raise ArgumentError(f"{path}: {error.strerror or error}") from error
-    if isinstance(found, np.lib.npyio.NpzFile):
-        names = ", ".join(found.files) or "none"
+    if isinstance(loaded, np.lib.npyio.NpzFile):
+        names = ", ".join(loaded.files) or "none"
         raise ArgumentError(f"{path}: expected a .npy file of one array, got a .npz archive of several ({names})")
-    return cast(Array, found)
+    return cast(Array, loaded)
 
 
 def check_writable(path: str) -> None:

@@ -211,10 +211,12 @@ def _history(nest: Nest, scope: Arrays, own: History) -> History:
 
 def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> dict[SSAValue, Bounded]:
     """What a body reads: numbers from outside, elements of operands, and the numbers of loops."""
-    inputs: dict[SSAValue, Bounded] = {value: bounded(found) for value, found in scope.items() if found.value.ndim == 0}
+    inputs: dict[SSAValue, Bounded] = {
+        value: bounded(reference) for value, reference in scope.items() if reference.value.ndim == 0
+    }
     for access in nest.used:
-        found = bounded(scope[access.value])
-        both = (along_all(op, array, access.map, sizes) for array in (found.value, found.error))
+        reference = bounded(scope[access.value])
+        both = (along_all(op, array, access.map, sizes) for array in (reference.value, reference.error))
         inputs[access.element] = Bounded(*both)
     for index, loop in nest.indices.items():
         shape = [-1 if other == loop else 1 for other in range(len(sizes))]
@@ -252,8 +254,8 @@ def _weight(body: Weighted, scope: Arrays) -> float:
     weight = -1.0 if body.negated else 1.0
     for value in body.weights:
         constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
-        known = constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else scope[value].value
-        weight *= float(known)
+        number = constant.value.data if isinstance(constant, FloatAttr | IntegerAttr) else scope[value].value
+        weight *= float(number)
     return weight
 
 

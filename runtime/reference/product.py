@@ -116,11 +116,11 @@ TF32_UNIT = 2.0**-10
 
 def distance(value: Floats, *others: Floats) -> Floats:
     """How far values are from others at most; infinite where one is a number and another NaN."""
-    found = np.zeros_like(value)
+    distances = np.zeros_like(value)
     for other in others:
         same = (other == value) | (np.isnan(other) & np.isnan(value))
-        found = np.maximum(found, np.where(same, 0.0, np.abs(other - value)))
-    return np.where(np.isnan(found), np.inf, found)
+        distances = np.maximum(distances, np.where(same, 0.0, np.abs(other - value)))
+    return np.where(np.isnan(distances), np.inf, distances)
 
 
 @dataclass(frozen=True)

@@ -70,8 +70,8 @@ def _reduction(rule: str, start: float) -> Lowering:
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
             return RULES[rule](inside, list(elements))
 
-        found = builder.reduce(builder.converted(value, wide), axes, start, body)
-        return _with_reduced_axes(builder.converted(found, like.dtype), axes, len(value.shape), keepdim)
+        reduced = builder.reduce(builder.converted(value, wide), axes, start, body)
+        return _with_reduced_axes(builder.converted(reduced, like.dtype), axes, len(value.shape), keepdim)
 
     return handler
 

@@ -50,7 +50,7 @@ def grouped_mm(
     zero, one, end = map(builder.index, (0, 1, extents[G]))
     start = builder.insert(constant(0, element_of(like.dtype))).result
     body = Block(arg_types=[IndexType(), IndexType(), result.value.tensor.type])
-    group, first, held = body.args[0], body.args[1], plain(body.args[2], shape, like.dtype).tensor
+    group, first, carried = body.args[0], body.args[1], plain(body.args[2], shape, like.dtype).tensor
     inside = Builder(InsertPoint.at_end(body))
     last = inside.insert(tensors.ExtractOp(offs.tensor, [group], offs.tensor.type.element_type)).result
     stop = inside.insert(arith.IndexCastOp(last, IndexType())).result
@@ -58,13 +58,13 @@ def grouped_mm(
     places = {G: (group, 1), grouped: (first, rows)}
 
     def part(of: SSAValue[TensorType[Attribute]], along: tuple[int, ...]) -> tensors.ExtractSliceOp:
-        found = [places.get(loop, (0, size)) for loop, size in zip(along, of.type.get_shape(), strict=True)]
-        offsets, sizes = zip(*found, strict=True)
+        places_ = [places.get(loop, (0, size)) for loop, size in zip(along, of.type.get_shape(), strict=True)]
+        offsets, sizes = zip(*places_, strict=True)
         seen = [n if isinstance(n, int) else DYNAMIC_INDEX for n, loop in zip(sizes, along, strict=True) if loop]
         return tensors.ExtractSliceOp(of, offsets, sizes, [1] * len(along), TensorType(of.type.element_type, seen))
 
     inputs = [inside.insert(part(operand.value.tensor, operand.loops)).result for operand in operands]
-    taken = inside.insert(part(held, result.loops))
+    taken = inside.insert(part(carried, result.loops))
     out = inside.insert(FillOp([start], [taken.result], [taken.result.type])).results[0]
     maps = [map_along(K, (loop - 1 for loop in o.loops if loop)) for o in (*operands, result)]
     product = ContractOp.build(
@@ -75,9 +75,9 @@ def grouped_mm(
     )
     made = inside.insert(product).results[0]
     put = tensors.InsertSliceOp.build(
-        operands=[made, held, taken.offsets, taken.sizes, taken.strides],
+        operands=[made, carried, taken.offsets, taken.sizes, taken.strides],
         properties={name: taken.properties[name] for name in ("static_offsets", "static_sizes", "static_strides")},
-        result_types=[held.type],
+        result_types=[carried.type],
     )
     inside.insert(scf.YieldOp(stop, inside.insert(put).result))
     loop = builder.insert(scf.ForOp(zero, end, one, [zero, result.value.tensor], body))

@@ -20,6 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 HALVES, WIDE = "tensordesc<fp16[64,64]>", "tensordesc<fp16[128,64]>"
 LAID = f"tensordesc<fp16[64, 64],{gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)!r}>"
 TILE: dict[str, Any] = {"BM": 64, "BN": 64, "BK": 64}
+WIDE_TILE: dict[str, Any] = TILE | {"BN": 128}
 
 
 @program(_only="sm_90a", a=HALVES, b=HALVES, c=HALVES, depth="i32", **TILE)
@@ -37,7 +38,7 @@ def t_descriptor_matmul(a, b, c, depth, BM: tl.constexpr, BN: tl.constexpr, BK: 
     b="tensordesc<fp16[128,64]>",
     c="tensordesc<fp16[64,128]>",
     depth="i32",
-    **TILE | {"BN": 128},
+    **WIDE_TILE,
 )
 def t_specialised_matmul(a, b, c, depth, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = tl.program_id(0) * BM, tl.program_id(1) * BN

@@ -103,8 +103,8 @@ def test_moves_say_who_gives_addresses() -> None:
     drawn = picture(find("ldmatrix.m8n8.x4", "D"))
     assert [panel.title for panel in drawn.panels] == [f"matrix {i}" for i in range(4)]
     assert drawn.panels[3].cells[-1].label == "T31:{d6,d7}"
-    assert drawn.panels[3].beside(1)[-1] == "p: T31"
-    assert picture(find("ldmatrix.m16n16.x2.b8", "D")).panels[1].beside(4) == [
+    assert drawn.panels[3].side_notes(1)[-1] == "p: T31"
+    assert picture(find("ldmatrix.m16n16.x2.b8", "D")).panels[1].side_notes(4) == [
         "p: T16-T19", "p: T20-T23", "p: T24-T27", "p: T28-T31",
     ]  # fmt: skip
 

@@ -55,9 +55,9 @@ def launch(**options: Any) -> object:
 def test_lines_of_a_compiled_kernel() -> None:
     """Inlined code has its function, and the outermost line that it was inlined at."""
     lines = SourceLines(parse_ptx(SAMPLE.read_text(encoding="utf-8"), "sample.ptx"))
-    assert lines.beside(30) == ""
-    assert lines.beside(40) == "sample.cu:11 in scaled"
-    assert lines.beside(147) == "cuda_pipeline_helpers.h:203 in cp_async, inlined at sample.cu:17"
+    assert lines.note_at(30) == ""
+    assert lines.note_at(40) == "sample.cu:11 in scaled"
+    assert lines.note_at(147) == "cuda_pipeline_helpers.h:203 in cp_async, inlined at sample.cu:17"
     place = lines.at(147)
     assert place is not None
     assert (place.file, place.line, place.column) == ("cuda_pipeline_helpers.h", 203, 23)
@@ -69,9 +69,9 @@ def test_lines_of_a_compiled_kernel() -> None:
 
 def test_names_and_places_of_inlined_code() -> None:
     lines = SourceLines(parse_ptx(TEXT, "k.ptx"))
-    assert [lines.beside(n) for n in (7, 10, 17)] == ["", "/home/me/kernel.py:12", "/home/me/kernel.py:15"]
-    assert lines.beside(12).startswith("tile.h:40 in exchange_ZN3tso4peerEv, inlined at /home/me/kernel.py:14")
-    assert lines.beside(14) == "tile.h:44 in peer, inlined at /home/me/kernel.py:14"
+    assert [lines.note_at(n) for n in (7, 10, 17)] == ["", "/home/me/kernel.py:12", "/home/me/kernel.py:15"]
+    assert lines.note_at(12).startswith("tile.h:40 in exchange_ZN3tso4peerEv, inlined at /home/me/kernel.py:14")
+    assert lines.note_at(14) == "tile.h:44 in peer, inlined at /home/me/kernel.py:14"
     assert SourceLines(parse_ptx(TEXT.split("    .loc")[0] + "ret; }", "k.ptx")).annotated("line 7") == "line 7"
 
 

@@ -196,7 +196,7 @@ class _Walk:
     def _wait(self, instruction: Instruction) -> Iterator[str]:
         count = next((int(o.value) for o in instruction.operands if isinstance(o, Immediate)), 0)
         last = self.groups - min(count, MOST_GROUPS)
-        self.in_flight = {name: found for name, found in self.in_flight.items() if found[1] >= last}
+        self.in_flight = {name: group for name, group in self.in_flight.items() if group[1] >= last}
         if count > MOST_GROUPS:
             yield f"ptxas waits as for {MOST_GROUPS}: no more groups can be left pending, got {count}"
 
@@ -255,19 +255,19 @@ class Uses:
 
     def problems(self, instruction: Instruction, names: Names) -> Iterator[str]:
         """What can be proved wrong of an instruction that is legal by itself."""
-        known = traits(instruction.opcode)
-        if known.aligned:
+        facts = traits(instruction.opcode)
+        if facts.aligned:
             yield from self._divergence(instruction)
-        if instruction.root == "tcgen05" and (group := known.bindings.get("G")):
+        if instruction.root == "tcgen05" and (group := facts.bindings.get("G")):
             first, line = self._group = self._group or (group, instruction.line)
             if group != first:
                 yield f"expected .{first} as at line {line}: a function has one of both (PTX ISA 9.7.16.5)"
-        if known.row is not None:
+        if facts.row is not None:
             for operand in instruction.operands:
                 if isinstance(operand, Address):
-                    yield from self._alignment(instruction, operand, _bytes(known), names)
-            if isinstance(known.row, Form):
-                yield from self._matrix(instruction, known.row)
+                    yield from self._alignment(instruction, operand, _bytes(facts), names)
+            if isinstance(facts.row, Form):
+                yield from self._matrix(instruction, facts.row)
         self._leave(instruction)
 
     # Divergence
@@ -288,37 +288,37 @@ class Uses:
     def _lanes(self, guard: Guard) -> str | None:
         """The lanes in which a guard is true, in words, if it is in some and not in all."""
         register = Register(guard.register)
-        known = self.values.of(Not(register) if guard.negated else register)
-        if known is None or known.uniform is not None:
+        predicate = self.values.of(Not(register) if guard.negated else register)
+        if predicate is None or predicate.uniform is not None:
             return None
-        true = [lane for lane, value in enumerate(known.numbers) if value]
+        true = [lane for lane, value in enumerate(predicate.numbers) if value]
         return ("lane " if len(true) == 1 else "lanes ") + ranges(true)
 
     # Addresses
 
     def _alignment(self, instruction: Instruction, address: Address, needed: int, names: Names) -> Iterator[str]:
-        known = self.values.of(address) if needed > 1 else None
-        if known is None:
+        place = self.values.of(address) if needed > 1 else None
+        if place is None:
             return
-        given = gcd(needed, _symbol_alignment(names.variables.get(known.symbol))) if known.symbol else needed
-        for lane, number in enumerate(known.numbers):
-            if number % given:
-                where = f"{known.symbol}+{number}" if known.symbol else str(number)
-                of = f" in lane {lane}" if len(known.numbers) > 1 else ""
+        alignment = gcd(needed, _symbol_alignment(names.variables.get(place.symbol))) if place.symbol else needed
+        for lane, number in enumerate(place.numbers):
+            if number % alignment:
+                where = f"{place.symbol}+{number}" if place.symbol else str(number)
+                of = f" in lane {lane}" if len(place.numbers) > 1 else ""
                 yield f"expected an address that is a multiple of {needed} bytes, got {where}{of}"
                 return
 
     def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
         operands = instruction.operands
         if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
-            known = self.values.of(operands[2])
-            if known is not None and not known.symbol and known.uniform is not None:
-                yield from _stride(form, known.uniform)
+            value = self.values.of(operands[2])
+            if value is not None and not value.symbol and value.uniform is not None:
+                yield from _stride(form, value.uniform)
         if isinstance(form, ProductForm) and form.sparse:
             word = operands[next(i for i, slot in enumerate(form.operands) if slot.name == "e")]
-            known = self.values.of(word.items[0] if isinstance(word, Vector) else word)
-            if isinstance(known, Known) and not known.symbol and known.uniform is not None:
-                complaint = form.metadata_problem(known.uniform)
+            value = self.values.of(word.items[0] if isinstance(word, Vector) else word)
+            if isinstance(value, Known) and not value.symbol and value.uniform is not None:
+                complaint = form.metadata_problem(value.uniform)
                 if complaint is not None:
                     yield f"operand e: {complaint}"
 
@@ -337,9 +337,9 @@ def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
         yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
 
-def _bytes(known: Traits) -> int:
+def _bytes(facts: Traits) -> int:
     """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
-    form, bindings = known.row, known.bindings
+    form, bindings = facts.row, facts.bindings
     if not isinstance(form, Form):
         bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
         return int((bindings.get("V") or "v1")[1:]) * bits // 8

@@ -116,11 +116,11 @@ class Names:
 
     def type_of(self, register: Register) -> str | None:
         """The type of a declared register, or of the one that a video instruction takes a part of."""
-        found = self.registers.get(register.name)
-        if found is None and "." in register.name:
+        type_ = self.registers.get(register.name)
+        if type_ is None and "." in register.name:
             name, _, part = register.name.rpartition(".")
             return self.registers.get(name) if _SELECTOR.fullmatch(part) else None
-        return found
+        return type_
 
     def space_of(self, name: str) -> str | None:
         """Where a symbol lies: the state space of a variable, "function", "label"; None of what is not declared."""
@@ -177,10 +177,10 @@ class Names:
                 elif operand.name in self.unavailable:
                     yield f"the special register {operand.name} {self.unavailable[operand.name]}"
             case Symbol():
-                known = operand.name in self.labels or operand.name in self.variables or operand.name in CONSTANTS
+                is_name = operand.name in self.labels or operand.name in self.variables or operand.name in CONSTANTS
                 if branch and operand.name not in self.labels:
                     yield f"there is no label '{operand.name}' here"
-                elif not known:
+                elif not is_name:
                     yield f"'{operand.name}' is not declared"
             case Address():
                 yield from self._unknown(operand.base, False)
@@ -292,19 +292,19 @@ class Values:
         return _computed(effects, *facts) if len(facts) == 2 else None
 
 
-def _is_followed(found: Traits) -> bool:
+def _is_followed(facts: Traits) -> bool:
     """Whether the checker can compute the result of an instruction: plain integer arithmetic without saturation."""
-    types = found.types
+    types = facts.types
     if not types or types[0] not in _TYPES or types[-1] not in REGISTER_BITS or bits_of(types[-1]) > bits_of(types[0]):
         return False
-    plain = all(not value or name in _PLAIN for name, value in found.bindings.items())
-    return plain and (found.name in _KEEPING or found.name == "setp" or found.name in _ARITHMETIC)
+    plain = all(not value or name in _PLAIN for name, value in facts.bindings.items())
+    return plain and (facts.name in _KEEPING or facts.name == "setp" or facts.name in _ARITHMETIC)
 
 
-def _computed(found: Traits, a: Known, b: Known) -> Known | None:
-    name, type = found.name, found.types[0]
+def _computed(facts: Traits, a: Known, b: Known) -> Known | None:
+    name, type = facts.name, facts.types[0]
     if name == "setp":
-        word = found.bindings["IS"]
+        word = facts.bindings["IS"]
         compare = COMPARISONS.get(word) or UNSIGNED.get(word)
         return None if compare is None or a.symbol or b.symbol else _lanewise(lambda x, y: int(compare(x, y)), a, b)
     if a.symbol or b.symbol:
@@ -355,9 +355,9 @@ def written(instruction: Instruction) -> Iterable[str]:
         return
     row = traits(instruction.opcode).row
     slots = () if row is None else row.operands
-    known = bool(slots) and slots[0].kind != ANYTHING
+    has_slots = bool(slots) and slots[0].kind != ANYTHING
     for i, operand in enumerate(instruction.operands):
-        if known and i < len(slots) and not slots[i].written:
+        if has_slots and i < len(slots) and not slots[i].written:
             continue
         for member in members(operand):
             if isinstance(member, Register):

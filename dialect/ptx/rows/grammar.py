@@ -244,9 +244,9 @@ class PatternRow(Row):
         allowed, needed = self._vocabulary
         if not needed <= set(words) <= allowed:
             return None
-        found = self._pattern.fullmatch(opcode)
-        if found is not None:
-            return {k: v.lstrip(".") for k, v in found.groupdict("").items()}
+        match = self._pattern.fullmatch(opcode)
+        if match is not None:
+            return {k: v.lstrip(".") for k, v in match.groupdict("").items()}
         chosen = self._arranged(words)
         if chosen is None:
             return None

@@ -59,7 +59,7 @@ def evaluate(text: str) -> int | float:
         ConstantError: if it is none, mixes floats with integers, divides by zero, or nests too deeply.
     """
     try:
-        return _Reader(text).whole().value
+        return _Reader(text).complete().value
     except RecursionError:
         raise ConstantError(f"the constant expression '{text[:40]}...' nests too deeply") from None
 
@@ -141,7 +141,7 @@ class _Reader:
         self.token = self._next()
         return mark
 
-    def whole(self) -> Constant:
+    def complete(self) -> Constant:
         value = self.conditional()
         if self.token is not None:
             raise self._error()
@@ -267,11 +267,11 @@ class OperandReader:
         Raises:
             OperandError: if one of them is not an operand.
         """
-        found = self._lists.get(text)
-        if found is None:
+        operands = self._lists.get(text)
+        if operands is None:
             clean = _COMMENT.sub(" ", text) if "//" in text else text
-            found = self._lists[text] = tuple(map(self._operand, _split(clean)))
-        return found
+            operands = self._lists[text] = tuple(map(self._operand, _split(clean)))
+        return operands
 
     def read_call(self, text: str) -> tuple[Operand, ...]:
         """The operands of a `call`, whose parentheses hold lists.
@@ -279,10 +279,10 @@ class OperandReader:
         Raises:
             OperandError: if one of them is not an operand.
         """
-        found = self._calls.get(text)
-        if found is None:
-            found = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
-        return found
+        operands = self._calls.get(text)
+        if operands is None:
+            operands = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
+        return operands
 
     def _argument(self, text: str) -> Operand:
         stripped = text.strip()
@@ -291,10 +291,10 @@ class OperandReader:
         return self._operand(stripped)
 
     def _operand(self, text: str) -> Operand:
-        found = self._operands.get(text)
-        if found is None:
-            found = self._operands[text] = self._parse(" ".join(text.split()))
-        return found
+        operand = self._operands.get(text)
+        if operand is None:
+            operand = self._operands[text] = self._parse(" ".join(text.split()))
+        return operand
 
     def _parse(self, text: str) -> Operand:
         first = text[:1]

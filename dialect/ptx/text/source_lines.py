@@ -46,10 +46,10 @@ class SourceLines:
     def at(self, line: int) -> SourcePlace | None:
         """What an instruction at a line of the PTX was written from; None where no `.loc` says so."""
         starts, places = self._places
-        found = bisect_right(starts, line) - 1
-        return places[found] if found >= 0 else None
+        number = bisect_right(starts, line) - 1
+        return places[number] if number >= 0 else None
 
-    def beside(self, line: int) -> str:
+    def note_at(self, line: int) -> str:
         """The same in words; "" where it is not known."""
         place = self.at(line)
         return "" if place is None or place.line == 0 else str(place)
@@ -60,8 +60,8 @@ class SourceLines:
             return text
 
         def named(match: re.Match[str]) -> str:
-            beside = self.beside(int(match[1]))
-            return f"{match[0]} ({beside})" if beside else match[0]
+            place = self.note_at(int(match[1]))
+            return f"{match[0]} ({place})" if place else match[0]
 
         return _PTX_LINE.sub(named, text)
 
@@ -124,11 +124,11 @@ def _place(match: re.Match[str], files: dict[str, str], names: dict[str, bytes],
 def _plain(name: str) -> str:
     """The last of the names that a mangled one has; another one as it is."""
     nested = re.match(r"_ZN?K?", name)
-    position, found = nested.end() if nested else len(name), name
+    position, last = nested.end() if nested else len(name), name
     while size := re.match(r"\d+", name[position:]):
         start = position + size.end()
         position = start + int(size.group())
-        found = name[start:position]
+        last = name[start:position]
         if template := re.match(r"I(?:L?[a-z][\dn]*E?|[a-z])*E", name[position:]):
             position += template.end()
-    return found
+    return last

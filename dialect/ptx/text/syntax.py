@@ -289,8 +289,8 @@ def integer(text: str) -> int:
 def directive_numbers(text: str) -> tuple[int, ...] | None:
     """The numbers behind a directive such as `.maxntid 16, 0x10`; None if others than numbers follow."""
     words = re.split(r"[\s,]+", text)[1:]
-    known = all(word in WARP_SIZE or _COUNT.fullmatch(word) for word in words)
-    return tuple(WARP_SIZE.get(word) or integer(word) for word in words) if known else None
+    are_numbers = all(word in WARP_SIZE or _COUNT.fullmatch(word) for word in words)
+    return tuple(WARP_SIZE.get(word) or integer(word) for word in words) if are_numbers else None
 
 
 # PTX text under a cursor: where we are, what is expected there, and errors with their place.
@@ -363,21 +363,21 @@ class Cursor:
         at = self.skipped(at)
         return PtxSyntaxError(self.name, self.text.count("\n", 0, at) + 1, self.column(at), message)
 
-    def found(self) -> str:
+    def next_word(self) -> str:
         word = _WORD.match(self.text, self.position)
         return f"'{word.group(1).rstrip()}'" if word else "the end of the file"
 
     def expect(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         match = pattern.match(self.text, self.position)
         if match is None:
-            raise self.error(f"expected {what}, got {self.found()}")
+            raise self.error(f"expected {what}, got {self.next_word()}")
         self.position = match.end()
         return match
 
     def expect_text(self, text: str, what: str) -> None:
         stripped = self.skip_space()
         if not self.text.startswith(text, stripped):
-            raise self.error(f"expected '{text}' {what}, got {self.found()}")
+            raise self.error(f"expected '{text}' {what}, got {self.next_word()}")
         self.position = stripped + len(text)
 
     def skip_space(self) -> int:

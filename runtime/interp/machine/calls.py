@@ -60,9 +60,9 @@ def _parts(ctx: Context, operands: Sequence[Operand]) -> tuple[tuple[Operand, ..
 
 def _check_counts(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> None:
     """Refuses more or fewer than the function has."""
-    for what, formals, given in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
-        if len(formals) != len(given):
-            ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(given)}")
+    for what, formals, operands in (("arguments", frame.parameters, arguments), ("results", frame.results, results)):
+        if len(formals) != len(operands):
+            ctx.fail(f"{frame.name} has {len(formals)} {what}, got {len(operands)}")
 
 
 @meaning("call")
@@ -195,9 +195,11 @@ def _address(ctx: Context, name: str) -> int | None:
 def _fits(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> bool:
     """Whether a function takes what a call gives and asks for."""
     pairs = [(frame.parameters, arguments), (frame.results, results)]
-    if any(len(formals) != len(given) for formals, given in pairs):
+    if any(len(formals) != len(operands) for formals, operands in pairs):
         return False
-    return all(_size(ctx, o) in (0, f.size) for formals, given in pairs for f, o in zip(formals, given, strict=True))
+    return all(
+        _size(ctx, o) in (0, f.size) for formals, operands in pairs for f, o in zip(formals, operands, strict=True)
+    )
 
 
 def _size(ctx: Context, operand: Operand) -> int:

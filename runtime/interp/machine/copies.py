@@ -404,7 +404,7 @@ class TensorMemory:
         if free.size:
             raise FaultError(f"{what} column {int(free.flat[0])} of tensor memory, which is not allocated", thread)
 
-    def held(self) -> Iterator[tuple[int, int]]:
+    def unreturned(self) -> Iterator[tuple[int, int]]:
         """The CTAs and instructions of the allocations that nobody has given back."""
         for cta in range(len(self.owner)):
             for number in np.unique(self.owner[cta][self.owner[cta] > 0]).tolist():

@@ -84,10 +84,10 @@ class Context:
 
     def type_of(self, register: Register) -> str | None:
         """The declared type of a register, or of that whose part it names; None for a special register."""
-        found = self.names.register(register.name) or self.names.register(register.name.rpartition(".")[0])
-        if found is None and register.name not in SPECIALS:
+        slot = self.names.register(register.name) or self.names.register(register.name.rpartition(".")[0])
+        if slot is None and register.name not in SPECIALS:
             self.fail(f"register {register.name} is not declared")
-        return found.type if found else None
+        return slot.type if slot else None
 
     def carry(self) -> RegisterSlot:
         """The carry flag, one register for all instructions."""
@@ -99,10 +99,10 @@ class Context:
         """The declared register an operand names."""
         if not isinstance(operand, Register):
             self.fail(f"expected a register, got {describe(operand)}")
-        found = self.names.register(operand.name)
-        if found is None:
+        slot = self.names.register(operand.name)
+        if slot is None:
             self.fail(f"register {operand.name} is not declared")
-        return found
+        return slot
 
     def source(self, operand: Operand, type: str, *, wide: bool = False) -> Source:
         """Reads an operand as `type`. `wide` allows a register wider than the type, of which the low bits count."""
@@ -183,11 +183,11 @@ class Context:
 
     def place(self, symbol: Symbol) -> VariablePlace:
         """The variable a symbol names."""
-        found = self.names.place(symbol.name)
-        if found is None:
+        place = self.names.place(symbol.name)
+        if place is None:
             self.fail(f"'{symbol.name}' is not declared")
-        self.places.append(found)
-        return found
+        self.places.append(place)
+        return place
 
     def _symbol_value(self, symbol: Symbol, type: str) -> Source:
         if symbol.name == WARP_SIZE:
@@ -201,10 +201,10 @@ class Context:
 
     def label(self, operand: Operand) -> int:
         """The program counter a label stands for."""
-        found = self.names.label(operand.name) if isinstance(operand, Symbol) else None
-        if found is None:
+        label = self.names.label(operand.name) if isinstance(operand, Symbol) else None
+        if label is None:
             self.fail(f"no label {describe(operand)} in this function")
-        return found
+        return label
 
     # Addresses
 

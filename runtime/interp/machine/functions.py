@@ -58,10 +58,10 @@ class Builtin:
 def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[Operand]) -> Action:
     """A call of a function of the driver."""
     builtin = BUILTINS[name]
-    for what, sizes, given in (("arguments", builtin.arguments, actuals), ("results", (builtin.result,), results)):
+    for what, sizes, operands in (("arguments", builtin.arguments, actuals), ("results", (builtin.result,), results)):
         sizes = tuple(size for size in sizes if size)
-        if len(sizes) != len(given):
-            ctx.fail(f"{name} has {len(sizes)} {what}, got {len(given)}")
+        if len(sizes) != len(operands):
+            ctx.fail(f"{name} has {len(sizes)} {what}, got {len(operands)}")
     reads = [_value(ctx, o, size, ctx.source) for o, size in zip(actuals, builtin.arguments, strict=True)]
     writes = [_value(ctx, o, builtin.result, ctx.dest) for o in results]
 
@@ -99,10 +99,10 @@ def parameter_word(place: VariablePlace | None, size: int) -> Source:
 
 def _words(state: State, addresses: Array, width: int, lanes: Array) -> Array:
     """Words of `width` bytes at generic addresses of the threads `lanes`."""
-    found = np.zeros(addresses.size, f"u{width}")
+    words = np.zeros(addresses.size, f"u{width}")
     for part in state.memory.memory.parts(addresses, width, lanes):
-        found[... if part.chosen is None else part.chosen] = part.buffer.view(width)[part.index]
-    return found
+        words[... if part.chosen is None else part.chosen] = part.buffer.view(width)[part.index]
+    return words
 
 
 def _text(state: State, address: int, lane: int) -> bytes:
@@ -115,9 +115,9 @@ def _text(state: State, address: int, lane: int) -> bytes:
 # The functions
 
 
-def _vprintf(state: State, sel: Selection, given: Sequence[Array]) -> Array:
+def _vprintf(state: State, sel: Selection, values: Sequence[Array]) -> Array:
     """Prints what the format says. The result is the number of arguments; -1 without a format."""
-    formats, places = given
+    formats, places = values
     lanes, counts = sel.threads, np.full(sel.count, -1, np.int32)
     texts: list[tuple[int, int, str]] = []
     for address in np.unique(formats[formats != 0]):
@@ -147,13 +147,13 @@ def _column(state: State, words: Array, kind: str, lanes: Array) -> list[PrintVa
     return words.tolist()
 
 
-def _assertfail(state: State, sel: Selection, given: Sequence[Array]) -> None:
+def _assertfail(state: State, sel: Selection, arguments: Sequence[Array]) -> None:
     """Raises:
     FaultError: always, with what the assertion says.
     """
     lanes = sel.threads
     first = int(lanes[0])
-    message, file, line, function = (int(values[0]) for values in given[:4])
+    message, file, line, function = (int(values[0]) for values in arguments[:4])
     text, where, name = (_one_line(_text(state, at, first)) for at in (message, file, function))
     others = f"; {sel.count - 1} other threads fail here, too" if sel.count > 1 else ""
     raise FaultError(
@@ -168,18 +168,18 @@ def _one_line(text: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
-def _malloc(state: State, sel: Selection, given: Sequence[Array]) -> Array:
+def _malloc(state: State, sel: Selection, values: Sequence[Array]) -> Array:
     """Memory of the heap, one block for each thread; 0 where there is none left."""
     memory = state.memory.memory
-    return np.array([memory.heap.allocate(memory, size) for size in given[0].tolist()], np.uint64)
+    return np.array([memory.heap.allocate(memory, size) for size in values[0].tolist()], np.uint64)
 
 
-def _free(state: State, sel: Selection, given: Sequence[Array]) -> None:
+def _free(state: State, sel: Selection, values: Sequence[Array]) -> None:
     """Raises:
     FaultError: for what is no block of the heap, or no longer.
     """
     memory = state.memory.memory
-    for address, thread in zip(given[0].tolist(), sel.threads.tolist(), strict=True):
+    for address, thread in zip(values[0].tolist(), sel.threads.tolist(), strict=True):
         if address and not memory.heap.release(memory, address):
             message = f"free of {address:#x}, which malloc has not given, or which is free already"
             raise FaultError(message, thread, address)

@@ -127,12 +127,12 @@ class DecodedKernel:
         source, lines = self.code[pc].source, self.sources
         where = (None, None, None) if geometry is None or thread is None else geometry.place(thread)
         text = message if lines is None else lines.annotated(message)
-        found = Finding(check, text, self.file, source.line, source.column, self.name, *where, address)
-        return replace(found, source=self.source_of(pc)) if lines is not None else found
+        finding = Finding(check, text, self.file, source.line, source.column, self.name, *where, address)
+        return replace(finding, source=self.source_of(pc)) if lines is not None else finding
 
     def source_of(self, pc: int) -> str:
         """The line of the program that an instruction was compiled from; "" where the PTX does not say."""
-        return "" if self.sources is None else self.sources.beside(self.code[pc].source.line)
+        return "" if self.sources is None else self.sources.note_at(self.code[pc].source.line)
 
 
 def size_of(variable: Variable) -> tuple[int, int]:
@@ -222,8 +222,8 @@ class KernelDecoder:
         return entry
 
     def error(self, message: str, line: int, column: int = 1) -> InterpreterError:
-        found = Finding("load", message, self.file, line, column, self.function.name)
-        return InterpreterError(str(found), [found])
+        finding = Finding("load", message, self.file, line, column, self.function.name)
+        return InterpreterError(str(finding), [finding])
 
     def _cluster(self) -> ClusterBounds:
         sizes, limit = (self.function.numbers(word) for word in (".reqnctapercluster", ".maxclusterrank"))
@@ -425,7 +425,7 @@ class Observer(Events):
         """What was found since the last time."""
         return None
 
-    def add(self, kernel: DecodedKernel, found: object) -> None:
+    def add(self, kernel: DecodedKernel, taken: object) -> None:
         """Adds what another process took of a kernel's CTAs."""
 
     def weight(self, shared: int, warps: int) -> int:
@@ -457,9 +457,9 @@ class Observers(Observer):
     def take(self) -> object:
         return [member.take() for member in self.members]
 
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        if isinstance(found, list):
-            for member, own in zip(self.members, cast("list[object]", found), strict=True):
+    def add(self, kernel: DecodedKernel, taken: object) -> None:
+        if isinstance(taken, list):
+            for member, own in zip(self.members, cast("list[object]", taken), strict=True):
                 member.add(kernel, own)
 
     def weight(self, shared: int, warps: int) -> int:

@@ -327,13 +327,13 @@ class Machine:
 
     def _fail(self, pc: int, fault: FaultError) -> NoReturn:
         message = f"{self.kernel.code[pc].source.opcode}: {fault.message}"
-        found = self.kernel.finding(fault.check, pc, message, self.geometry, fault.thread, fault.address)
-        raise InterpreterError(str(found), [found])
+        finding = self.kernel.finding(fault.check, pc, message, self.geometry, fault.thread, fault.address)
+        raise InterpreterError(str(finding), [finding])
 
     def _out_of_steps(self, pc: int) -> NoReturn:
         message = f"the launch took more than {self.launch.max_steps} steps; it is near this instruction"
-        found = self.kernel.finding(MachineLimitError.check, pc, message)
-        raise InterpreterError(f"{found}. If this is no endless loop, a larger max_steps lets it go on", [found])
+        finding = self.kernel.finding(MachineLimitError.check, pc, message)
+        raise InterpreterError(f"{finding}. If this is no endless loop, a larger max_steps lets it go on", [finding])
 
     def _deadlock(self) -> NoReturn:
         for pc, members in self.flow.awaited.items():
@@ -348,8 +348,8 @@ class Machine:
         if exited:
             places.append(f"warps {exited} have threads that exited")
         message = f"deadlock: every thread left waits for others; {'; '.join(places)}"
-        found = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
-        raise InterpreterError(str(found), [found])
+        finding = replace(self.kernel.finding("fault", waiting[0][0], message), cta=cta)
+        raise InterpreterError(str(finding), [finding])
 
     def _livelock(self) -> NoReturn:
         ready = sorted(self.flow.ready.items())
@@ -367,8 +367,8 @@ class Machine:
         places += [f"{total - started} of the grid's CTAs begin when these have ended"] if started < total else []
         message = f"livelock: every thread left waits for what none of them will do; {'; '.join(places)}"
         check = MachineLimitError.check if started < total else FaultError.check
-        found = replace(self.kernel.finding(check, ready[0][0], message), cta=cta)
-        raise InterpreterError(str(found), [found])
+        finding = replace(self.kernel.finding(check, ready[0][0], message), cta=cta)
+        raise InterpreterError(str(finding), [finding])
 
     def _spins(self, pc: int, mask: Array) -> str:
         """What threads do in the loop in which they are at `pc`."""
@@ -436,12 +436,12 @@ def _assembled(inner: BoundStep, pc: int, flow: Flow, warps: int) -> BoundStep:
     def step(sel: Selection) -> int | None:
         if sel.mask is None:
             return inner(sel)
-        whole = flow.assemble(sel, pc, warps)
-        if whole is None or whole is sel:
-            return LEFT if whole is None else inner(sel)
-        result = inner(whole)
+        warp = flow.assemble(sel, pc, warps)
+        if warp is None or warp is sel:
+            return LEFT if warp is None else inner(sel)
+        result = inner(warp)
         if result != LEFT:
-            flow.go(pc + 1 if result is None else result, flow.mask(whole))
+            flow.go(pc + 1 if result is None else result, flow.mask(warp))
         return LEFT
 
     return step

@@ -215,7 +215,7 @@ class MbarrierObjects:
         deferred: bool,
     ) -> Array:
         """Threads of which some may complete a phase that others arrive after."""
-        found = np.empty(index.size, np.uint64)
+        states = np.empty(index.size, np.uint64)
         threads = sel.threads
         for one in range(index.size):
             at = index[one : one + 1]
@@ -225,8 +225,8 @@ class MbarrierObjects:
                 message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
                 raise FaultError(message, int(threads[one]))
             part = slice(one, one + 1)
-            found[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete, deferred)
-        return found
+            states[part] = self.arrive(at, single, arrivals[part], transactions[part], drop, complete, deferred)
+        return states
 
     def transact(self, index: Array, sel: Selection, change: Array, deferred: bool = False) -> None:
         """Adds to the number of transactions that are missing; a negative change completes some. `deferred` as in
@@ -288,13 +288,13 @@ class MbarrierObjects:
         """Threads that test whether phases are complete. `phases` are parities, or states of the object."""
         if self.deferred or self.bulk:
             self._settle(index)
-        found = self._objects(index, sel)
+        states = self._objects(index, sel)
         if parity:
             phases = phases & np.uint64(1)  # as the assembler does, though PTX ISA 9.7.13.15.16 has 0 and 1 alone
         else:
-            age = (phase(found) - phase(phases)) & np.uint64(3)
+            age = (phase(states) - phase(phases)) & np.uint64(3)
             self._check(age > 1, sel, "waits for a state that is neither of this phase nor of the one before")
-        done = self._done(found, phases, parity)
+        done = self._done(states, phases, parity)
         threads = sel.threads
         if self.flow.observer is not None:
             self.flow.observer.passed(index[done] * 8, threads[done])

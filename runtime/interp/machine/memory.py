@@ -159,11 +159,11 @@ class Buffer:
 
     def view(self, width: int, count: int = 1) -> Array:
         """The bytes as words of `width` bytes, or as rows of `count` such words."""
-        found = self._views.get((width, count))
-        if found is None:
-            whole = self.data[: self.size - self.size % (width * count)].view(_WORDS[width])
-            found = self._views[width, count] = whole if count == 1 else whole.reshape(-1, count)
-        return found
+        view = self._views.get((width, count))
+        if view is None:
+            words = self.data[: self.size - self.size % (width * count)].view(_WORDS[width])
+            view = self._views[width, count] = words if count == 1 else words.reshape(-1, count)
+        return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +271,8 @@ class GlobalBuffers:
     def add(self, buffer: Buffer) -> int:
         """Gives a buffer an address. The same bytes get the same address."""
         place = (buffer.data.ctypes.data, buffer.size)
-        for number, known in self._allocations.items():
-            if (known.data.ctypes.data, known.size) == place and buffer.size:
+        for number, buffer_ in self._allocations.items():
+            if (buffer_.data.ctypes.data, buffer_.size) == place and buffer.size:
                 return number << SPAN_BITS
         number = 1 + max((n for n in self._allocations if n < HEAP), default=0)
         self._allocations[number] = buffer
@@ -328,8 +328,8 @@ class GlobalBuffers:
             start = int(number) << SPAN_BITS
             window = self.windows.get(start)
             if window is not None:
-                found = window.locate((some - np.uint64(start)).view(np.int64), width, threads)
-                yield Part(window.buffer, found, chosen)
+                index = window.locate((some - np.uint64(start)).view(np.int64), width, threads)
+                yield Part(window.buffer, index, chosen)
             else:
                 buffer, offsets = self._inside(some, start, width, threads)
                 yield Part(buffer, offsets >> (width.bit_length() - 1), chosen)
@@ -475,7 +475,7 @@ def _address(text: str, address: Address) -> int:
     if match["mask"]:
         mask = integer(match["mask"])
         return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)
-    found = address(match["generic"] or match["name"])
-    if found is None:
+    base = address(match["generic"] or match["name"])
+    if base is None:
         raise DecodeError(f"'{match['generic'] or match['name']}' is not declared in this module")
-    return found + int(_constant(match["offset"] or "0"))
+    return base + int(_constant(match["offset"] or "0"))

@@ -171,8 +171,8 @@ class NameScope:
         return self.places.get(name) or (self.outer.place(name) if self.outer else None)
 
     def label(self, name: str) -> int | None:
-        found = self.labels.get(name)
-        return self.outer.label(name) if found is None and self.outer else found
+        label = self.labels.get(name)
+        return self.outer.label(name) if label is None and self.outer else label
 
     def table(self, name: str) -> tuple[str, ...] | None:
         """The labels of a `.branchtargets`."""

@@ -115,7 +115,7 @@ class StackFrame:
 
     def address(self, offset: int) -> RegisterSlot:
         """A register that holds the address of a byte of the variables."""
-        slot = next((slot for slot, known in self.addresses if known == offset), None)
+        slot = next((slot for slot, offset_ in self.addresses if offset_ == offset), None)
         if slot is None:
             slot = self.layout.slot(64, "%SP")
             self.slots.append(slot)
@@ -237,10 +237,10 @@ class Spec:
 
     def show(self, value: PrintValue, stars: Sequence[int]) -> str:
         """The argument as text."""
-        given = iter(stars)
-        width = next(given) if self.width == "*" else int(self.width or "0")
+        stars_ = iter(stars)
+        width = next(stars_) if self.width == "*" else int(self.width or "0")
         precision = (
-            next(given) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
+            next(stars_) if self.precision == "*" else None if self.precision is None else int(self.precision or 0)
         )
         flags = self.flags + ("-" if width < 0 else "")
         text = self._plain(value, flags, None if precision is not None and precision < 0 else precision)
@@ -295,9 +295,9 @@ def _hexadecimal(value: float, precision: int | None) -> str:
 def _rounded_hexadecimal(value: float, precision: int) -> str:
     mantissa, exponent = np.frexp(abs(value))
     scaled = round(float(mantissa) * 2 * 16**precision)
-    whole, fraction = divmod(scaled, 16**precision)
+    integer, fraction = divmod(scaled, 16**precision)
     digits = f".{fraction:0{precision}x}" if precision else ""
-    return f"{'-' if np.signbit(value) else ''}0x{whole:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
+    return f"{'-' if np.signbit(value) else ''}0x{integer:x}{digits}p{int(exponent) - 1 if value else 0:+d}"
 
 
 def parse(text: bytes) -> list[bytes | Spec]:
@@ -329,14 +329,14 @@ def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
 
 def show(pieces: Sequence[bytes | Spec], values: Sequence[PrintValue]) -> str:
     """A format with its arguments put in."""
-    given = iter(values)
+    values_ = iter(values)
     text: list[str] = []
     for piece in pieces:
         if isinstance(piece, bytes):
             text.append(piece.decode("latin-1"))
             continue
-        stars = [_signed(next(given)) for _ in range(piece.stars)]
-        text.append(piece.show(next(given), stars))
+        stars = [_signed(next(values_)) for _ in range(piece.stars)]
+        text.append(piece.show(next(values_), stars))
     return "".join(text)
 
 

@@ -59,11 +59,11 @@ def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Acti
         out = dest(state)
         values = [source(state) for source in sources]
         compute = cast(Callable[..., Any], function)
-        whole = _whole(compute, out, values)
+        compute_all = _on_all_threads(compute, out, values)
 
         def step(sel: Selection) -> None:
             if sel.mask is None:
-                whole()
+                compute_all()
             elif sel.sparse:
                 out[sel.lanes] = compute(*[v[sel.lanes] for v in values])
             else:
@@ -74,7 +74,7 @@ def elementwise(function: ArrayFunction, dest: Source, *sources: Source) -> Acti
     return bind
 
 
-def _whole(function: Callable[..., Any], out: Array, values: list[Array]) -> Callable[[], None]:
+def _on_all_threads(function: Callable[..., Any], out: Array, values: list[Array]) -> Callable[[], None]:
     """The operation on all threads, with as little around it as possible."""
     kinds = [v.dtype for v in values]
     if isinstance(function, np.ufunc) and all(k == out.dtype for k in kinds):
@@ -158,14 +158,14 @@ def mov_wide(ctx: Context, bound: Bindings) -> Action:
 @meaning("mov.unpack")
 def unpack(ctx: Context, bound: Bindings) -> Action:
     """The parts of a register."""
-    *parts, whole = operands(ctx, bound)
+    *parts, register = operands(ctx, bound)
     dtype = np.dtype(f"u{bits_of(bound['T']) // len(parts) // 8}")
 
     def split(value: Array) -> tuple[Array, ...]:
         columns = np.ascontiguousarray(value).view(dtype).reshape(-1, len(parts))
         return tuple(columns[:, i].copy() for i in range(len(parts)))
 
-    return several(split, parts, whole)
+    return several(split, parts, register)
 
 
 @computes("mov.pack")
@@ -406,8 +406,8 @@ def _float_extreme(operation: str, type: str) -> Update:
     def extreme(old: Array, b: Array) -> Array:
         return floats.rounded(pick(floats.value(old, scalar), floats.value(b, scalar)), scalar)
 
-    whole = cast(Callable[[Array, Array], Array], floats.halves(extreme)) if type.endswith("x2") else extreme
-    return lambda old, b, _: whole(old, b)
+    extreme_of = cast(Callable[[Array, Array], Array], floats.halves(extreme)) if type.endswith("x2") else extreme
+    return lambda old, b, _: extreme_of(old, b)
 
 
 def _float_add(type: str, flush: bool) -> Update:
@@ -421,8 +421,8 @@ def _float_add(type: str, flush: bool) -> Update:
         total = floats.rounded(floats.sum_odd(floats.flush(x, scalar), floats.flush(y, scalar)), scalar)
         return floats.flush(total.view(np.float32), scalar).view(np.uint32)
 
-    whole = cast(Callable[[Array, Array], Array], floats.halves(add)) if type.endswith("x2") else add
-    return lambda old, b, _: whole(old, b)
+    add_of = cast(Callable[[Array, Array], Array], floats.halves(add)) if type.endswith("x2") else add
+    return lambda old, b, _: add_of(old, b)
 
 
 @meaning("atomic")
@@ -432,8 +432,8 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     operands = list(ctx.operands)
     dests = [ctx.dest(item, type) for item in ctx.items(operands.pop(0))] if returns else []
     place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
-    given = operands[: 1 + (bound["O"] == "cas")]
-    sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in given]
+    inputs = operands[: 1 + (bound["O"] == "cas")]
+    sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in inputs]
     seen, width, combine = seen_as(type), bits_of(type) // 8, updates(bound["O"], type)
 
     def step(state: State, find: Locate, outs: list[Array], *operands: Any) -> None:

@@ -50,7 +50,7 @@ def copy(ctx: Context, bound: Bindings) -> Action:
     """4, 8 or 16 bytes, of which fewer may be read; the rest is zeros. A cache policy may follow."""
     operands = ctx.operands[: -1 if bound["H"] else None]
     size = ctx.integer(operands[2])
-    given = _source_size(ctx, operands[3], size) if len(operands) == 4 else absent
+    read_bytes = _source_size(ctx, operands[3], size) if len(operands) == 4 else absent
     target, origin = locate(ctx, operands[0], "shared", "copy"), locate(ctx, operands[1], "global", "load")
     width, count = (size, 1) if size < 16 else (8, 2)
 
@@ -63,15 +63,15 @@ def copy(ctx: Context, bound: Bindings) -> Action:
             _read_some(rows, take, sel, sizes(), size)
         state.copies.add(part.buffer, part.index, rows, sel)
 
-    return acting(step, target, origin, given)
+    return acting(step, target, origin, read_bytes)
 
 
 def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[], Array]]:
     """How many bytes each thread reads: as given, or none where a predicate says to ignore the source."""
     register = operand.register if isinstance(operand, Not) else operand
     if not isinstance(register, Register) or ctx.slot(register).bits != 1:
-        given = ctx.source(operand, "u32")
-        return lambda state: partial(np.asarray, given(state))
+        read_size = ctx.source(operand, "u32")
+        return lambda state: partial(np.asarray, read_size(state))
     source, negated = ctx.predicate(operand)
 
     def sizes(ignored: Array) -> Array:
@@ -95,8 +95,8 @@ def _read_some(rows: Array, take: Locate, sel: Selection, sizes: Array, size: in
         first = int(np.flatnonzero(picked > size)[0])
         thread = first if sel.lanes is None else int(sel.lanes[first])
         raise FaultError(f"cp.async reads {int(picked[first])} bytes, more than the {size} it writes", thread)
-    whole = sel.where(sizes == size)
-    _read(rows, take(whole, size), rows.itemsize, rows.shape[1], np.flatnonzero(picked == size))
+    full = sel.where(sizes == size)
+    _read(rows, take(full, size), rows.itemsize, rows.shape[1], np.flatnonzero(picked == size))
     some = np.flatnonzero((picked > 0) & (picked < size))
     if some.size:
         data = rows.view(np.uint8)

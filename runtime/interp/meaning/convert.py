@@ -36,14 +36,14 @@ def between_integers(ctx: Context, bound: Bindings) -> ArrayFunction:
 def to_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
     """A float rounded to a whole number. Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits
     take part, the top bit alone."""
-    origin, to, whole = bound["S"], bound["D"], _TO_INTEGER[bound["WHOLE"]]
+    origin, to, rounding = bound["S"], bound["D"], _TO_INTEGER[bound["WHOLE"]]
     low, top = integer_range(to)
     dtype, bits = np.dtype(DTYPES[to]), bits_of(to)
     nan = np.uint64(0 if origin != "f64" and bits != 64 else 1 << (bits - 1)).astype(dtype)
 
     def convert(a: Array) -> Array:
         values = floats.value(a, origin)
-        values = whole(floats.flush(values, origin) if bound.get("FTZ") else values)
+        values = rounding(floats.flush(values, origin) if bound.get("FTZ") else values)
         inside = (values > float(low) - 1) & (values < float(top + 1)) if low else (values >= 0) & (values < top + 1.0)
         result: Array = np.where(inside, values, 0.0).astype(dtype)
         result[(values >= float(top + 1)) | ((values > 0) & ~inside)] = top
@@ -90,15 +90,15 @@ def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
         if bound["S"] == bound["D"] in ("f32", "f64"):
             return identity
     origin, to, mode = bound["S"], bound["D"], bound.get("ROUND") or "rn"
-    whole, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
+    integral, ftz, saturate, relu, satfinite = (bound.get(n) for n in ("WHOLE", "FTZ", "SAT", "RELU", "FINITE"))
     dtype, zero = DTYPES[to], bound.get("ZERO")
 
     def convert(a: Array) -> Array:
         values = floats.value(a, origin)
         if ftz and origin in ("f32", "bf16") and to != "f16":
             values = floats.flush(np.where(values == values, values, _FLUSHED_NAN), origin)
-        if whole:
-            values = np.copysign(_TO_INTEGER[whole](values), values)
+        if integral:
+            values = np.copysign(_TO_INTEGER[integral](values), values)
         if saturate:
             values = floats.saturated(values)
         if relu:
@@ -183,7 +183,7 @@ def _element(pair: str) -> ElementType:
     return ELEMENT_TYPES[pair[:-2]]
 
 
-def _held(element: ElementType) -> int:
+def _bits_in_pair(element: ElementType) -> int:
     """Bits that an element takes in a pair: 6-bit floats lie in bytes."""
     return 4 if element.bits == 4 else 8
 
@@ -222,18 +222,18 @@ def to_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
         codes = _encoded(floats.relu(exact) if bound.get("RELU") else exact, element, bound["ROUND"])
         return np.where(codes == sign, 0, codes) if bound.get("ZERO") else codes
 
-    return _packed(bound, encode, _held(element))
+    return _packed(bound, encode, _bits_in_pair(element))
 
 
 @computes("cvt.fixed")
 def to_fixed(ctx: Context, bound: Bindings) -> ArrayFunction:
     """To a pair of signed numbers of 8 bits in units of 2^-6; a NaN becomes the largest."""
-    whole = np.rint if bound["ROUND"] == "rn" else np.trunc
+    rounding = np.rint if bound["ROUND"] == "rn" else np.trunc
 
     def encode(values: Array) -> Array:
         exact = values.astype(np.float64) * 64.0
         exact = np.maximum(exact, 0.0) if bound.get("RELU") else exact
-        return np.clip(whole(np.where(exact == exact, exact, 127.0)), -128, 127).astype(np.int64) & 255
+        return np.clip(rounding(np.where(exact == exact, exact, 127.0)), -128, 127).astype(np.int64) & 255
 
     return _packed(bound, encode)
 
@@ -259,7 +259,7 @@ def to_four(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Four f32 into one register, the first above. Each takes a byte of the random bits, the first the upper one: which
     takes which is assumed, the text shows it in a figure alone."""
     element = _element(bound["D"])
-    width = _held(element)
+    width = _bits_in_pair(element)
 
     def together(*operands: Array) -> Array:
         *values, bits = operands
@@ -282,9 +282,9 @@ def _stochastic(values: Array, element: ElementType, bits: Array) -> Array:
     below = np.searchsorted(table, size, side="right") - 1
     above = np.minimum(below + 1, table.size - 1)
     step = np.where(above > below, table[above] - table[below], 1.0)
-    found = np.where(np.floor((size - table[below]) / step * 256.0) + bits >= 256.0, above, below)
-    found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
-    return np.where(values != values, nan, found)
+    codes = np.where(np.floor((size - table[below]) / step * 256.0) + bits >= 256.0, above, below)
+    codes |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
+    return np.where(values != values, nan, codes)
 
 
 def _encoded(values: Array, element: ElementType, mode: str) -> Array:
@@ -296,9 +296,9 @@ def _encoded(values: Array, element: ElementType, mode: str) -> Array:
     below = np.maximum(above - 1, 0)
     up, down = table[above] - size, size - table[below]
     nearest = (up < down) | ((up == down) & (above % 2 == 0))
-    found = np.where(up == 0 if mode == "rz" else nearest, above, below)
-    found |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
-    return np.where(values != values, nan, found)
+    codes = np.where(up == 0 if mode == "rz" else nearest, above, below)
+    codes |= np.where(np.signbit(values), 1 << (element.bits - 1), 0)
+    return np.where(values != values, nan, codes)
 
 
 @cache
@@ -337,7 +337,7 @@ def _values(pair: str) -> tuple[Array, int]:
     if pair == "ue5m3x2":
         return _unsigned(5, 3), 8
     element = _element(pair)
-    return _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64), _held(element)
+    return _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64), _bits_in_pair(element)
 
 
 def _unsigned(exponent: int, mantissa: int) -> Array:
@@ -364,14 +364,14 @@ def to_tf32(ctx: Context, bound: Bindings) -> ArrayFunction:
         size, sign = words & ~_SIGN, words & _SIGN
         even = size >> _TF32_BITS & np.uint32(1)
         extra = {"rna": np.uint32(1 << 12), "rn": np.uint32((1 << 12) - 1) + even, "rz": np.uint32(0)}[mode]
-        found = np.where(size < _INFINITY, size + extra, size) & ~ones
+        rounded = np.where(size < _INFINITY, size + extra, size) & ~ones
         if bound.get("FINITE"):
-            found = np.minimum(found, _INFINITY - np.uint32(1) & ~ones)
+            rounded = np.minimum(rounded, _INFINITY - np.uint32(1) & ~ones)
         if relu:
-            found, sign = np.where(sign != 0, np.uint32(0), found), np.uint32(0)
+            rounded, sign = np.where(sign != 0, np.uint32(0), rounded), np.uint32(0)
         if bound.get("ZERO"):
-            sign = np.where(found == 0, np.uint32(0), sign)
-        return np.where(values != values, np.uint32(floats.NAN["f32"]), found | sign)
+            sign = np.where(rounded == 0, np.uint32(0), sign)
+        return np.where(values != values, np.uint32(floats.NAN["f32"]), rounded | sign)
 
     return convert
 

@@ -143,8 +143,8 @@ def rounded(ctx: Context, bound: Bindings) -> ArrayFunction:
     format, root = _Format(bound), ctx.row.root
     if mode := bound.get("MODE"):
         return format.on_words(partial(approximations.quotient, full=mode == "full", ftz=format.ftz))
-    if root in ("rcp", "sqrt") and not bound.get("ROUND") and (known := _approximation(root, format)):
-        return format.on_words(known)
+    if root in ("rcp", "sqrt") and not bound.get("ROUND") and (approximation := _approximation(root, format)):
+        return format.on_words(approximation)
     nearest, odd, directed = _ROUNDED[root]
     if format.is_native:
         return format.natively(nearest)
@@ -177,8 +177,8 @@ def _on_pairs(function: ArrayFunction, types: Sequence[str], result: str) -> Arr
 
     def on_words(*words: Array) -> Array:
         halves = [np.ascontiguousarray(w).view(floats.WORDS[t]) for w, t in zip(words, types, strict=True)]
-        found = np.ascontiguousarray(compute(*halves)).view(floats.WORDS[result])
-        return found.view(f"u{2 * found.itemsize}")
+        halves_ = np.ascontiguousarray(compute(*halves)).view(floats.WORDS[result])
+        return halves_.view(f"u{2 * halves_.itemsize}")
 
     return on_words
 
@@ -244,16 +244,16 @@ def _approximation(root: str, format: _Format) -> ArrayFunction | None:
     """What a function gives on an H200; None in f64."""
     if format.type == "f32":
         return (approximations.FLUSHED if format.ftz else approximations.FULL).get(root)
-    known = approximations.NARROW.get((root, format.scalar))
-    return floats.halves(known, 16) if known and format.type.endswith("x2") else known
+    approximation = approximations.NARROW.get((root, format.scalar))
+    return floats.halves(approximation, 16) if approximation and format.type.endswith("x2") else approximation
 
 
 @computes(*(f"{root}.float" for root in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt")))
 def approximate(ctx: Context, bound: Bindings) -> ArrayFunction:
     """Functions the ISA defines up to a bound."""
     format = _Format(bound)
-    if known := _approximation(".".join(filter(None, (ctx.row.root, bound.get("UNIT")))), format):
-        return format.on_words(known)
+    if approximation := _approximation(".".join(filter(None, (ctx.row.root, bound.get("UNIT")))), format):
+        return format.on_words(approximation)
     return format.on_values(lambda x: 1.0 / np.sqrt(x))
 
 

@@ -63,16 +63,16 @@ def _find_set(mask: Array, base: Array, n: Array) -> Array:
     """The place of the n-th one bit from bit `base` on, upwards or, where n is negative, downwards; all ones if there
     is none. For n = 0, bit `base` itself."""
     n = n.view(np.int32)
-    found, left = np.full(mask.shape, _ALL), np.maximum(np.abs(n.astype(np.int64)), 1)
+    places, left = np.full(mask.shape, _ALL), np.maximum(np.abs(n.astype(np.int64)), 1)
     left = np.where(base < 32, left, 33)
     step, place = np.where(n < 0, -1, 1), base.astype(np.int64)
     for distance in range(32):
         inside = (place >= 0) & (place < 32) & ((n != 0) | (distance == 0))
         one = inside & (mask >> (place & 31).astype(np.uint32) & np.uint32(1) != 0)
         left -= one
-        found = np.where(one & (left == 0), place, found)
+        places = np.where(one & (left == 0), place, places)
         place = place + step
-    return found
+    return places
 
 
 _PLAIN: dict[str, ArrayFunction] = {
@@ -392,8 +392,8 @@ def with_carry(ctx: Context, bound: Bindings) -> Action:
     unread = np.full(1, subtracts)
 
     def compute(*values: Array) -> tuple[Array, ...]:
-        *given, last, flag = values if takes else (*values, unread)
-        first = product(*given) if len(given) > 1 else given[0]
+        *factors, last, flag = values if takes else (*values, unread)
+        first = product(*factors) if len(factors) > 1 else factors[0]
         a: Array = first.view(word)
         b: Array = last.view(word)
         part = a + (~b if subtracts else b)

@@ -60,12 +60,12 @@ def elements(registers: list[Array], bits: int) -> Array:
     words = np.stack(registers)
     count = 32 // bits
     kind = np.uint16 if bits == 16 else np.uint8
-    found = np.empty((len(registers), count, *words.shape[1:]), kind)
+    words_ = np.empty((len(registers), count, *words.shape[1:]), kind)
     mask = np.uint32((1 << bits) - 1)
     for i in range(count):
         shifted = words >> np.uint32(i * bits) if i else words
-        found[:, i] = shifted & mask if bits == 4 else shifted
-    return found.reshape(-1, words.shape[-1])
+        words_[:, i] = shifted & mask if bits == 4 else shifted
+    return words_.reshape(-1, words.shape[-1])
 
 
 def packed(words: Array, bits: int) -> list[Array]:
@@ -83,8 +83,8 @@ def packed(words: Array, bits: int) -> list[Array]:
 def gather(registers: list[Array], layout: Layout, bits: int, transpose: bool) -> Array:
     """A fragment as a matrix; `transpose` puts its columns first."""
     order, (rows, columns, products) = _order(layout, transpose, 32 if bits == 1 else 1)
-    found = elements(registers, bits).take(order, axis=0)
-    return found.reshape(rows, columns, products * found.shape[-1])
+    matrix = elements(registers, bits).take(order, axis=0)
+    return matrix.reshape(rows, columns, products * matrix.shape[-1])
 
 
 def scatter(matrix: Array, layout: Layout, bits: int) -> list[Array]:
@@ -109,12 +109,12 @@ def form(ctx: Context, kind: type[F] | tuple[type[F], ...]) -> F:
     Raises:
         TypeError: if it is of another kind.
     """
-    found = ctx.row
-    if not isinstance(found, kind):
+    row = ctx.row
+    if not isinstance(row, kind):
         raise TypeError(f"{ctx.instruction.opcode} is no form of {kind}")
-    if ctx.target in TARGETS and not found.runs_on(TARGETS[ctx.target]):
-        ctx.fail(f"it is not in {ctx.target}, it needs {found.requirement()}")
-    return found
+    if ctx.target in TARGETS and not row.runs_on(TARGETS[ctx.target]):
+        ctx.fail(f"it is not in {ctx.target}, it needs {row.requirement()}")
+    return row
 
 
 def model(ctx: Context, row: Mma | Wgmma | WmmaMma) -> Multiply:
@@ -219,7 +219,7 @@ def _selector(ctx: Context, row: Mma, operands: dict[str, Operand]) -> tuple[Sou
 def mma(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
     row = form(ctx, Mma)
-    operands = {wanted.name: given for wanted, given in zip(row.operands, ctx.operands, strict=True)}
+    operands = {wanted.name: operand for wanted, operand in zip(row.operands, ctx.operands, strict=True)}
     sources = {o.name: words_of(ctx, operands[o.name], o) for o in row.operands[:4]}
     sparse, scaled = _selector(ctx, row, operands), _scale_operands(ctx, row, operands)
     compute = model(ctx, row)
@@ -254,11 +254,11 @@ def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], 
         where = None
         if metadata is not None and sparse is not None:
             where = stored_columns(row, chosen(metadata, warps), sparse[1])
-        found = [None, None] if row.scale is None else [
+        tables = [None, None] if row.scale is None else [
             scales(row.scale, s.role, chosen(w, warps), s.byte_id, s.thread_id)
             for s, w in zip(scaled, words, strict=True)
         ]  # fmt: skip
-        return SideOperands(where, *found)
+        return SideOperands(where, *tables)
 
     return read
 
@@ -284,8 +284,8 @@ def ldmatrix(ctx: Context, bound: Bindings) -> Action:
     dests = [ctx.dest(item, "b32") for item in ctx.items(d)]
 
     def work(state: State, outs: list[Array], find: Locate, givers: Array, sel: Selection, warps: Array | None) -> None:
-        given = sel if row.addresses == LANES else sel.where(givers)
-        put(outs, _arrange(_read(find, given), row), warps)
+        givers_ = sel if row.addresses == LANES else sel.where(givers)
+        put(outs, _arrange(_read(find, givers_), row), warps)
 
     return whole_warps(ctx, work, files_of(dests), locate(ctx, where, _space(row), "load"), _givers(row))
 
@@ -324,12 +324,12 @@ def _unpacked(rows: Array, bits: int) -> Array:
     low, upper = words[:, :1], words[:, 1:]
     at = np.arange(16, dtype=np.uint64) * np.uint64(bits)
     shift = at & np.uint64(63)
-    found = np.where(at < 64, low >> shift, upper >> shift)
+    unpacked = np.where(at < 64, low >> shift, upper >> shift)
     # An element may begin in the one word and end in the other.
     crossing = (at < 64) & (shift + np.uint64(bits) > np.uint64(64))
     over = upper << (np.uint64(64) - np.maximum(shift, np.uint64(1)))
-    found = np.where(crossing, found | over, found)
-    return (found & np.uint64((1 << bits) - 1)).astype(np.uint8)
+    unpacked = np.where(crossing, unpacked | over, unpacked)
+    return (unpacked & np.uint64((1 << bits) - 1)).astype(np.uint8)
 
 
 @cache

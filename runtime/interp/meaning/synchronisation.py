@@ -192,7 +192,7 @@ def arrive(ctx: Context, bound: Bindings) -> Action:
     drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
     dest = absent if operands[0] == Symbol("_") else ctx.dest(operands[0], "b64")
     place = objects(ctx, operands[1], space_of(bound))
-    given = ctx.source(operands[2], "u32") if len(operands) == 3 else absent
+    count = ctx.source(operands[2], "u32") if len(operands) == 3 else absent
 
     def step(state: State, out: Array | None, find: Find, numbers: Array | None, sel: Selection) -> None:
         ones = np.ones(sel.count, np.int64)
@@ -202,7 +202,7 @@ def arrive(ctx: Context, bound: Bindings) -> Action:
         if out is not None:
             sel.put(out, before)
 
-    return acting(step, dest, place, given)
+    return acting(step, dest, place, count)
 
 
 @meaning("mbarrier.expect_tx")
@@ -222,14 +222,14 @@ def wait(ctx: Context, bound: Bindings) -> Action:
     """Whether a phase is complete. The time that `try_wait` may take has no meaning here."""
     operands, parity = ctx.operands, "F" in bound
     dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space_of(bound))
-    given: Source = ctx.source(operands[2], "u32" if parity else "b64")
+    phase: Source = ctx.source(operands[2], "u32" if parity else "b64")
     if len(operands) == 4:
         ctx.source(operands[3], "u32")
 
     def step(state: State, out: Array, find: Find, values: Array, sel: Selection) -> int | None:
         return state.mbarriers.wait(find(sel), sel, sel.pick(values).astype(np.uint64), parity, out, ctx.pc)
 
-    return acting(step, dest, place, given)
+    return acting(step, dest, place, phase)
 
 
 @computes("mbarrier.pending_count")

@@ -132,10 +132,10 @@ def _compute(target: str, product: TensorProduct) -> MatrixProduct:
 class _Issued:
     """One product on its way: of one thread, for one or two CTAs."""
 
-    def __init__(self, instruction: _Instruction, state: State, thread: int, given: dict[str, Any]) -> None:
-        self.instruction, self.state, self.thread, self.given = instruction, state, thread, given
+    def __init__(self, instruction: _Instruction, state: State, thread: int, words: dict[str, Any]) -> None:
+        self.instruction, self.state, self.thread, self.given = instruction, state, thread, words
         try:
-            self.product = _decoded(instruction.opcode, given["i"])
+            self.product = _decoded(instruction.opcode, words["i"])
             self.compute = _compute(instruction.target, self.product) if instruction.multiply is None else partial(
                 instruction.multiply, form=self.product, scale=instruction.constants.get("s", 0))  # fmt: skip
         except InstructionDescriptorError as error:
@@ -275,9 +275,9 @@ class _Issued:
             left = self._signed(left, "a")
             old = tensor.words[cta, lanes, places]
             c = self._addend(old if product.d.bits == 32 else old.astype(np.uint16))
-            found = self.compute(left[..., None], right[..., None], c[..., None], self._extras(cta))[..., 0]
+            sums = self.compute(left[..., None], right[..., None], c[..., None], self._extras(cta))[..., 0]
             kept = self._kept(cta)
-            new = found.astype(np.uint32)
+            new = sums.astype(np.uint32)
             tensor.words[cta, lanes, places] = new if kept is None else np.where(kept, new, old)
 
     def _addend(self, words: Array) -> Array:

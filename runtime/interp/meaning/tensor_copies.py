@@ -194,10 +194,10 @@ def _problem(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int
 def _pixel_problem(
     box: PixelBox, sizes: tuple[int, ...], start: tuple[int, ...], offsets: tuple[int, ...]
 ) -> str | None:
-    most = most_offset(len(sizes))
+    largest = most_offset(len(sizes))
     for by in offsets:
-        if by > most:
-            return f"expected an im2col offset of 0 to {most} for {len(sizes)} dimensions, got {by}"
+        if by > largest:
+            return f"expected an im2col offset of 0 to {largest} for {len(sizes)} dimensions, got {by}"
     for axis, (at, first, last) in enumerate(zip(start[1:], box.lower, box.last(sizes), strict=False), 1):
         if not first <= at <= last:
             return (
@@ -280,13 +280,13 @@ def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     fields, size = box.fields, box.fields.element.size
     addresses, inside = box.elements()
     fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
-    found = np.full(addresses.shape, fill, f"u{size}")
-    values = np.empty(np.count_nonzero(inside), found.dtype)
+    words = np.full(addresses.shape, fill, f"u{size}")
+    values = np.empty(np.count_nonzero(inside), words.dtype)
     for part in _parts(state, addresses[inside], size, thread):
         values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
     _tell(state, pc, "load", box, thread)
-    found[inside] = _converted(fields.element.name, values)
-    return found.view(np.uint8).reshape(-1, UNIT)
+    words[inside] = _converted(fields.element.name, values)
+    return words.view(np.uint8).reshape(-1, UNIT)
 
 
 def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Part, ...]:
@@ -300,13 +300,13 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
         return
     size = box.fields.element.size
     each = UNIT // size
-    addresses, inside = (found.reshape(-1, each) for found in box.elements())
+    addresses, inside = (chosen_.reshape(-1, each) for chosen_ in box.elements())
     words = None if values is None else values.reshape(-1, each)
-    whole: Array = np.logical_and.reduce(inside, axis=1)
-    rest = inside & ~whole[:, None]
-    for found, chosen, width in ((addresses[whole, 0], whole, UNIT), (addresses[rest], rest, size)):
+    complete: Array = np.logical_and.reduce(inside, axis=1)
+    rest = inside & ~complete[:, None]
+    for chosen_, chosen, width in ((addresses[complete, 0], complete, UNIT), (addresses[rest], rest, size)):
         data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
-        for part in _parts(state, found, width, thread) if found.size else ():
+        for part in _parts(state, chosen_, width, thread) if chosen_.size else ():
             some = data if data is None or part.chosen is None else data[part.chosen]
             tell_of_one(state.observer, pc, kind, part.buffer, part.index * width, width, thread, some)
 

@@ -242,11 +242,11 @@ def _reduction(bound: Bindings) -> Reduce:
     def reduce(words: Array) -> Array:
         if bound.get("ABS"):
             words = words & np.uint32(0x7FFFFFFF)
-        found = function.reduce(words.view(kind), axis=0)
+        reduced = function.reduce(words.view(kind), axis=0)
         return (
-            np.where(np.isnan(found), np.uint32(0x7FFFFFFF), found.view(np.uint32))
+            np.where(np.isnan(reduced), np.uint32(0x7FFFFFFF), reduced.view(np.uint32))
             if kind is np.float32
-            else found.view(np.uint32)
+            else reduced.view(np.uint32)
         )
 
     return reduce

@@ -58,15 +58,15 @@ class SharedMatrices:
             FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
         """
         try:
-            found = _places(word, shape, size, along_mn)
+            places = _places(word, shape, size, along_mn)
         except DescriptorError as error:
             raise FaultError(f"operand {name}: {error}", self.thread) from None
-        last = int(found.max()) + size
+        last = int(places.max()) + size
         if last > self.window.size:
             raise FaultError(
                 f"operand {name}: the shared-memory descriptor reaches byte {last - 1:#x} of shared memory, which has "
                 f"{self.window.size} bytes", self.thread, last - 1)  # fmt: skip
-        return found
+        return places
 
     def base(self, cta: int) -> int:
         """The first byte of a CTA's shared memory."""

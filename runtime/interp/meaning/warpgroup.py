@@ -123,7 +123,7 @@ class _Instruction:
         row = form(ctx, Wgmma)
         in_registers = isinstance(ctx.operands[1], Vector)
         wanted = next(s for s in row.signatures if (s[1].kind != DESCRIPTOR) == in_registers)
-        operands = {o.name: given for o, given in zip(wanted, ctx.operands, strict=True)}
+        operands = {o.name: operand for o, operand in zip(wanted, ctx.operands, strict=True)}
         descriptors = {o.name: ctx.source(operands[o.name], "b64") for o in wanted if o.kind == DESCRIPTOR}
         a = () if "a" in descriptors else tuple(ctx.source(i, "b32") for i in ctx.items(operands["a"]))
         d = ctx.items(operands["d"])
@@ -159,9 +159,9 @@ class _Instruction:
             scale = self._scale_d(state, groups)
             place = np.full(state.warpgroups.count, -1)
             place[groups] = np.arange(groups.size)
-            for role, given in operands.items():
-                for word in np.unique(given):
-                    mine = groups[given == word]
+            for role, words_ in operands.items():
+                for word in np.unique(words_):
+                    mine = groups[words_ == word]
                     places = self._places(shared, role, int(word), int(mine[0]))
                     if state.observer is not None:
                         state.observer.access(shared.fetch(self.pc, places, self._size(role), mine))
@@ -194,12 +194,12 @@ class _Instruction:
             return self._matrix(shared, "a", words, groups)
         layout = self.row.layout("a")
         alone = Layout(layout.lane, layout.element)
-        found = gather([r[:, _warps(groups)] for r in registers], alone, self.row.a.bits, transpose=True)
-        return self._signed(_stacked(found.swapaxes(0, 1)).swapaxes(0, 1), "a")
+        gathered = gather([r[:, _warps(groups)] for r in registers], alone, self.row.a.bits, transpose=True)
+        return self._signed(_stacked(gathered.swapaxes(0, 1)).swapaxes(0, 1), "a")
 
     def _matrix(self, shared: _Shared, role: str, words: Array, groups: Array) -> Array:
         """Operand "a" or "b" from shared memory: (k, m or n, groups)."""
-        found: Array | None = None
+        matrix: Array | None = None
         for word in np.unique(words):
             mine = np.flatnonzero(words == word)
             part = shared.read(
@@ -207,9 +207,9 @@ class _Instruction:
             )
             if mine.size == words.size:
                 return self._signed(part, role)
-            found = np.empty((*part.shape[:2], words.size), part.dtype) if found is None else found
-            found[..., mine] = part
-        return self._signed(found if found is not None else np.empty((0, 0, 0), np.uint8), role)
+            matrix = np.empty((*part.shape[:2], words.size), part.dtype) if matrix is None else matrix
+            matrix[..., mine] = part
+        return self._signed(matrix if matrix is not None else np.empty((0, 0, 0), np.uint8), role)
 
     def _places(self, shared: _Shared, role: str, word: int, group: int) -> Array:
         """Where the elements (k, m or n) of a matrix lie in the shared memory of a CTA, in units of an element.
@@ -259,17 +259,17 @@ class _Shared:
     def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, group: int) -> Array:
         """Where the elements of `size` bytes of a matrix (k, mn) lie, by its descriptor, in units of an element."""
         try:
-            found = _places(word, shape, size, along_mn)
+            places = _places(word, shape, size, along_mn)
         except DescriptorError as error:
             raise FaultError(str(error), group * WARPS) from None
-        last = int(found.max()) * size
+        last = int(places.max()) * size
         if last + size > self.window.size:
             message = (
                 f"the matrix descriptor reaches byte {last + size - 1:#x} of shared memory, which has "
                 f"{self.window.size} bytes"
             )
             raise FaultError(message, group * WARPS, last)
-        return found
+        return places
 
     def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
         """What an observer is told of elements that warpgroups will read: by lane 0 of each warp, 16 bytes each."""

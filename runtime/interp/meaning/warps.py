@@ -188,9 +188,9 @@ def _floats(name: str, bound: Bindings) -> Reduction:
         keys = np.where(words & sign, ~words, words | sign)
         number = inside & (rows == rows)
         key: Array = _REDUCTIONS[name].reduce(np.where(number, keys, neutral), axis=0)
-        found = np.where(key & sign, key ^ sign, ~key)
+        chosen = np.where(key & sign, key ^ sign, ~key)
         bad = (inside & ~number).any(axis=0) if bound["NAN"] else ~number.any(axis=0)
-        return np.where(bad, nan, found).view(np.float32)
+        return np.where(bad, nan, chosen).view(np.float32)
 
     return reduce
 

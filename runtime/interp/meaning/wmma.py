@@ -105,7 +105,7 @@ def _nibbles(words: Array) -> Array:
 def multiply(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
     row = form(ctx, WmmaMma)
-    sources = {o.name: words_of(ctx, given, o) for o, given in zip(row.operands, ctx.operands, strict=True)}
+    sources = {o.name: words_of(ctx, operand, o) for o, operand in zip(row.operands, ctx.operands, strict=True)}
     compute = model(ctx, row)
     fragments = {role: _Fragment(row.shape, role, row.element(role)) for role in "abcd"}
 

@@ -77,11 +77,11 @@ class Proxies(AsynchronousCheck):
         writer = self.writer[units]
         fenced = np.zeros(self.state.threads, np.bool_)
         fenced[threads] = True
-        known = np.zeros((self.state.warps // clocks.each, clocks.each), np.int32)
+        times = np.zeros((self.state.warps // clocks.each, clocks.each), np.int32)
         warps = np.unique(threads % clocks.warps)
-        np.maximum.at(known, warps // clocks.each, clocks.seen[warps])
+        np.maximum.at(times, warps // clocks.each, clocks.seen[warps])
         other = writer % clocks.warps
-        ordered = self.time[units] <= known[other // clocks.each, other % clocks.each]
+        ordered = self.time[units] <= times[other // clocks.each, other % clocks.each]
         self.unfenced[units[fenced[writer] | ordered]] = False
 
     def access(self, access: MemoryAccess) -> None:
@@ -318,9 +318,9 @@ class PendingReads(AsynchronousCheck):
         if int(done.max()) <= clocks.floor:
             return np.zeros(units.size, np.bool_)
         warps = threads % clocks.warps
-        known = clocks.seen[warps]
-        known[np.arange(warps.size), warps % clocks.each] = clocks.now
-        unknown: Array = done > known.reshape(warps.size, -1, readers.warps).max(axis=2)
+        seen = clocks.seen[warps]
+        seen[np.arange(warps.size), warps % clocks.each] = clocks.now
+        unknown: Array = done > seen.reshape(warps.size, -1, readers.warps).max(axis=2)
         return np.logical_or.reduce(unknown, axis=1)
 
     def _tell(self, pc: int, units: Array, threads: Array, end: str) -> None:
@@ -351,8 +351,8 @@ class Bounds(Check):
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
-        known = _origins(kernel.code)
-        self.variables = [_of_addresses(decoded, known) for decoded in kernel.code]
+        origins = _origins(kernel.code)
+        self.variables = [_of_addresses(decoded, origins) for decoded in kernel.code]
         memory = state.memory
         per_cta = memory.shared.buffer.size // state.geometry.ctas
         per_thread = memory.local.buffer.size // state.threads
@@ -421,14 +421,14 @@ def _joined(one: Origin, other: Origin) -> Origin:
     return one | other if one and other else None
 
 
-def _of_addresses(decoded: Decoded, known: dict[RegisterSlot, Origin]) -> frozenset[VariablePlace]:
+def _of_addresses(decoded: Decoded, origins: dict[RegisterSlot, Origin]) -> frozenset[VariablePlace]:
     """The variables that the addresses of an instruction can come from; none where one is not known."""
-    found: set[VariablePlace] = set()
+    variables: set[VariablePlace] = set()
     for operand in decoded.source.operands:
         if not isinstance(operand, Address):
             continue
         if (slot := decoded.slot(operand.base)) is not None:
-            found |= known.get(slot) or frozenset()
+            variables |= origins.get(slot) or frozenset()
         elif isinstance(operand.base, Symbol):
-            found |= {place for place in decoded.places if place.name == operand.base.name}
-    return frozenset(found)
+            variables |= {place for place in decoded.places if place.name == operand.base.name}
+    return frozenset(variables)

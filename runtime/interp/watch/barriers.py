@@ -107,8 +107,8 @@ class Departures(SharedCheck):
         clocks = self.shared.clocks
         for cta in left.tolist():
             warps = np.arange(cta * self.per_cta, (cta + 1) * self.per_cta)
-            known: Array = np.maximum.reduce(clocks.seen[warps])
-            for column in np.flatnonzero(self.time[cta] > known).tolist():
+            seen: Array = np.maximum.reduce(clocks.seen[warps])
+            for column in np.flatnonzero(self.time[cta] > seen).tolist():
                 self._tell(int(self.by[cta, column, 0]), int(self.by[cta, column, 1]), cta)
 
     def _tell(self, pc: int, thread: int, cta: int) -> None:

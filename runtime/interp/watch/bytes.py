@@ -63,11 +63,11 @@ def _integers(operand: Operand) -> list[int]:
     return [int(item.value) for item in items if isinstance(item, Immediate)]
 
 
-def _allow(found: dict[str, Array], operand: Operand, lanes: list[int]) -> None:
+def _allow(masks: dict[str, Array], operand: Operand, lanes: list[int]) -> None:
     """Lanes add up where a register is used twice."""
     (item,) = operand.items if isinstance(operand, Vector) else (operand,)
     if isinstance(item, Register):
-        mask = found.setdefault(item.name, np.zeros(LANES, np.bool_))
+        mask = masks.setdefault(item.name, np.zeros(LANES, np.bool_))
         mask[lanes] = True
 
 
@@ -109,14 +109,14 @@ def _closure(
     for pc, slots in enumerate(takes):
         for slot in slots:
             takers.setdefault(slot, []).append(pc)
-    found, new = set[int](), [start]
+    reached, new = set[int](), [start]
     while new:
         for slot in gives[new.pop()]:
             for pc in takers.pop(slot, ()):
-                if pc not in found:
-                    found.add(pc)
+                if pc not in reached:
+                    reached.add(pc)
                     new.append(pc)
-    return found
+    return reached
 
 
 # Which bytes of a result are made of bytes that nobody has written.
@@ -130,7 +130,7 @@ def _closure(
 _INTEGERS = tuple(f"{kind}{bits}" for kind in "bsu" for bits in (16, 32, 64))
 
 
-def whole(bits: int) -> int:
+def all_bytes(bits: int) -> int:
     """All bytes of a register."""
     return (1 << max(1, bits // 8)) - 1
 
@@ -170,12 +170,12 @@ def passed(decoded: Decoded, lacking: Mapping[str, Array], results: Sequence[int
     made = _Made(decoded.traits, operands, lacking)
     if decoded.row.root == "mov" and isinstance(d, Vector):
         each, parts = max(1, results[0] // 8), made.of(operands[0])
-        return tuple(parts >> np.uint16(i * each) & np.uint16(whole(bits)) for i, bits in enumerate(results))
+        return tuple(parts >> np.uint16(i * each) & np.uint16(all_bytes(bits)) for i, bits in enumerate(results))
     rule = _RULES.get(decoded.row.root) if len(results) == 1 else None
-    found = None if rule is None else rule(made)
-    if found is not None:
-        return (found & np.uint16(whole(results[0])),)
-    return tuple(np.where(made.any != 0, np.uint16(whole(bits)), np.uint16(0)) for bits in results)
+    lacking_ = None if rule is None else rule(made)
+    if lacking_ is not None:
+        return (lacking_ & np.uint16(all_bytes(results[0])),)
+    return tuple(np.where(made.any != 0, np.uint16(all_bytes(bits)), np.uint16(0)) for bits in results)
 
 
 def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
@@ -185,7 +185,7 @@ def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
     value = decoded.source.operands[1]
     items = value.items if isinstance(value, Vector) else (value,)
     names = frozenset(i.name for i in items if isinstance(i, Register))
-    return names, whole(REGISTER_BITS[decoded.traits.bindings["T"]])
+    return names, all_bytes(REGISTER_BITS[decoded.traits.bindings["T"]])
 
 
 def _moved(made: _Made) -> Array | None:
@@ -200,12 +200,12 @@ def _moved(made: _Made) -> Array | None:
 
 def _bitwise(made: _Made) -> Array | None:
     """Byte by byte; where a literal of `and` has none but zeros the result is known."""
-    found = reduce(np.bitwise_or, made.all)
+    bytes_ = reduce(np.bitwise_or, made.all)
     if made.traits.root == "and":
         for operand in made.operands:
             if isinstance(operand, Immediate):
-                found = found & np.uint16(sum(1 << i for i in range(8) if int(operand.value) >> 8 * i & 0xFF))
-    return found
+                bytes_ = bytes_ & np.uint16(sum(1 << i for i in range(8) if int(operand.value) >> 8 * i & 0xFF))
+    return bytes_
 
 
 def _shifted(made: _Made) -> Array | None:
@@ -222,16 +222,16 @@ def _carried(made: _Made) -> Array | None:
     """Sums of integers depend on the bytes below; packed numbers on themselves."""
     if made.traits.bindings.get("CC") or made.types[-1] not in _INTEGERS:
         return _packed(made)
-    found = reduce(np.bitwise_or, made.all)
-    return found | np.negative(found)
+    bytes_ = reduce(np.bitwise_or, made.all)
+    return bytes_ | np.negative(bytes_)
 
 
 def _packed(made: _Made) -> Array | None:
     """Two numbers of 16 bits."""
     if not all(type.endswith("16x2") for type in made.types):
         return None
-    found = made.any
-    low, high = (np.where(found & np.uint16(part), np.uint16(part), np.uint16(0)) for part in (3, 12))
+    bytes_ = made.any
+    low, high = (np.where(bytes_ & np.uint16(part), np.uint16(part), np.uint16(0)) for part in (3, 12))
     return low | high
 
 
@@ -239,9 +239,9 @@ def _permuted(made: _Made) -> Array | None:
     first, second, selector = made.operands
     if made.traits.bindings["MODE"] or not isinstance(selector, Immediate):
         return None
-    given = made.of(first) | made.of(second) << np.uint16(4)
+    bytes_ = made.of(first) | made.of(second) << np.uint16(4)
     places = [int(selector.value) >> 4 * i & 7 for i in range(4)]
-    parts = [(given >> np.uint16(place) & np.uint16(1)) << np.uint16(i) for i, place in enumerate(places)]
+    parts = [(bytes_ >> np.uint16(place) & np.uint16(1)) << np.uint16(i) for i, place in enumerate(places)]
     return reduce(np.bitwise_or, parts)
 
 
@@ -257,7 +257,7 @@ def _converted(made: _Made) -> Array | None:
         return None
     to, of = made.types
     if to in _INTEGERS and of in _INTEGERS and not made.traits.bindings.get("SAT"):
-        return made.of(made.operands[0]) & np.uint16(whole(REGISTER_BITS[of])) if "s" not in to + of else None
+        return made.of(made.operands[0]) & np.uint16(all_bytes(REGISTER_BITS[of])) if "s" not in to + of else None
     if not to.endswith("x2") or _size(to) < 2:
         return None
     if of == "f32" and len(made.operands) == 2:
@@ -265,7 +265,7 @@ def _converted(made: _Made) -> Array | None:
         return _pair(low, high, _size(to) // 2)
     if of.endswith("x2") and len(made.operands) == 1 and _size(of) > 1:
         parts, each = made.of(made.operands[0]), _size(of) // 2
-        return _pair(parts & np.uint16(whole(8 * each)), parts >> np.uint16(each), _size(to) // 2)
+        return _pair(parts & np.uint16(all_bytes(8 * each)), parts >> np.uint16(each), _size(to) // 2)
     return None
 
 
@@ -276,7 +276,7 @@ def _size(type: str) -> int:
 
 def _pair(low: Array, high: Array, each: int) -> Array:
     """The unwritten bytes of two packed numbers. A number is unwritten as a whole if any byte that it depends on is."""
-    one = np.uint16(whole(8 * each))
+    one = np.uint16(all_bytes(8 * each))
     zero = np.uint16(0)
     return np.where(low, one, zero) | np.where(high, one << np.uint16(each), zero)
 

@@ -57,10 +57,10 @@ class Clocks:
         """Threads (a mask) bring what their warps know to a barrier."""
         self.tick()
         here = _any_lane(threads)
-        known = self._at_barrier.get(number)
-        if known is None:
-            known = self._at_barrier[number] = np.zeros_like(self.seen)
-        np.maximum(known, self._told(), out=known, where=here[:, None])
+        brought = self._at_barrier.get(number)
+        if brought is None:
+            brought = self._at_barrier[number] = np.zeros_like(self.seen)
+        np.maximum(brought, self._told(), out=brought, where=here[:, None])
 
     def _told(self) -> Array:
         """What each warp could tell now: what it has seen, and all of its own."""
@@ -115,9 +115,9 @@ class Clocks:
         if self.lanes is None:
             self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
         mine = rows[:, part]
-        known = np.where(mine[:, :, None], self.lanes[:, part], 0).max(axis=0)
-        known = np.where(mine.T, self.now, known)
-        self.lanes[:, part] = np.where(mine[:, :, None], np.maximum(self.lanes[:, part], known), self.lanes[:, part])
+        newest = np.where(mine[:, :, None], self.lanes[:, part], 0).max(axis=0)
+        newest = np.where(mine.T, self.now, newest)
+        self.lanes[:, part] = np.where(mine[:, :, None], np.maximum(self.lanes[:, part], newest), self.lanes[:, part])
 
     # Fences, and words through which threads tell each other
 
@@ -158,11 +158,11 @@ class Clocks:
 
     def arrive_deferred(self, place: int, thread: int, phase: int) -> None:
         """The first of what a thread has begun ends, now, and an object in a phase is told of it."""
-        column, known = self._begun[place, thread][0]
-        known[column] = self.tick()
+        column, clock = self._begun[place, thread][0]
+        clock[column] = self.tick()
         thing = self._at_object.setdefault(place, _Object(self.each))
         thing.move_to(phase)
-        np.maximum(thing.coming, known, out=thing.coming)
+        np.maximum(thing.coming, clock, out=thing.coming)
 
     def forget(self, place: int, thread: int) -> None:
         """The first of what a thread has begun is over."""
@@ -211,7 +211,7 @@ class Clocks:
     def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
         """The times at which these lanes last exchanged values, at some instructions (None: at any), where those with
         others (negative: all that have not exited) did so in one group, and 0 elsewhere."""
-        found = np.zeros(warps.size, np.int32)
+        exchanged = np.zeros(warps.size, np.int32)
         for pc, times in self._gathered.items():
             if at is not None and pc not in at:
                 continue
@@ -219,16 +219,16 @@ class Clocks:
             alike: Array = np.equal(times[:, warps], mine)
             every: Array = np.logical_and.reduce(alike | ~self._state.live.reshape(LANES, -1)[:, warps], axis=0)
             one: Array = alike[others, np.arange(warps.size)]
-            np.maximum(found, np.where(np.where(others < 0, every, one), mine, 0), out=found)
-        return found
+            np.maximum(exchanged, np.where(np.where(others < 0, every, one), mine, 0), out=exchanged)
+        return exchanged
 
     def before_some(self, lanes: Array, warps: Array) -> Array:
         """The last times at which these lanes of warps were ordered with any other lane."""
         if self.lanes is None:
             return self.whole[warps]
-        known = self.lanes[lanes, warps].copy()
-        known[np.arange(lanes.size), lanes] = 0
-        return np.maximum(self.whole[warps], known.max(axis=1))
+        times = self.lanes[lanes, warps].copy()
+        times[np.arange(lanes.size), lanes] = 0
+        return np.maximum(self.whole[warps], times.max(axis=1))
 
 
 def _any_lane(threads: Array) -> Array:
@@ -295,21 +295,21 @@ class GridClocks:
         if self._quiet and not release:
             return np.zeros(warps.size, np.int32)
         warps, first, which = np.unique(warps, return_index=True, return_inverse=True)
-        ctas, found, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
+        ctas, numbers, clocks = ctas[first], np.zeros(warps.size, np.int32), self._clocks
         rows = clocks.seen[warps]
         rows[np.arange(warps.size), warps % clocks.each] = clocks.now
         if not release:
             np.minimum(rows, self._fenced[warps // clocks.each], out=rows)
         for i in np.flatnonzero(np.logical_or.reduce(rows, axis=1)).tolist():
-            found[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
-        return found[which]
+            numbers[i] = self._message(int(warps[i]), int(ctas[i]), rows[i])
+        return numbers[which]
 
     def _message(self, warp: int, cta: int, row: Array) -> int:
-        known, last = self._known.get(cta), self._last.get(warp)
-        if last is None or last[1] is not known or not np.array_equal(last[0], row):
+        others, last = self._known.get(cta), self._last.get(warp)
+        if last is None or last[1] is not others or not np.array_equal(last[0], row):
             cluster = self._first + warp // self._clocks.each
-            self._messages.append(_merged(known or {}, {cluster: row}))
-            last = self._last[warp] = (row, known, len(self._messages) - 1)
+            self._messages.append(_merged(others or {}, {cluster: row}))
+            last = self._last[warp] = (row, others, len(self._messages) - 1)
         return last[2]
 
     def join(self, words: Array, before: Array, mine: Array) -> Array:

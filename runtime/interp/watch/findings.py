@@ -32,12 +32,12 @@ class Findings:
 
     def add(self, key: Hashable, finding: Finding) -> None:
         """Keeps a finding, or adds its count and place to those of an earlier one of the same key."""
-        known, places = self._found.get(key), self._places.setdefault(key, set())
+        earlier, places = self._found.get(key), self._places.setdefault(key, set())
         places.add((finding.line, finding.column))
-        if known is None:
+        if earlier is None:
             self._found[key] = finding
         else:
-            self._found[key] = replace(known, count=known.count + finding.count, places=len(places))
+            self._found[key] = replace(earlier, count=earlier.count + finding.count, places=len(places))
 
     def all(self) -> list[Finding]:
         """Each once."""
@@ -49,18 +49,18 @@ class Findings:
 
     def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
         """What to raise at the end: None if nothing but notes was found. `last` is what ended the launch early."""
-        found = sorted(self.all(), key=lambda f: f.severity)
-        if not found or (last is None and found[0].severity == "note"):
+        findings = sorted(self.all(), key=lambda f: f.severity)
+        if not findings or (last is None and findings[0].severity == "note"):
             return last
         lines: list[str] = []
-        for check in dict.fromkeys(f.check for f in found):
-            mine = [f for f in found if f.check == check]
+        for check in dict.fromkeys(f.check for f in findings):
+            mine = [f for f in findings if f.check == check]
             lines += [str(f) for f in mine[:LISTED]]
             if len(mine) > LISTED:
                 lines.append(f"{mine[0].file}: {mine[-1].severity}: {check}: {len(mine) - LISTED} more findings")
         if last is not None:
             lines.append(str(last))
-        return CheckError("\n".join(lines), [*found, *(last.findings if last else ())])
+        return CheckError("\n".join(lines), [*findings, *(last.findings if last else ())])
 
 
 class Check(Observer):

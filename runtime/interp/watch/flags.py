@@ -173,7 +173,7 @@ class Flags(Check):
         some = (shared & written & ~told)[number]
         for one, pc, tell in np.unique(np.stack([number[some], pcs[some], tells[some]]), axis=1).T.tolist():
             of[one].add((pc, bool(tell)))
-        kinds = {tuple(sorted(found)): one for one, found in of.items()} if flag.any() else {}
+        kinds = {tuple(sorted(words_)): one for one, words_ in of.items()} if flag.any() else {}
         return words[flag], [int(words[one]) for one in list(kinds.values())[:_SAMPLES]]
 
     def _try(self, word: int, flags: Array) -> None:
@@ -316,10 +316,10 @@ class Flags(Check):
 
     # Telling
 
-    def _who(self, deed: _Deed | None, beside: _Deed) -> str:
+    def _who(self, deed: _Deed | None, other: _Deed) -> str:
         if deed is None:
             return "another thread"
-        (cta, warp, lane), (own, _, _) = (self.state.geometry.place(d.thread) for d in (deed, beside))
+        (cta, warp, lane), (own, _, _) = (self.state.geometry.place(d.thread) for d in (deed, other))
         return f"{'' if cta == own else f'CTA {cta}, '}warp {warp}, lane {lane} (line {self.line(deed.pc)})"
 
     def _bound(self, what: str) -> None:

@@ -273,9 +273,9 @@ class Orders(Check):
         of = f" of CTA {self.state.geometry.cta_index(self.state.geometry.first + cta)}" if away else ""
         return f"the mbarrier object at {offset:#x}{of}"
 
-    def _who(self, step: WarpStep, beside: WarpStep) -> str:
+    def _who(self, step: WarpStep, other: WarpStep) -> str:
         cta, warp, _ = self.state.geometry.place(step.warp)
-        own = step.warp // self.per_cta == beside.warp // self.per_cta
+        own = step.warp // self.per_cta == other.warp // self.per_cta
         return f"{'' if own else f'CTA {cta}, '}warp {warp} (line {self.line(step.pc)})"
 
     def _warps(self, warps: Iterable[int]) -> str:

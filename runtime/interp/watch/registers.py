@@ -20,7 +20,7 @@ from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
 from ..machine.events import LANES
 from ..machine.state import RegisterSlot
 from ..meaning.warps import shuffle_source
-from .bytes import lanes_read, passed, stored, whole
+from .bytes import all_bytes, lanes_read, passed, stored
 from .findings import Check, Findings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class UninitialisedRegisters(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         slots = kernel.layout.slots.items()
-        self.lacks = {bits: np.full((n, state.threads), whole(bits), np.uint16) for bits, n in slots}
+        self.lacks = {bits: np.full((n, state.threads), all_bytes(bits), np.uint16) for bits, n in slots}
         self.full = set()
         self.origin = {}
         self.local = np.zeros((state.threads, state.memory.local.buffer.size // state.threads), np.bool_)
@@ -100,8 +100,8 @@ class UninitialisedRegisters(Check):
             for i, slot in enumerate(decoded.writes):
                 mine: Array = unwritten[:, i * each : (i + 1) * each]
                 bad: Array = np.add.reduce(np.left_shift(mine, np.arange(each)), axis=1)
-                given: Array = np.where(slot.bits == 8 * each, bad, whole(slot.bits))
-                self._lack(slot, threads[bad != 0], given[bad != 0], (name, decoded.source.line))
+                lacking_: Array = np.where(slot.bits == 8 * each, bad, all_bytes(slot.bits))
+                self._lack(slot, threads[bad != 0], lacking_[bad != 0], (name, decoded.source.line))
         else:
             return False
         return True
@@ -260,11 +260,11 @@ class _Exchange:
         line = self.decoded.source.line
         bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
         if slot is not None and slot not in check.full:
-            given = check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]
-            bad = np.where(absent, _NOTHING, sel.pick(given))
+            lacking = check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]
+            bad = np.where(absent, _NOTHING, sel.pick(lacking))
             origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
         writes = self.decoded.writes
-        made = tuple(np.where(absent, np.uint16(whole(d.bits)), bad & np.uint16(whole(d.bits))) for d in writes)
+        made = tuple(np.where(absent, np.uint16(all_bytes(d.bits)), bad & np.uint16(all_bytes(d.bits))) for d in writes)
         check.write(writes, sel, made if any(m.any() for m in made) else None, origin)
 
 
@@ -283,7 +283,7 @@ def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) ->
         lacking = np.zeros((LANES, warps), np.uint16)
         for i in range(each):
             row, column = places[:, first + i, 0], places[:, first + i, 1]
-            lacking |= np.where(matrix[row, :, column], np.uint16(whole(8 * size) << i * size), _NOTHING)
+            lacking |= np.where(matrix[row, :, column], np.uint16(all_bytes(8 * size) << i * size), _NOTHING)
         yield lacking.reshape(-1)
 
 

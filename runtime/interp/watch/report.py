@@ -137,14 +137,14 @@ class LaunchReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report and its totals as JSON objects."""
-        found = asdict(self)
-        found["global"] = found.pop("global_")
-        found["problem"] = self.problem and str(self.problem)
-        for item, product in zip(found["products"], self.products, strict=True):
+        fields = asdict(self)
+        fields["global"] = fields.pop("global_")
+        fields["problem"] = self.problem and str(self.problem)
+        for item, product in zip(fields["products"], self.products, strict=True):
             item |= {"shape": str(product.shape), "multiply_adds": product.multiply_adds}
             item["needed"] = self.problem and product.needed(self.problem)
         return {
-            **found,
+            **fields,
             "mix": self.mix,
             "multiply_adds": self.multiply_adds,
             "useful": self.useful,

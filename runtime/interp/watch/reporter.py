@@ -58,9 +58,9 @@ def wavefronts(start: Array, width: int, warps: Array, lanes: Array, alone: bool
     count = int(warps.max(initial=-1)) + 1
     by_bank = np.bincount(group * BANKS + word % BANKS, minlength=count * phases * BANKS)
     by_phase = by_bank.reshape(count, phases, BANKS).max(axis=-1)
-    found = by_phase.sum(axis=-1)
-    asking = found > 0
-    return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
+    counts = by_phase.sum(axis=-1)
+    asking = counts > 0
+    return counts[asking], np.count_nonzero(by_phase[asking], axis=-1)
 
 
 def _rows(numbers: Array, warps: Array, lanes: Array) -> Array | None:
@@ -68,8 +68,8 @@ def _rows(numbers: Array, warps: Array, lanes: Array) -> Array | None:
     place = warps * LANES + lanes
     rows = np.full((int(warps.max(initial=-1)) + 1) * LANES, -1, np.int64)
     rows[place] = numbers
-    found = rows.reshape(-1, LANES)
-    return found if np.count_nonzero(found >= 0) == place.size else None
+    by_warp = rows.reshape(-1, LANES)
+    return by_warp if np.count_nonzero(by_warp >= 0) == place.size else None
 
 
 def _distinct(rows: Array) -> Array:
@@ -88,9 +88,9 @@ def _wavefronts(rows: Array, banks: int, phases: int, alone: bool) -> tuple[Arra
     places = (np.arange(len(rows))[:, None] * groups + rows % groups)[wanted]
     by_group = np.bincount(places, minlength=len(rows) * groups)
     by_phase = by_group.reshape(-1, phases, groups).max(axis=-1)
-    found = by_phase.sum(axis=-1)
-    asking = found > 0
-    return found[asking], np.count_nonzero(by_phase[asking], axis=-1)
+    counts = by_phase.sum(axis=-1)
+    asking = counts > 0
+    return counts[asking], np.count_nonzero(by_phase[asking], axis=-1)
 
 
 def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Array, Array]:
@@ -102,18 +102,18 @@ def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Arr
     alike = width.size and int(width.min()) == int(width.max())
     if alike and (rows := _rows(start, warps, lanes)) is not None:
         rows = np.sort(rows, axis=1)
-        found = np.count_nonzero(_distinct(rows // SECTOR_BYTES), axis=1)
+        counts = np.count_nonzero(_distinct(rows // SECTOR_BYTES), axis=1)
         wanted = np.count_nonzero(_distinct(rows), axis=1) * int(width[0])
-        asking = found > 0
-        return found[asking], -(-wanted[asking] // SECTOR_BYTES)
+        asking = counts > 0
+        return counts[asking], -(-wanted[asking] // SECTOR_BYTES)
     count = int(warps.max(initial=-1)) + 1
     span = int(start.max(initial=0)) + 1
     touched = np.unique(warps * span + start // SECTOR_BYTES) // span
     accesses = np.unique(np.stack([warps, start, width]), axis=1)
     wanted = np.bincount(accesses[0], weights=accesses[2], minlength=count).astype(np.int64)
-    found = np.bincount(touched, minlength=count)
-    asking = found > 0
-    return found[asking], -(-wanted[asking] // SECTOR_BYTES)
+    counts = np.bincount(touched, minlength=count)
+    asking = counts > 0
+    return counts[asking], -(-wanted[asking] // SECTOR_BYTES)
 
 
 # The observer that counts what a launch does, for a `LaunchReport`.
@@ -200,19 +200,19 @@ class Reporter(Observer):
     def take(self) -> Counts:
         """What was counted since the last time, to be added in another process."""
         self._settle()
-        found = Counts(self._grid, self._block, self._warps, self._lanes, self._met, self._shared, self._global)
+        counts = Counts(self._grid, self._block, self._warps, self._lanes, self._met, self._shared, self._global)
         self.kernel, self._shared, self._global = None, {}, {}
-        return found
+        return counts
 
-    def add(self, kernel: DecodedKernel, found: object) -> None:
-        if not isinstance(found, Counts):
-            raise TypeError(f"expected counts of another reporter, got {found!r}")
-        self._know(kernel, found.grid, found.block)
-        for pc, (warps, lanes, met) in enumerate(zip(found.warps, found.lanes, found.met, strict=True)):
+    def add(self, kernel: DecodedKernel, taken: object) -> None:
+        if not isinstance(taken, Counts):
+            raise TypeError(f"expected counts of another reporter, got {taken!r}")
+        self._know(kernel, taken.grid, taken.block)
+        for pc, (warps, lanes, met) in enumerate(zip(taken.warps, taken.lanes, taken.met, strict=True)):
             self._warps[pc] += warps
             self._lanes[pc] += lanes
             self._met[pc] = [a + b for a, b in zip(self._met[pc], met, strict=True)]
-        for costs, others in ((self._shared, found.shared), (self._global, found.outside)):
+        for costs, others in ((self._shared, taken.shared), (self._global, taken.outside)):
             for key, cost in others.items():
                 costs.setdefault(key, _Cost()).add(cost)
 
@@ -261,13 +261,13 @@ class Reporter(Observer):
 
     def _settle(self) -> None:
         """Counts what the last instruction accessed."""
-        found, self._pending = self._pending, []
-        if len(found) == 1:
-            if found[0].threads.size and self._code[found[0].pc].row.root != "wmma":
-                self._request(found[0].kind, found)
+        accesses, self._pending = self._pending, []
+        if len(accesses) == 1:
+            if accesses[0].threads.size and self._code[accesses[0].pc].row.root != "wmma":
+                self._request(accesses[0].kind, accesses)
             return
-        for kind in dict.fromkeys(access.kind for access in found):
-            some = [access for access in found if access.kind == kind and access.threads.size]
+        for kind in dict.fromkeys(access.kind for access in accesses):
+            some = [access for access in accesses if access.kind == kind and access.threads.size]
             if some and self._code[some[0].pc].row.root != "wmma":
                 self._request(kind, some)
 
@@ -291,12 +291,12 @@ class Reporter(Observer):
         if access.buffer.size <= 1 << 31:
             relative, threads = relative.astype(np.int32), threads.astype(np.int32)
         key = (unit, kind == "atomic", access.width, relative.tobytes(), threads.tobytes())
-        found = self._patterns.get(key)
-        if found is None:
+        cost_ = self._patterns.get(key)
+        if cost_ is None:
             if len(self._patterns) >= PATTERNS:
                 self._patterns.clear()
-            found = self._patterns[key] = cost(access)
-        return found
+            cost_ = self._patterns[key] = cost(access)
+        return cost_
 
     def _wavefronts(self, a: MemoryAccess) -> _Cost:
         lanes, warps = np.divmod(a.threads, self.state.warps)
@@ -332,16 +332,14 @@ class Reporter(Observer):
             self._block,
             done,
             tuple(
-                SharedAccess(
-                    s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst, beside
-                )
-                for (s, beside), kind, cost in (
+                SharedAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, cost.worst, place)
+                for (s, place), kind, cost in (
                     (code[pc], kind, cost) for (pc, kind), cost in sorted(self._shared.items())
                 )
             ),
             tuple(
-                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, beside)
-                for (s, beside), kind, cost in (
+                GlobalAccess(s.line, s.column, s.opcode, kind, cost.requests, cost.units, cost.ideal, place)
+                for (s, place), kind, cost in (
                     (code[pc], kind, cost) for (pc, kind), cost in sorted(self._global.items())
                 )
             ),

@@ -50,15 +50,15 @@ class Shadow:
         self.read_pc = np.zeros((n, warps), np.int32)
         self.read_strong = np.zeros((n, warps), np.bool_)
 
-    def pieces(self, start: Array, width: int, *given: Array) -> tuple[Array, ...]:
+    def pieces(self, start: Array, width: int, *of_accesses: Array) -> tuple[Array, ...]:
         """The pieces that accesses touch, and what is given of each access, once for each piece."""
         if (smallest := width & -width) < self.width:
             self._split(smallest)
         each = width // self.width
         first = start // self.width
         if each == 1:
-            return first, *given
-        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in given)
+            return first, *of_accesses
+        return (first[:, None] + np.arange(each)).reshape(-1), *(np.repeat(g, each) for g in of_accesses)
 
     def _split(self, width: int) -> None:
         times = self.width // width
@@ -146,8 +146,8 @@ class BufferHistory:
         """The pieces of accesses: (accesses, pieces of each)."""
         smallest = width & -width
         if smallest < self.width:
-            for known in (self.stored, self.read, self.other):
-                known.split(self.width // smallest)
+            for last in (self.stored, self.read, self.other):
+                last.split(self.width // smallest)
             self.width = smallest
         return (start // self.width)[:, None] + np.arange(width // self.width)
 
@@ -156,9 +156,9 @@ class BufferHistory:
         before = self.read.who(piece)
         self.other.take(piece[(before != who) & (before != NOBODY)], self.read)
         self.read.put(piece, who, time, clock, pc, strong)
-        beside = self.read.who(piece) != who
-        if beside.any():
-            self.other.put(piece[beside], who[beside], time, clock, pc, strong)
+        others = self.read.who(piece) != who
+        if others.any():
+            self.other.put(piece[others], who[others], time, clock, pc, strong)
 
     def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
         """Stores of one instruction. Who read before them does not race with what comes after."""

@@ -237,14 +237,14 @@ class SharedMemory(Check):
         own = touch.warp % clocks.each
         rows = np.arange(own.size)
         reader = shadow.reader[touch.piece, own].astype(np.int64)
-        known = np.where(
+        ordered = np.where(
             reader == MANY,
             clocks.before_some(touch.lane, touch.warp),
             clocks.before_lanes(touch.lane, touch.warp, np.maximum(reader, 0)),
         )
         if touch.traits.name == _INVALIDATES:
-            known = np.maximum(known, clocks.before_gathered(touch.lane, touch.warp, reader))
-        late[rows, own] = (reader != touch.lane) & (times[rows, own] > known)
+            ordered = np.maximum(ordered, clocks.before_gathered(touch.lane, touch.warp, reader))
+        late[rows, own] = (reader != touch.lane) & (times[rows, own] > ordered)
         if touch.strong:
             late &= ~shadow.read_strong[touch.piece]
         race: Array = np.logical_or.reduce(late, axis=1)
@@ -268,8 +268,8 @@ class SharedMemory(Check):
         for pc in np.unique(pcs).tolist():
             if between := self.exchanges.between(pc, touch.pc):
                 some = at[pcs == pc]
-                known = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
-                late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > known
+                ordered = clocks.before_gathered(touch.lane[some], touch.warp[some], reader[some], between)
+                late[some, own[some]] = shadow.read_time[touch.piece[some], own[some]] > ordered
 
     def _learn(self, touch: _Touch) -> None:
         shadow = self.shadow

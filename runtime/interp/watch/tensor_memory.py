@@ -211,7 +211,7 @@ class TensorAccesses(SharedCheck):
 
     def end(self) -> None:
         """Columns that nobody has freed."""
-        for cta, pc in self.tensor.held() if self.used else ():
+        for cta, pc in self.tensor.unreturned() if self.used else ():
             thread = cta * self.state.geometry.warps_per_cta
             self.report(pc, "nobody frees these columns before the kernel ends", thread, about="held")
 

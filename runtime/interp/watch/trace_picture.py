@@ -68,8 +68,8 @@ def trace_svg(launch: LaunchTrace, time: str, cta: int = 0) -> str:
 
 def _bands(events: Sequence[TraceEvent]) -> Iterator[_Band]:
     """Warps next to each other whose own rows are alike and that begin nothing asynchronous share a row."""
-    found = list(rows(events))
-    for alike, group in groupby(found, key=lambda row: _alike(row, found)):
+    rows_ = list(rows(events))
+    for alike, group in groupby(rows_, key=lambda row: _alike(row, rows_)):
         mine = list(group)
         if alike and len({row.warp for row in mine}) > 1:
             yield _Band(f"warps {mine[0].warp}-{mine[-1].warp}", (mine[0],))
@@ -78,9 +78,9 @@ def _bands(events: Sequence[TraceEvent]) -> Iterator[_Band]:
             yield _Band(label, tuple(band))
 
 
-def _alike(row: TraceRow, found: Sequence[TraceRow]) -> tuple[object, ...]:
+def _alike(row: TraceRow, rows_: Sequence[TraceRow]) -> tuple[object, ...]:
     own = row.name == f"warp {row.warp}"
-    busy = any(other.warp == row.warp and other is not row for other in found)
+    busy = any(other.warp == row.warp and other is not row for other in rows_)
     if not own or busy:
         return ()
     return tuple((event.kind, event.name, event.start, event.end) for event in row.events)

@@ -48,35 +48,35 @@ class Descriptors:
         """What is wrong with the word that a register has at an instruction: the kind, the warpgroup, the text."""
         yield from self._ranks(pc, name, word >> _FIELDS, group, rank)
         try:
-            found = MatrixDescriptor.decode(word)
+            descriptor = MatrixDescriptor.decode(word)
         except DescriptorError:  # The instruction says so.
             return
-        if row := found.row_of_pattern:
+        if row := descriptor.row_of_pattern:
             yield (
                 ALIGNMENT,
                 group,
                 (
-                    f"{name} says that a matrix begins at {found.address:#x} and that its base offset is "
-                    f"{found.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
-                    f"repeats every {8 * found.swizzle} bytes"
+                    f"{name} says that a matrix begins at {descriptor.address:#x} and that its base offset is "
+                    f"{descriptor.base_offset}: {128 * row} bytes behind the first row of the swizzle's pattern, which "
+                    f"repeats every {8 * descriptor.swizzle} bytes"
                 ),
             )
 
     def _ranks(self, pc: int, name: str, fields: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
         if self._size == 1:
             return
-        known = self._fields.setdefault((pc, name), {})
-        if fields in (seen := known.setdefault(rank, {})):
+        by_rank = self._fields.setdefault((pc, name), {})
+        if fields in (seen := by_rank.setdefault(rank, {})):
             return
         seen[fields] = group
-        pairs = [(rank, fields)] if rank else [(r, f) for r, those in known.items() if r for f in those]
+        pairs = [(rank, fields)] if rank else [(r, f) for r, those in by_rank.items() if r for f in those]
         for other, theirs in pairs:
-            if any(_has_rank(theirs, plain, other) for plain in known.get(0, ())):
+            if any(_has_rank(theirs, plain, other) for plain in by_rank.get(0, ())):
                 text = (
                     f"{name} has the rank of its CTA in the cluster, {other}, from bit {_RANK} on: a matrix "
                     f"descriptor is made of the low 18 bits of an address (& {_ADDRESS_MASK:#x})"
                 )
-                yield "rank", known[other][theirs], text
+                yield "rank", by_rank[other][theirs], text
 
 
 def _has_rank(fields: int, plain: int, rank: int) -> bool:

@@ -138,9 +138,9 @@ class WmmaFragments(Check):
         warps = self.every.size
         starts = np.full((LANES, warps), -1, np.int64)
         starts.reshape(-1)[access.threads] = access.start
-        whole = np.logical_and.reduce(starts >= 0, axis=0)
+        complete = np.logical_and.reduce(starts >= 0, axis=0)
         steps = np.diff(starts, axis=0)
-        uneven = whole & np.logical_or.reduce(steps != steps[0], axis=0)
+        uneven = complete & np.logical_or.reduce(steps != steps[0], axis=0)
         if not uneven.any():
             return
         for slot in _slots(decoded, decoded.source.operands[1]):
@@ -183,10 +183,10 @@ class _Wmma:
         row = decoded.row
         if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
             return
-        for wanted, given in zip(row.operands, decoded.source.operands, strict=False):
+        for wanted, operand in zip(row.operands, decoded.source.operands, strict=False):
             role = _role(row, wanted.name)
             if role:
-                items = given.items if isinstance(given, Vector) else (given,)
+                items = operand.items if isinstance(operand, Vector) else (operand,)
                 for item, part in zip(items, parts(row, role, len(items)), strict=True):
                     made = wanted.name == "d" or isinstance(row, WmmaLoad)
                     for slot in _slots(decoded, item):
@@ -237,13 +237,13 @@ class _Computing:
     def _combined(self, warps: Array) -> Array:
         """One part of a fragment stays it; without any, a place makes a place."""
         tags = np.stack([self.check.tag(slot) for slot in self.reads])
-        most, some = tags.max(axis=0), np.logical_or.reduce(tags == PLACE, axis=0) | self.placed
-        held = np.where(tags > PLACE, tags, np.iinfo(np.int32).max).min(axis=0)
-        whole = (most > PLACE) & (held == most) & (not self.vector)
-        mixed = warps & (most > PLACE) & some
+        largest, some = tags.max(axis=0), np.logical_or.reduce(tags == PLACE, axis=0) | self.placed
+        least = np.where(tags > PLACE, tags, np.iinfo(np.int32).max).min(axis=0)
+        is_one = (largest > PLACE) & (least == largest) & (not self.vector)
+        mixed = warps & (largest > PLACE) & some
         if mixed.any():
             self._check_places(tags, mixed)
-        result = np.where(most > PLACE, np.where(whole, most, MIXED), np.where(some, PLACE, NOTHING))
+        result = np.where(largest > PLACE, np.where(is_one, largest, MIXED), np.where(some, PLACE, NOTHING))
         return np.where(np.logical_or.reduce(tags == MIXED, axis=0), MIXED, result).astype(np.int32)
 
     def _check_places(self, tags: Array, mixed: Array) -> None:
@@ -253,11 +253,11 @@ class _Computing:
             rows = check.state.banks[slot.bits][slot.index].reshape(LANES, -1)
             bad = mixed & (own == PLACE) & np.logical_or.reduce(rows != rows[0], axis=0)
             if bad.any():
-                held = next(s for s, t in zip(self.reads, tags, strict=True) if (bad & (t > PLACE)).any())
-                bad &= check.tag(held) > PLACE
+                disagreeing = next(s for s, t in zip(self.reads, tags, strict=True) if (bad & (t > PLACE)).any())
+                bad &= check.tag(disagreeing) > PLACE
                 if bad.any():
                     text = f"combines {{}} with {slot.name}, which differs between lanes by their place"
-                    check.tell(self.pc, held, bad, text)
+                    check.tell(self.pc, disagreeing, bad, text)
 
     def _check_guard(self, sel: Selection, warps: Array) -> None:
         """Whether some lanes change a part of a fragment because of their place."""

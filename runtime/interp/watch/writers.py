@@ -144,15 +144,15 @@ class GlobalWriters(Check):
         flags: LastAccesses,
         before: Array,
         mine: Array,
-        known: Array,
+        heard: Array,
         place: Array,
     ) -> None:
         """Warps that read words learn the clocks of the other threads that wrote them. `place` is the row of each word
         in the result."""
         others = (before >= 0) & (before != mine)
-        np.maximum.at(known, place[others], flags.time(piece[others]))
+        np.maximum.at(heard, place[others], flags.time(piece[others]))
         if access.kind == "atomic":  # Threads take turns: those at one word know of those before them.
-            known[place[_shared_by_several(piece, mine)]] = self.now
+            heard[place[_shared_by_several(piece, mine)]] = self.now
 
     # Reads
 
@@ -175,25 +175,25 @@ class GlobalWriters(Check):
 
     def _after_store(self, access: MemoryAccess, history: BufferHistory, piece: Array, thread: Array) -> None:
         """These reads against the last stores of their pieces."""
-        known = history.stored
-        before, mine = known.who(piece), self.who[thread]
+        last = history.stored
+        before, mine = last.who(piece), self.who[thread]
         at = np.flatnonzero((before >= 0) & (before != mine))
         if not at.size:
             return
-        bad = at[~self._ordered(known, piece[at], thread[at], before[at])]
+        bad = at[~self._ordered(last, piece[at], thread[at], before[at])]
         if bad.size:
             first = int(piece[bad[0]])
-            line, where = self.who_accessed(known, first)
-            how = self._how(known, first, int(thread[bad[0]]))
+            line, where = self.who_accessed(last, first)
+            how = self._how(last, first, int(thread[bad[0]]))
             text = f"race in global memory: reads what {where} writes at line {line}, and {how}"
             text += f"; byte {first * history.width} of {access.buffer.name}"
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
 
-    def who_accessed(self, known: LastAccesses, piece: int) -> tuple[int, str]:
+    def who_accessed(self, last: LastAccesses, piece: int) -> tuple[int, str]:
         """At which line, and by which thread, a piece was accessed last."""
-        number, inside = divmod(int(known.who(np.array(piece))), self.each)
+        number, inside = divmod(int(last.who(np.array(piece))), self.each)
         where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
-        return self.kernel.code[int(known.pc(np.array(piece)))].source.line, where
+        return self.kernel.code[int(last.pc(np.array(piece)))].source.line, where
 
     # Stores
 
@@ -204,34 +204,34 @@ class GlobalWriters(Check):
         values = None if access.values is None else access.values.reshape(-1, history.width)
         store = _Store(pieces.reshape(-1), thread, self.who[thread], values, history.width)
         clock = self.shared.clocks.tick()
-        for known in (history.stored, history.read, history.other):
-            race = self._races(known, store, strong)
+        for last in (history.stored, history.read, history.other):
+            race = self._races(last, store, strong)
             if race.any():
                 same = unchanged(access.buffer, store.piece, store.values)
-                self._tell(access, known, store, race, same, over=known is not history.stored)
+                self._tell(access, last, store, race, same, over=last is not history.stored)
         history.put_store(store.piece, store.who, self.now, clock, access.pc, strong)
         twice = history.stored.who(store.piece) != store.who
         if not strong and twice.any():
             self._tell(access, history.stored, store, twice, agreeing(store))
 
-    def _races(self, known: LastAccesses, store: _Store, strong: bool) -> Array:
+    def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
         """Which of these stores nothing orders behind the last accesses to their pieces."""
-        before = known.who(store.piece)
+        before = last.who(store.piece)
         race: Array = (before >= 0) & (before != store.who)
         if strong:
-            race &= ~known.strong(store.piece)
+            race &= ~last.strong(store.piece)
         at = np.flatnonzero(race)
         if at.size:
-            race[at] = ~self._ordered(known, store.piece[at], store.thread[at], before[at])
+            race[at] = ~self._ordered(last, store.piece[at], store.thread[at], before[at])
         return race
 
-    def _ordered(self, known: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
+    def _ordered(self, last: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
         """Whether what `before` stored is ordered before what `thread` does."""
         mine = self.who[thread]
         own = mine // self.each == before // self.each
-        ordered = own & (known.time(piece) <= self.heard[thread % self.state.warps])
+        ordered = own & (last.time(piece) <= self.heard[thread % self.state.warps])
         far = np.flatnonzero(~ordered)
-        ordered[far] = known.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
+        ordered[far] = last.clock(piece[far]) <= self.grid.before(mine[far] // self.each, before[far] // LANES)
         near = np.flatnonzero(mine // self.cluster == before // self.cluster)
         if near.size:
             clocks, state = self.shared.clocks, self.state
@@ -239,20 +239,20 @@ class GlobalWriters(Check):
             inside = before[near] - state.geometry.first * self.each
             other, other_lane = inside // LANES, inside % LANES
             between, within = clocks.before(warp, other), clocks.before_lanes(lane, warp, other_lane)
-            ordered[near] |= known.clock(piece[near]) <= np.where(other == warp, within, between)
+            ordered[near] |= last.clock(piece[near]) <= np.where(other == warp, within, between)
         return ordered
 
     # Telling
 
-    def _how(self, known: LastAccesses, piece: int, thread: int) -> str:
+    def _how(self, last: LastAccesses, piece: int, thread: int) -> str:
         """Why an access to a piece is not ordered before what a thread does."""
         cta = int(self.who[thread]) // self.each
-        if int(known.who(np.array(piece))) // self.each == cta or int(known.time(np.array(piece))) > self.told[cta]:
+        if int(last.who(np.array(piece))) // self.each == cta or int(last.time(np.array(piece))) > self.told[cta]:
             return "nothing orders them"
         return "no membar.gl, fence or .release covers it before the word is written that tells of it"
 
     def _tell(
-        self, access: MemoryAccess, known: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
+        self, access: MemoryAccess, last: LastAccesses, store: _Store, race: Array, same: Array, *, over: bool = False
     ) -> None:
         """Reports stores that race with other stores, or with reads, which they go `over`."""
         for bad, note in ((race & ~same, False), (race & same, True)):
@@ -260,11 +260,11 @@ class GlobalWriters(Check):
                 continue
             first = int(np.flatnonzero(bad)[0])
             piece = int(store.piece[first])
-            line, where = self.who_accessed(known, piece)
+            line, where = self.who_accessed(last, piece)
             end = "; the value is the same" if note else ""
             writes = "writes what" if store.values is None or note else "writes another value than"
             deed = f"writes over what {where} reads" if over else f"{writes} {where} writes"
-            how = self._how(known, piece, int(store.thread[first]))
+            how = self._how(last, piece, int(store.thread[first]))
             text = f"race in global memory: {deed} at line {line}, and {how}{end}"
             text += f"; byte {piece * store.width} of {access.buffer.name}"
             about = "same value in global memory" if note else ("global", line, over)
@@ -311,15 +311,15 @@ class GlobalProxies(Check):
             return
         pieces = history.pieces(access.start, access.width)
         piece, thread = pieces.reshape(-1), np.repeat(access.threads, pieces.shape[1])
-        known, each = history.stored, self.writers.each
-        before = known.who(piece)
+        last, each = history.stored, self.writers.each
+        before = last.who(piece)
         ctas = np.maximum(before, 0) // each, self.writers.who[thread] // each
         fenced = np.maximum(self.fenced[ctas[0]], self.fenced[ctas[1]])
-        stored = np.flatnonzero((before >= 0) & (known.time(piece) > fenced))
-        bad = stored[~self.asynchronous[known.pc(piece[stored])]]
+        stored = np.flatnonzero((before >= 0) & (last.time(piece) > fenced))
+        bad = stored[~self.asynchronous[last.pc(piece[stored])]]
         if bad.size:
             first = int(piece[bad[0]])
-            line, where = self.writers.who_accessed(known, first)
+            line, where = self.writers.who_accessed(last, first)
             text = (
                 f"reads through the asynchronous proxy what {where} writes at line {line}, and no fence.proxy.async is "
                 f"between them; byte {first * history.width} of {access.buffer.name}"
@@ -393,20 +393,20 @@ class TensorMaps(Check):
             if (history := self.writers.history(buffer)) is None or start + SIZE > buffer.size:
                 continue
             piece = np.unique((start + np.arange(SIZE)) // history.width)
-            known = history.stored
-            piece = piece[known.who(piece) >= 0]
+            last = history.stored
+            piece = piece[last.who(piece) >= 0]
             if not piece.size:
                 continue
-            copied: Array = self.copying[known.pc(piece)]
+            copied: Array = self.copying[last.pc(piece)]
             none = np.zeros(self.writers.ctas, np.int64)
             acquired = self.acquired.get((id(buffer), start), none)[self._ctas(threads)].min()
-            released = self.released[known.who(piece) // self.writers.each]
+            released = self.released[last.who(piece) // self.writers.each]
             for bad, side in (
-                (~copied & (known.time(piece) > released), "release"),
-                (known.time(piece) > acquired, "acquire"),
+                (~copied & (last.time(piece) > released), "release"),
+                (last.time(piece) > acquired, "acquire"),
             ):
                 if bad.any():
-                    line, where = self.writers.who_accessed(known, int(piece[bad][0]))
+                    line, where = self.writers.who_accessed(last, int(piece[bad][0]))
                     text = (
                         f"uses the tensor map that {where} writes at line {line}, and no "
                         f"fence.proxy.tensormap::generic.{side} is between them; byte {start} of {buffer.name}"
