@@ -212,20 +212,22 @@ def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
     """The residues of a constant. `named` are constants of the function that it may be a rounding of.
 
     A constant with few bits is exact. Another one stands for the simplest number of which it is a rounding to f32: a
-    fraction with a small denominator, 1 / n, or such a number, or a named one, times sqrt(2), log2(e) or ln(2). If
-    there is none, it stands for itself.
+    fraction with a small denominator, 1 / n, or a named one, or else such a number, times sqrt(2), log2(e) or ln(2). If
+    there is none, it stands for itself. Named ones come first, since they may themselves be near such a number.
     """
     plain = _plain(value)
     if plain is not None:
         return _residues(plain)
     logarithm, root = _log2_e(), _root()
     inverse = _inverse(logarithm)
-    for factor, by in ((ROOT, root), (LOG2_E, logarithm), (1 / LOG2_E, inverse)):
-        if (near := _near(value / factor)) is not None:
-            return _times(_residues(near), by)
+    factors = ((ROOT, root), (LOG2_E, logarithm), (1 / LOG2_E, inverse))
+    for factor, by in factors:
         for n in named:
             if abs(n * factor / value - 1) < UNIT:
                 return _times(constant(n), by)
+    for factor, by in factors:
+        if (near := _near(value / factor)) is not None:
+            return _times(_residues(near), by)
     if (near := _near(value * LOG2_E / ROOT)) is not None:
         return _times(_times(_residues(near), root), inverse)
     return _residues(Fraction(value))
