@@ -171,11 +171,11 @@ LOWERINGS = _homes(
         "passes.to_ptx.subgroup": """
         gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
         gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
-        gpu.yield
+        gpu.yield, memref.atomic_rmw
         """,
         "passes.to_ptx.synchronisation": """
-        memref.atomic_rmw, warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit,
-        warp.fence, warp.make_barriers, warp.wait
+        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
+        warp.make_barriers, warp.wait
         """,
         "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",

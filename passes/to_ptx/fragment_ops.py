@@ -20,7 +20,6 @@ from ...dialect.warp.stored import NIBBLES, StoredIntegers
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
-from .epilogue import own
 from .fragments import REGISTER_BITS, Fragment, element_bits, gather
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
@@ -252,7 +251,11 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
         result |= dict(zip(target, registers, strict=True))
     registers = [result[number] for number in sorted(result)]
     alone = op.input.has_one_use() or not any(register in source_registers for register in registers)
-    lowering.values[op.fragment] = registers if alone else own(lowering, op.fragment, registers)
+    if not alone:
+        from .epilogue import own  # with operations that most products do not need
+
+        registers = own(lowering, op.fragment, registers)
+    lowering.values[op.fragment] = registers
 
 
 def _stays(conversion: Way) -> bool:

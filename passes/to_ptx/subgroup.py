@@ -1,4 +1,4 @@
-"""Operations of upstream's `gpu` that a warp does together: exchanges, reductions, and products by `wmma`."""
+"""Operations of upstream that several threads take part in: exchanges, reductions, atomics, and products by `wmma`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import subgroup
 from ...dialect.mlir.gpu import GPU
 from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
+from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.warp.attributes import type_name
 from ..diagnostics import fail
@@ -281,3 +282,25 @@ def _elements(op: Operation, packing: ElementPacking, registers: Fragment, kind:
     element = _type(op, kind)
     count = len(registers) * max(1, 32 // element.bits)
     return [packing.element(element, registers, number) for number in range(count)]
+
+
+# Elements of memory that threads change at once.
+
+ATOMICS = {
+    "addi": "add.u32", "maxs": "max.s32", "maxu": "max.u32", "mins": "min.s32", "minu": "min.u32", "ori": "or.b32",
+    "andi": "and.b32", "xori": "xor.b32", "addf": "add.f32", "assign": "exch.b32",
+}  # fmt: skip
+"""What `atom` does, by the word of `memref.atomic_rmw`."""
+
+
+@lowers(AtomicRMWOp)
+def _change(lowering: KernelLowering, op: AtomicRMWOp) -> None:
+    word, kind = ATOMIC_KINDS[op.kind.value.data], op.result.type
+    done = ATOMICS.get(word)
+    if done is None or kind not in (i32, f32):
+        fail(op, f"memref.atomic_rmw is lowered for i32 and f32, and {', '.join(ATOMICS)}; got {word} of {kind}")
+    space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
+    (old,) = lowering.emitter.registers("f32" if kind == f32 else "b32", 1)
+    value = number_of(lowering, op.value).held
+    lowering.emitter.emit(f"atom.acq_rel.sys.{space}.{done}", old, place, value)
+    give(lowering, op.result, HeldElement(old))

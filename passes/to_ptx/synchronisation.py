@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr, f32, i32
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,
     BARRIER_BYTES,
@@ -33,12 +32,10 @@ from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT
-from .elements import HeldElement
 from .emitter import SINK, At, IndexValue, VirtualRegister
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
 from .products import check_warpgroups
-from .thread_code import give, number_of, place_of
 
 # Who does what one thread does alone.
 
@@ -230,25 +227,3 @@ def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
         emitter.clear([seen])
     emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
     lowering.values[op.seen] = seen
-
-
-# Elements of memory that threads change at once.
-
-ATOMICS = {
-    "addi": "add.u32", "maxs": "max.s32", "maxu": "max.u32", "mins": "min.s32", "minu": "min.u32", "ori": "or.b32",
-    "andi": "and.b32", "xori": "xor.b32", "addf": "add.f32", "assign": "exch.b32",
-}  # fmt: skip
-"""What `atom` does, by the word of `memref.atomic_rmw`."""
-
-
-@lowers(AtomicRMWOp)
-def _change(lowering: KernelLowering, op: AtomicRMWOp) -> None:
-    word, kind = ATOMIC_KINDS[op.kind.value.data], op.result.type
-    done = ATOMICS.get(word)
-    if done is None or kind not in (i32, f32):
-        fail(op, f"memref.atomic_rmw is lowered for i32 and f32, and {', '.join(ATOMICS)}; got {word} of {kind}")
-    space, place = place_of(lowering, op, op.memref, lowering.indices(op.indices))
-    (old,) = lowering.emitter.registers("f32" if kind == f32 else "b32", 1)
-    value = number_of(lowering, op.value).held
-    lowering.emitter.emit(f"atom.acq_rel.sys.{space}.{done}", old, place, value)
-    give(lowering, op.result, HeldElement(old))

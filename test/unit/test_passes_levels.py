@@ -115,10 +115,13 @@ def test_a_second_run_of_the_last_level_changes_nothing(name: str) -> None:
     assert ptx_of(again) == ptx
 
 
+UPSTREAM = ("convert-vector-to-warp", "convert-warp-to-nvvm")
+
+
 def passes_alone() -> list[str]:
-    """Every pass that stands for no others, but the one that leaves `ptx` for upstream's dialects."""
+    """Every pass that stands for no others, but those that come from upstream's dialects or leave `ptx` for them."""
     passes = WARPLOOM_UNIVERSE.all_passes.items()
-    return [name for name, one in passes if not issubclass(one(), Pipeline) and name != "convert-warp-to-nvvm"]
+    return [name for name, one in passes if not issubclass(one(), Pipeline) and name not in UPSTREAM]
 
 
 def test_the_standard_pipeline_names_every_pass_once() -> None:

@@ -238,7 +238,7 @@ import sys
 sys.modules["torch"] = None
 from warploom.runtime import *
 import warploom.runtime as runtime
-missing = {"register_torch_sharding", "torch_backend", "torch_operators", "torch_to_linalg"}
+missing = {name for name in runtime.PUBLIC if "torch" in name}
 assert not missing & {*runtime.__all__, *dir(runtime)} and not missing & {*globals()}
 assert {*runtime.__all__} == {*runtime.PUBLIC} - missing and {*runtime.__all__} <= {*globals()}
 runtime.torch_backend

@@ -135,7 +135,7 @@ def test_attention_says_that_fragments_multiply_it() -> None:
     with remarks() as found:
         kernel = compile(Attention((512, 512, 32, 32), "bf16").mlir, TARGET)
     assert "mma.sync" in kernel.ptx
-    reason = "m16n8k16 by fragments, not in tensor memory: heads of 32 columns"
+    reason = "m16n8k16 by fragments, not in tensor memory: heads of 32 and 32 columns"
     assert [text for text in map(str, found) if reason in text and "warp-schedule" in text]
 
 

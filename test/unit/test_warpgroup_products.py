@@ -60,9 +60,10 @@ def chosen(mlir: str, **options: object) -> Schedule:
     [
         (text(4096, 4096, 4096), 4),
         (text(1000, 1000, 1000), 4),
-        (text(512, 512, 512), 1),  # too little to multiply
+        (text(512, 512, 512), 4),
         (text(640, 640, 640), 4),
-        (text(256, 256, 8192), 1),  # too few elements of D for that
+        (text(256, 256, 8192), 4),  # in parts of K
+        (text(200, 200, 200), 1),  # too little to multiply
         (text(4095, 4095, 4095), 4),  # rows that no tensor copy moves, packed first
         (text(1001, 1001, 1001), 1),  # for which that is too little to multiply
         (text(16, 8192, 8192), 1),  # fewer rows than an instruction has

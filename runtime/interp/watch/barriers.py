@@ -33,7 +33,7 @@ class Transactions(Check):
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
         self.arrived: dict[int, tuple[int, int]] = {}
-        self.ends = {pc for pc, one in enumerate(kernel.code) if one.source.opcode.startswith("mbarrier.inval")}
+        self.ends = {pc for pc, one in enumerate(kernel.code) if one.traits.means == "mbarrier.inval"}
 
     def access(self, access: MemoryAccess) -> None:
         if access.pc in self.ends:
