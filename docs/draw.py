@@ -96,10 +96,10 @@ def grids() -> Picture:
     )
 
 
-SLICED = Walk((WARPS.options[0], ("warp", "32,64"), ("sliced_k", "2"), ("stages", "3")))
+SLICED = Walk((*WARPS.options[:2], ("warp", "32,64"), ("sliced_k", "2"), ("stages", "3")))
 
 CHANGED = {
-    "stages.svg": Walk((*WARPS.options[:2], ("stages", "1"))),
+    "stages.svg": Walk((*WARPS.options[:3], ("stages", "1"))),
     "prefetch.svg": Walk((*WARPS.options, ("prefetch", "1"))),
     "split_k.svg": Walk((*WARPS.options, ("split_k", "3"))),
 }

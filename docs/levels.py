@@ -61,7 +61,7 @@ class Walk:
         return kernel(*arrays, device="interp", trace=True).traces[0]
 
 
-WARPS = Walk((("cta", "64,64,32"), ("warp", "32,32"), ("stages", "3")))
+WARPS = Walk((("mma", "m16n8k16"), ("cta", "64,64,32"), ("warp", "32,32"), ("stages", "3")))
 """With `mma.sync`: small enough to read."""
 
 WARPGROUPS = Walk((("cta", "128,64,64"), ("warp", "64,64"), ("mma", "m64n64k16"), ("stages", "3"), ("ctas", "5")))

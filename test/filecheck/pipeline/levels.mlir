@@ -1,11 +1,11 @@
 // RUN: warploom-opt %s | filecheck %s --check-prefix=LINALG
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul" | filecheck %s --check-prefix=RAISED
 // RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill" | filecheck %s --check-prefix=FOLDED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule" | filecheck %s --check-prefix=SCHEDULED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile" | filecheck %s --check-prefix=TILED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix=PIPELINED
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" | filecheck %s --check-prefix=PTX
-// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule,warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule{mma=m16n8k16}" | filecheck %s --check-prefix=SCHEDULED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule{mma=m16n8k16},warp-outline,warp-tile" | filecheck %s --check-prefix=TILED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule{mma=m16n8k16},warp-outline,warp-tile,warp-pipeline,warp-synchronise" | filecheck %s --check-prefix=PIPELINED
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule{mma=m16n8k16},warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" | filecheck %s --check-prefix=PTX
+// RUN: warploom-opt %s -p "warp-set-target{arch=sm_90a},warp-raise-matmul,warp-fold-fill,warp-schedule{mma=m16n8k16},warp-outline,warp-tile,warp-pipeline,convert-warp-to-ptx" -t ptx | filecheck %s --check-prefix=TEXT
 
 // LINALG:      linalg.fill
 // LINALG-NEXT: linalg.matmul ins(%A, %B
