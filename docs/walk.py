@@ -160,8 +160,8 @@ Three passes rewrite the launch and the loops around the products if the schedul
 The kernel is also correct without these passes. If a pass cannot do what the schedule asks for, it writes a remark. Two
 more passes change nothing here: `warp-fp8-as-f16`, which multiplies 8-bit floats as f16, and `warp-specialise`.
 `gpu-kernel-outlining`, the second pass of the pipeline, makes kernels of the bodies of `gpu.launch`. After the last
-one,
-`convert-warp-to-nvvm` can make [operations of upstream's `nvvm` and `llvm`](interop.md) of the PTX.
+one, `convert-warp-to-nvvm` can make [operations of upstream's `nvvm` and `llvm`](interop.md) of the PTX.
+Before the first one, `convert-vector-to-warp` makes fragments of upstream's `vector.contract` and transfers.
 
 ### 6. Copies ahead of products: `warp-pipeline`, `warp-synchronise`
 
