@@ -44,7 +44,7 @@ def _constant(number: float | None = None) -> Lowering:
 
 def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     asked = [dims] if isinstance(dims, int) else dims
-    return sorted(d % rank for d in asked) if asked else list(range(rank))
+    return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
 
 
 def _with_reduced_axes(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
@@ -66,6 +66,8 @@ def _reduction(rule: str, start: float) -> Lowering:
         narrow = value.dtype in (torch.float16, torch.bfloat16)
         wide = torch.float32 if rule == "add" and narrow else like.dtype
         axes = _axes(dims, len(value.shape))
+        if not axes:
+            return builder.converted(value, like.dtype)
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
             return RULES[rule](inside, list(elements))

@@ -67,7 +67,7 @@ class MemoryOrder:
             if d not in self.order:
                 once = once.narrow(d, 0, 1)
         others = [d for d in range(self.rank) if d not in self.order]
-        return once.permute(*self.order, *others).contiguous()
+        return once.permute([*self.order, *others]).contiguous()
 
 
 def row_major(rank: int) -> MemoryOrder:

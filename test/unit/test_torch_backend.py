@@ -799,3 +799,14 @@ def test_launches_take_their_memory_and_stream_from_torch(monkeypatch: pytest.Mo
     assert {a for launch in prepared.launches for a in launch.arguments if isinstance(a, int)} == set(
         range(len(prepared.values))
     )
+
+
+def test_values_without_dimensions() -> None:
+    """What is reduced has no dimension: along the last one it is itself."""
+    x = drawn(5, 7).float()
+
+    def function(x: Any) -> Any:
+        total = x.sum()
+        return torch.softmax(total, -1) + total.amax(0) * 2 + x.mean()
+
+    assert close(Compiled(function).call(x), function(x.double()), 1.0)
