@@ -53,7 +53,7 @@ def main() -> None:
     examples = Path(sys.argv[1]).resolve()
     matmul, odd, empty = str(examples / "matmul.mlir"), str(examples / "matmul_bf16.mlir"), "empty.mlir"
     Path(empty).write_text("builtin.module {}\n")
-    check("warploom-opt to PTX", [command("warploom-opt"), matmul, "-p", PASSES, "-t", "ptx"], "mma.sync.aligned")
+    check("warploom-opt to PTX", [command("warploom-opt"), matmul, "-p", PASSES, "-t", "ptx"], "wgmma.mma_async")
     check("warploom-opt --list-passes", [command("warploom-opt"), "--list-passes"], "warp-tile")
     check("xdsl-opt knows the passes", [command("xdsl-opt"), empty, "-p", "warp-set-target{arch=sm_80}"], "sm_80")
     check("warploom run", [command("warploom"), "run", odd, "--device", "interp", "--check"], "check")
