@@ -212,14 +212,18 @@ def constant(value: float, named: tuple[float, ...] = ()) -> tuple[int, ...]:
     """The residues of a constant. `named` are constants of the function that it may be a rounding of.
 
     A constant with few bits is exact. Another one stands for the simplest number of which it is a rounding to f32: a
-    fraction with a small denominator, 1 / n, or a named one, or else such a number, times sqrt(2), log2(e) or ln(2). If
-    there is none, it stands for itself. Named ones come first, since they may themselves be near such a number.
+    fraction with a small denominator, 1 / n, the inverse of a named one, a named one or else such a fraction times
+    sqrt(2), log2(e) or ln(2). If there is none, it stands for itself. Named ones come first, since they may be near
+    such a fraction.
     """
     plain = _plain(value)
     if plain is not None:
         return _residues(plain)
     logarithm, root = _log2_e(), _root()
     inverse = _inverse(logarithm)
+    for n in named:
+        if abs(n * value - 1) < UNIT:
+            return _inverse(constant(n))
     factors = ((ROOT, root), (LOG2_E, logarithm), (1 / LOG2_E, inverse))
     for factor, by in factors:
         for n in named:

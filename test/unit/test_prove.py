@@ -447,3 +447,14 @@ def test_conversions_of_bytes_by_bits_are_tried_for_all_of_them(steps: str, prov
     body = f"""{{ .reg .b16 %h; ld.global.u8 %r2, [%rd1]; mov.b32 %r3, %r2; {steps} cvt.u16.u32 %h, %r2;
       cvt.f32.f16 %f3, %h; mul.f32 %f3, %f3, %f2; }}"""
     assert bool(prove(launch(body), BYTES, explain=False)) == proven
+
+
+def test_constants_that_the_function_names_come_first():
+    """1 / sqrt(576), as a front end prints it, is within a rounding of 1 / 24: so are its inverse and its products."""
+    scale = float(np.float32(4.166667e-02))
+    raised, inverse, base = (float(np.float32(x)) for x in (scale * np.log2(np.e), 1 / scale, np.log2(np.e)))
+    own, unit = field.constant(scale), field.constant(base)
+    moduli = [int(m) for m in field.MODULI]
+    assert field.constant(raised, (scale,)) == tuple(a * b % m for a, b, m in zip(own, unit, moduli, strict=True))
+    assert all(a * b % m == 1 for a, b, m in zip(own, field.constant(inverse, (scale,)), moduli, strict=True))
+    assert field.constant(inverse) != field.constant(inverse, (scale,))
