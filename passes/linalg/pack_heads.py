@@ -37,25 +37,7 @@ class PackHeads(RewritePattern):
         order = list(range(op.maps[0].num_dims))
         order[head], order[query] = query, head
         maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
-        score, through = (
-            None if function is None else rewriter.insert(_exchanged(function, order)).function
-            for function in (op.score, op.function)
-        )
-
-        placed = {
-            name: tuple((v, map_along(len(order), (order[loop] for loop in loops_of(map_)))) for v, map_ in values)
-            for name, values in _beside(op).items()
-        }
-        new = AttentionOp(
-            *(op.matrices, maps),
-            scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=next(iter(placed["lengths"]), None)),
-            scores=score,
-            through=through,
-            sinks=next(iter(placed["sinks"]), None),
-        )
-        rewriter.replace(op, in_place_of(op, new))
-        drop_forms([value for value in (op.scores, op.through) if value is not None])
+        _renumber(op, op.matrices, maps, order, rewriter)
 
 
 class SplitValues(RewritePattern):
@@ -87,32 +69,40 @@ class SplitValues(RewritePattern):
             matrices[number] = rewriter.insert(expand(matrices[number], sizes)).result
             at, places = loops.index(last), list(loops_of(maps[number]))
             maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
-        placed = {name: tuple((value, moved(map_)) for value, map_ in values) for name, values in _beside(op).items()}
-        score, through = (
-            None if function is None else rewriter.insert(_exchanged(function, order)).function
-            for function in (op.score, op.function)
-        )
-        new = AttentionOp(
-            *(matrices, maps),
-            scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=next(iter(placed["lengths"]), None), documents=placed["documents"]),
-            scores=score,
-            through=through,
-            sinks=next(iter(placed["sinks"]), None),
-        )
-        rewriter.replace(op, in_place_of(op, new))
-        drop_forms([value for value in (op.scores, op.through) if value is not None])
+        _renumber(op, matrices, maps, order, rewriter)
 
 
 MOST_TOGETHER = 256
 """Columns of V that a kernel multiplies together."""
 
 
-def _beside(op: AttentionOp) -> dict[str, tuple[tuple[SSAValue, AffineMap], ...]]:
-    """What an attention reads beside its matrices, with its maps."""
-    sinks = ((op.sinks, op.sinks_map.data),) if op.sinks is not None and op.sinks_map is not None else ()
-    lengths = () if op.keys.lengths is None else (op.keys.lengths,)
-    return {"lengths": lengths, "documents": op.keys.documents, "sinks": sinks}
+def _renumber(
+    op: AttentionOp, matrices: Sequence[SSAValue], maps: Sequence[AffineMap], order: Sequence[int],
+    rewriter: PatternRewriter,
+) -> None:  # fmt: skip
+    """Replaces an attention by one of these matrices, whose loops have other numbers: `order` has that of each."""
+
+    def moved(value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
+        return value, map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_)))
+
+    score, through = (
+        None if function is None else rewriter.insert(_exchanged(function, order)).function
+        for function in (op.score, op.function)
+    )
+    keys, sinks_map = op.keys, op.sinks_map
+    new = AttentionOp(
+        *(matrices, maps),
+        scale=op.scale.value.data,
+        keys=keys._replace(
+            lengths=None if keys.lengths is None else moved(*keys.lengths),
+            documents=tuple(moved(*each) for each in keys.documents),
+        ),
+        scores=score,
+        through=through,
+        sinks=None if op.sinks is None or sinks_map is None else moved(op.sinks, sinks_map.data),
+    )
+    rewriter.replace(op, in_place_of(op, new))
+    drop_forms([value for value in (op.scores, op.through) if value is not None])
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:

@@ -20,8 +20,8 @@ from .operands import batch_index
 
 
 class Inside(NamedTuple):
-    """What a kernel sees of the operands of an operation: its arguments by what they are on the host, matrices of them,
-    and of the loops around the operation, `batch` of them, the indices that its region uses."""
+    """The operands of an operation inside its kernel: `arguments` by value of the host, `views` of matrices, and the
+    indices of the `batch` loops that its region uses."""
 
     arguments: Mapping[SSAValue, SSAValue]
     views: Mapping[MatrixPlace, SSAValue]
@@ -39,11 +39,11 @@ class Inside(NamedTuple):
         part: Sequence[Index] = (),
         parted: Sequence[KernelArgument] = (),
     ) -> Inside:
-        """With the matrices of this CTA in memory that is more, or lies otherwise, than one matrix row by row: those of
-        the batch with a number, and a `part` of the rows of some."""
-        found = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
-        at, views = batch_index(index, batch, number) if found else [], dict[MatrixPlace, SSAValue]()
-        for operand in found:
+        """The operands for one CTA. Memory of a batch, or in another layout than one matrix row by row, is replaced by
+        the matrix of this `number` in the batch, limited to a `part` of its rows if it is divided."""
+        seen = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
+        at, views = batch_index(index, batch, number) if seen else [], dict[MatrixPlace, SSAValue]()
+        for operand in seen:
             if operand.place not in views:
                 rows = part if operand in parted else ()
                 views[operand.place] = _view(index, operand, arguments[operand.value], at, rows)
@@ -59,9 +59,9 @@ class Inside(NamedTuple):
         return view or self.arguments[operand.value]
 
     def factor(self, index: IndexBuilder, form: OperandForm | None, operands: Sequence[KernelArgument]) -> SSAValue:
-        """What stands for A or B, of a form, with what is read beside it."""
-        memory, *beside = map(self.seen, operands)
-        return of_form(form, memory, beside, index.insert)
+        """The value of A or B in the kernel, in its form, with the operands that the form reads."""
+        memory, *side_operands = map(self.seen, operands)
+        return of_form(form, memory, side_operands, index.insert)
 
     def function(
         self,
@@ -71,7 +71,7 @@ class Inside(NamedTuple):
         outer: int,
         loops: int,
     ) -> SSAValue | None:
-        """What stands for a function of elements in a tile of so many loops, with `outer` ones before the rows."""
+        """The function of elements for a tile of so many loops, with `outer` loops before the rows, if there is one."""
         if function is None:
             return None
         inputs = [

@@ -11,12 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, i32
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
@@ -26,7 +24,7 @@ from ...dialect.warp.attributes import COMPUTES
 from ..linalg.operand import VectorOperand
 from ..patterns import Index, IndexBuilder
 from .operands import batch_index
-from .tiling import Outliner
+from .tiling import Outliner, kernel_body
 
 THREADS = 256
 
@@ -50,10 +48,10 @@ class KeySpans(NamedTuple):
         """Those of an attention; None if its sizes are not known, and all tiles have all keys."""
         documents, sizes = op.keys.documents, op.sizes
         batch = sorted({loop for _, map_ in documents for loop in loops_of(map_) if loop < op.batch})
-        known = tuple(sizes[loop] for loop in (*batch, op.batch + M, op.batch + N))
-        if min(known) < 1:
+        static = tuple(sizes[loop] for loop in (*batch, op.batch + M, op.batch + N))
+        if min(static) < 1:
             return None
-        return KeySpans(rows, tuple(batch), known[:-2], known[-2], known[-1], op.batch, documents)
+        return KeySpans(rows, tuple(batch), static[:-2], static[-2], static[-1], op.batch, documents)
 
     @property
     def tiles(self) -> int:
@@ -77,9 +75,8 @@ class KeySpans(NamedTuple):
         memories = list(dict.fromkeys(memory for memory, _ in self.documents))
         operands = [VectorOperand(f"numbers{i}", memory) for i, memory in enumerate(memories)]
         operands.append(VectorOperand("spans", spans))
-        body = Block(arg_types=[operand.value.type for operand in operands])
-        index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-        self._compute(index, dict(zip(memories, body.args, strict=False)), body.args[-1])
+        index, body, arguments = kernel_body(operands)
+        self._compute(index, arguments, arguments[spans])
         index.insert(ReturnOp([]))
         kernel = outliner.launch("spans", operands, body, ctas, THREADS)
         kernel.attributes[COMPUTES] = StringAttr("the keys of each tile of an attention, by numbers of documents")
@@ -113,9 +110,9 @@ class KeySpans(NamedTuple):
             numbers = (inside.insert(arith.IndexCastOp(inside.value(i), i32)).result for i in (key, behind))
             pairs = zip(_wider(inside, turn.carried, *numbers), turn.carried, strict=True)
             turn.handed = [inside.insert(arith.SelectOp(both, new, old)).result for new, old in pairs]
-        found = _of_all(index, turn.results)
+        span = _of_all(index, turn.results)
         with index.where(index.compare("eq", thread, 0)) as inside:
-            for side, value in enumerate(found):
+            for side, value in enumerate(span):
                 inside.insert(memref.StoreOp.get(value, spans, inside.values([cta, side])))
 
 
@@ -123,11 +120,11 @@ def _numbers(index: IndexBuilder, *numbers: int) -> list[SSAValue]:
     return [index.constants.insert(arith.ConstantOp(IntegerAttr(number, i32))).result for number in numbers]
 
 
-def _wider(index: IndexBuilder, held: Sequence[SSAValue], *numbers: SSAValue) -> list[SSAValue]:
+def _wider(index: IndexBuilder, carried: Sequence[SSAValue], *numbers: SSAValue) -> list[SSAValue]:
     """The smaller of the first and the larger of the last numbers."""
     kinds = (arith.MinSIOp, arith.MaxSIOp)
     sides = (numbers[0], numbers[-1])
-    return [index.insert(kind(a, b)).result for kind, a, b in zip(kinds, held, sides, strict=True)]
+    return [index.insert(kind(a, b)).result for kind, a, b in zip(kinds, carried, sides, strict=True)]
 
 
 def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg.ops import CopyOp as LinalgCopyOp
 from xdsl.dialects.linalg.ops import TransposeOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -57,7 +57,7 @@ from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
 from ..schedule.warpgroup import PLAIN
 from ..schedule.warpgroup_model import UNIT
-from .tiling import LaunchedKernel, LaunchPattern
+from .tiling import LaunchedKernel, LaunchPattern, kernel_body
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
 #
@@ -211,8 +211,7 @@ def _launch(
     """One kernel packs all operands, some in blocks: every CTA does a share of each."""
     shares = -(-sum(_bytes(to.value) for _, to, _ in pairs) // (16 * THREADS * CHUNKS))
     operands = [operand for pair in pairs for operand in pair[:2]]
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    index, body, _ = kernel_body(operands)
     share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
     for source, destination, (_, _, blocks) in zip(body.args[::2], body.args[1::2], pairs, strict=True):
         index.insert(PackOp(source, destination, share, shares, blocks))
@@ -266,7 +265,7 @@ class PackPass(PatternPass):
 #     %S = memref.alloc;  %part = memref.subview %S;  warp.matmul ... into %part;  linalg.copy ins(%part) outs(%D)
 
 
-def _schedule(op: MatmulOp) -> Schedule | None:
+def _schedule(op: MatmulOp | AttentionOp) -> Schedule | None:
     schedule = op.attributes.get(ScheduleAttr.name)
     return schedule.data if isinstance(schedule, ScheduleAttr) and not op.tile else None
 
@@ -317,8 +316,8 @@ class TransposeValues(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
-        held = op.attributes.get(ScheduleAttr.name)
-        if op.tile or not isinstance(held, ScheduleAttr) or held.data.transpose == PLAIN:
+        schedule = _schedule(op)
+        if schedule is None or schedule.transpose == PLAIN:
             return
         kind, loops = memory_of(op.v), loops_of(op.maps[2])
         key, column = (loops.index(op.batch + loop) for loop in (N, E))
@@ -336,7 +335,7 @@ class TransposeValues(RewritePattern):
         maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))
         op.operands[2] = view
         op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
-        op.attributes[ScheduleAttr.name] = ScheduleAttr(held.data.with_fields(transpose=PLAIN))
+        op.attributes[ScheduleAttr.name] = ScheduleAttr(schedule.with_fields(transpose=PLAIN))
 
 
 class PadResult(RewritePattern):

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -25,10 +24,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED
@@ -44,7 +42,7 @@ from ..linalg.operand import VectorOperand, root
 from ..linalg.window_sums import WindowSum
 from ..patterns import Index, IndexBuilder, operations_between
 from .elementwise_kernel import is_traversed
-from .tiling import Outliner
+from .tiling import Outliner, kernel_body
 from .traversal import LARGEST_GRID
 
 THREADS = 128
@@ -187,9 +185,8 @@ def tile(op: LinalgStructuredOperation) -> None:
         return
     outliner = Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    thread = ElementThread(nest, dict(zip((o.value for o in operands), body.args, strict=True)), index)
+    index, body, arguments = kernel_body(operands)
+    thread = ElementThread(nest, arguments, index)
     _compute_one(thread)
     index.insert(ReturnOp([]))
     host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index)

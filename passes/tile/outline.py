@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import ReturnOp
@@ -38,7 +36,7 @@ from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_sizes, cta_number, in_matrix
-from .tiling import Outliner, Tiling, schedule_of
+from .tiling import Outliner, Tiling, kernel_body, schedule_of
 
 if TYPE_CHECKING:
     from .attention_gradient import TiledGradient
@@ -213,9 +211,7 @@ def outline(tiled: TiledProduct | TiledAttention | TiledGradient, paged: Sequenc
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
     operands = (*tiled.memories, *scratch)
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    arguments: dict[SSAValue, SSAValue] = dict(zip((o.value for o in operands), body.args, strict=True))
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    index, body, arguments = kernel_body(operands)
     for view in dict.fromkeys(paged):
         arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
     index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))

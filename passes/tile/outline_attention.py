@@ -51,9 +51,10 @@ class TiledAttention(NamedTuple):
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
         """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
-        spans = [] if self.spans is None else [VectorOperand("spans", self.spans.emit(outliner))]
+        spans = self.spans
+        of_spans = () if spans is None else (VectorOperand("spans", spans.emit(outliner)),)
         if self.schedule.split_k == 1:
-            return tuple(spans)
+            return of_spans
         tiles = self.attention.tiles(self.schedule.cta[0])
         sums, states = part_types(self.attention, self.schedule, tiles)
         memories = (
@@ -61,7 +62,7 @@ class TiledAttention(NamedTuple):
             ("states", outliner.scratch(states)),
             ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
         )
-        return (*spans, *(VectorOperand(name, memory) for name, memory in memories))
+        return (*of_spans, *(VectorOperand(name, memory) for name, memory in memories))
 
     @property
     def spans(self) -> KeySpans | None:
@@ -83,11 +84,11 @@ class TiledAttention(NamedTuple):
         row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
         op, count = self.op, len(FACTORS)
         at = batch_index(index, batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
-        until, first = self._length(index, arguments, batch, matrix), None
-        if self.spans is not None:
-            first, end = self.spans.read(index, scratch[0], at, index.div(row, self.schedule.cta[0]))
+        until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
+        if spans is not None:
+            first, end = spans.read(index, scratch[0], at, index.div(row, self.schedule.cta[0]))
             until, scratch = index.value(end if until is None else index.minimum(end, until)), scratch[1:]
-        found = AttentionOp(
+        tiled = AttentionOp(
             list(map(inside.seen, operands[:count])),
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
@@ -101,7 +102,7 @@ class TiledAttention(NamedTuple):
             lse=self._of_rows(index, arguments, op.lse, op.lse_map, at),
             sinks=self._of_rows(index, arguments, op.sinks, op.sinks_map, at),
         )
-        return in_place_of(op, found)
+        return in_place_of(op, tiled)
 
     def _through(self, index: IndexBuilder, inside: Inside, loops: int) -> SSAValue | None:
         """The function on results, whose columns run along the last loop."""
@@ -145,20 +146,20 @@ class TiledAttention(NamedTuple):
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
     ) -> SSAValue | None:
-        """How many keys the sequence of this CTA has, if memory says it; none of them is below 0."""
+        """The number of keys of this CTA's sequence, if memory has it; at least 0."""
         if (lengths := self.op.keys.lengths) is None:
             return None
         memory, map_ = lengths
         at = batch_index(index, batch, matrix)
-        held = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
-        length = index.insert(arith.IndexCastOp(held.res, IndexType())).result
+        loaded = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
+        length = index.insert(arith.IndexCastOp(loaded.res, IndexType())).result
         return index.value(index.from_zero(length))
 
     def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
-        """Which tile it is the turn of.
+        """The tile that a CTA computes at its turn.
 
-        What sees most keys takes longest, and begins first. Where CTAs go from tile to tile, each gets as many that
-        take long as others: every second time it is the turn of the mirrored one.
+        Tiles that see most keys take longest, and begin first. Persistent CTAs take a tile and its mirror image by
+        turns, so that each gets the same work.
         """
         if self.op.diagonal is None:
             return tile

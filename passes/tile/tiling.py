@@ -225,6 +225,14 @@ def promise(kernel: gpu.FuncOp, divisors: Sequence[int]) -> None:
         kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
 
 
+def kernel_body(operands: Sequence[KernelArgument]) -> tuple[IndexBuilder, Block, dict[SSAValue, SSAValue]]:
+    """An empty body of a kernel with an argument for each operand, its builder, and the arguments by value of the
+    host."""
+    body = Block(arg_types=[operand.value.type for operand in operands])
+    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    return index, body, dict(zip((operand.value for operand in operands), body.args, strict=True))
+
+
 class Outliner:
     """Puts the kernels of one operation into the module of kernels, and their launches in its place."""
 

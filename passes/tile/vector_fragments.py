@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.isa import mma
@@ -239,16 +240,13 @@ class ConvertVectorToWarpPass(PatternPass):
                 _settle(each)
             for read in [each for each in module.walk() if isinstance(each, vector.TransferReadOp)]:
                 if not read.result.uses:
-                    read.detach()
-                    read.erase()
+                    Rewriter.erase_op(read)
 
 
 def _settle(cast: UnrealizedConversionCastOp) -> None:
     """Erases a cast that nobody uses. Fails for one of which somebody has a vector where others have a fragment."""
     if not any(result.uses for result in cast.results):
-        cast.detach()
-        cast.erase()
+        Rewriter.erase_op(cast)
         return
-    of: Operation = cast
-    use = next(iter(cast.results[0].uses)).operation
-    fail(use, f"{use.name} has {of.results[0].type}, which vector.contract has as a fragment, and is not lowered of it")
+    use, kind = next(iter(cast.results[0].uses)).operation, cast.results[0].type
+    fail(use, f"{use.name} has {kind}, which vector.contract has as a fragment, and is not lowered of it")

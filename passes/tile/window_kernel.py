@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, math, memref, vector
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, StringAttr, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
@@ -37,7 +36,7 @@ from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
-from .tiling import Outliner
+from .tiling import Outliner, kernel_body
 from .traversal import LARGEST_GRID
 
 THREADS, LANES, ROWS = 256, 64, 8
@@ -88,17 +87,17 @@ class Finish(NamedTuple):
         same, last = map_along(rank, range(rank)), rank - 1
         for op in self.body.ops:
             kinds = [value.type for value in (*op.operands, *op.results)]
-            known = isinstance(op, (*BY_VECTORS, arith.ConstantOp, YieldOp, ElementYieldOp))
-            if not known or not all(isa(kind, AnyFloat) for kind in kinds):
+            by_vectors = isinstance(op, (*BY_VECTORS, arith.ConstantOp, YieldOp, ElementYieldOp))
+            if not by_vectors or not all(isa(kind, AnyFloat) for kind in kinds):
                 return False
         for value, along, argument in zip(self.inputs, self.maps, self.elements, strict=True):
             if value is None or not argument.uses or not isinstance(value.type, MemRefType):
                 continue
-            whole = last in loops_of(along)
+            by_channel = last in loops_of(along)
             if root(value) == root(sums) and (value != sums or along != same):
                 return False
             if not is_projection(along) or (
-                whole and not (loops_of(along)[-1] == last and is_by_channels(value, windows.width))
+                by_channel and not (loops_of(along)[-1] == last and is_by_channels(value, windows.width))
             ):
                 return False
         return shape_of(self.output) == shape_of(sums) and is_by_channels(self.output, windows.width)
@@ -246,22 +245,20 @@ class WindowThread:
         rounded = self.rounded(sums, element_type(self.windows.nest.writes[0].value))
         if finish is None:
             return rounded
-        known: dict[SSAValue, SSAValue] = {}
+        mapped: dict[SSAValue, SSAValue] = {}
         for value, along, argument in zip(finish.inputs, finish.maps, finish.elements, strict=True):
             if argument.uses:
-                known[argument] = rounded if value is None else self._beside(value, along, place)
+                mapped[argument] = rounded if value is None else self._beside(value, along, place)
         for op in finish.body.ops:
             for value in op.operands:
-                if value not in known and isinstance(value.owner, arith.ConstantOp):
-                    known[value] = self._constant(value.owner)
-            if isinstance(op, YieldOp | ElementYieldOp):
-                return known[op.operands[0]]
-            if not isinstance(op, arith.ConstantOp):
+                if value not in mapped and isinstance(value.owner, arith.ConstantOp):
+                    mapped[value] = self._constant(value.owner)
+            if not isinstance(op, (arith.ConstantOp, YieldOp, ElementYieldOp)):
                 kinds = [self.kind(value.type) for value in op.results]
-                inner = type(op).create(operands=[known[value] for value in op.operands], result_types=kinds,
+                inner = type(op).create(operands=[mapped[value] for value in op.operands], result_types=kinds,
                                         properties=op.properties)  # fmt: skip
-                known[op.results[0]] = self.index.insert(inner).results[0]
-        raise AssertionError("a verified region ends with a yield")
+                mapped[op.results[0]] = self.index.insert(inner).results[0]
+        return mapped[end.operands[0]] if (end := finish.body.last_op) is not None else rounded
 
     def rounded(self, sums: SSAValue, element: Attribute) -> SSAValue:
         """Sums as memory has them."""
@@ -314,23 +311,23 @@ def _place(thread: WindowThread, grid: WindowGrid, sizes: Callable[[int], Index]
     index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
     cta: Index = index.insert(BlockIdOp(dimension)).result
     lane: Index = index.insert(ThreadIdOp(dimension)).result
-    found = list[Index]()
+    places = list[Index]()
     for number, (count, threads) in enumerate(zip(grid.counts, grid.threads, strict=True)):
         ctas = index.ceildiv(count, threads)
         own = lane if number == 2 else index.rem(lane, threads)
         lane, at = index.div(lane, threads), index.add(index.mul(index.rem(cta, ctas), threads), own)
         cta = index.div(cta, ctas)
-        found.append(0 if count == 1 else at)
+        places.append(0 if count == 1 else at)
     for loop in reversed(grid.outer):
         thread.at[loop] = cta if loop == grid.outer[0] else index.rem(cta, sizes(loop))
         cta = index.div(cta, sizes(loop))
-    for at, count, threads in zip(found, grid.counts, grid.threads, strict=True):
+    for at, count, threads in zip(places, grid.counts, grid.threads, strict=True):
         if count % threads:
             thread.index = inside.enter_context(thread.index.where(thread.index.compare("slt", at, count)))
-    thread.at[thread.windows.channel] = thread.index.mul(found[0], thread.windows.width)
-    thread.tile = found[1]
+    thread.at[thread.windows.channel] = thread.index.mul(places[0], thread.windows.width)
+    thread.tile = places[1]
     if grid.row is not None:
-        thread.at[grid.row] = found[2]
+        thread.at[grid.row] = places[2]
 
 
 def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | None) -> None:
@@ -370,14 +367,12 @@ def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
     finish = Finish.of(op, windows) if zero else None
     end = op if finish is None else finish.op
     outliner, sums = Outliner(end), windows.nest.writes[0].value
-    given = [windows.image.value, windows.kernel.value, *([] if finish else [sums])]
+    values = [windows.image.value, windows.kernel.value, *([] if finish else [sums])]
     if finish is not None:
         inputs = zip(finish.inputs, finish.elements, strict=True)
-        given += [value for value, argument in inputs if value is not None and argument.uses] + [finish.output]
-    operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(dict.fromkeys(given))]
-    body = Block(arg_types=[operand.value.type for operand in operands])
-    index = IndexBuilder(Builder(InsertPoint.at_end(body)))
-    arguments: dict[SSAValue, SSAValue] = dict(zip((each.value for each in operands), body.args, strict=True))
+        values += [value for value, argument in inputs if value is not None and argument.uses] + [finish.output]
+    operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(dict.fromkeys(values))]
+    index, body, arguments = kernel_body(operands)
     thread, grid = WindowThread(windows, arguments, index), WindowGrid.of(windows)
 
     def dim(builder: IndexBuilder, memory: SSAValue, loop: int) -> Index:
@@ -388,8 +383,8 @@ def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
         _place(thread, grid, lambda loop: dim(index, arguments[output], loop), inside)
         _compute(thread, finish, thread.splat(0.0) if zero else None)
     index.insert(ReturnOp([]))
-    known = prod(-(-count // each) for count, each in zip(grid.counts, grid.threads, strict=True))
-    ctas: Index = known
+    static = prod(-(-count // each) for count, each in zip(grid.counts, grid.threads, strict=True))
+    ctas: Index = static
     for loop in grid.outer:
         ctas = outliner.index.mul(ctas, dim(outliner.index, output, loop))
     if isinstance(ctas, int) and ctas > LARGEST_GRID:
