@@ -25,10 +25,10 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
-from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
+from .emitter import IndexValue, Second, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .scalars import Scalars
+from .scalars import Scalars, common_divisor
 
 if TYPE_CHECKING:
     from .kernel import KernelValue

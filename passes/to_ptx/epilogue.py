@@ -24,11 +24,12 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
-from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
+from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
+from .scalars import common_divisor, divisor_of
 
 # Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 

@@ -17,8 +17,8 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
-from .emitter import EmittedOperand, Emitter, IndexValue, VirtualRegister, common_divisor, floating, word
-from .scalars import Scalars
+from .emitter import EmittedOperand, Emitter, IndexValue, VirtualRegister, floating, word
+from .scalars import Scalars, common_divisor
 
 # Fragments in registers: constants, arithmetic, conversion, products.
 #
@@ -359,14 +359,7 @@ class Loops:
                 moves += [(v, h) for v, h in zip(variable, value, strict=True) if v is not h]
             elif isinstance(variable, VirtualRegister) and not isinstance(value, list) and value is not variable:
                 moves.append((variable, value))
-        written = {id(variable) for variable, _ in moves}
-        for i, (variable, value) in enumerate(moves):
-            if isinstance(value, VirtualRegister) and id(value) in written:
-                saved = self.emitter.register(value.type)
-                self.emitter.move(saved, value)
-                moves[i] = (variable, saved)
-        for variable, value in moves:
-            self.emitter.move(variable, value)
+        self.emitter.move_all(moves)
 
     def _variable(self, initial: IndexValue) -> VirtualRegister:
         return self.emitter.compute("mov.b32", initial)

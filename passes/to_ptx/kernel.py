@@ -56,10 +56,10 @@ from .addressing import (
 )
 from .addressing import argument as argument_of
 from .copies import TileCopies
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
+from .emitter import Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, FragmentEmitter, Loops, carried_into
 from .memory import GlobalFragments, MatrixMoves
-from .scalars import Scalars
+from .scalars import Scalars, divisor_of
 
 # Which function lowers which operation.
 #

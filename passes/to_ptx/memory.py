@@ -15,9 +15,9 @@ from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister, common_divisor, word
+from .emitter import At, Emitter, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
-from .scalars import Scalars
+from .scalars import Scalars, common_divisor
 
 # Stores of accumulators to rows of an odd number of elements.
 #

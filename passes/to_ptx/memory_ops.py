@@ -33,10 +33,11 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
 from .copies import SharedFragments
-from .emitter import At, IndexValue, common_divisor, divisor_of, word
+from .emitter import At, IndexValue, word
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
 from .memory import memory_name
+from .scalars import common_divisor, divisor_of
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 

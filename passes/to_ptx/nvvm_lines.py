@@ -13,18 +13,10 @@ from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
+from ...dialect.ptx.text.syntax import Immediate, Register, Symbol
 from ..diagnostics import fail
-from .llvm_kernel import (
-    AddressOf,
-    HeldRegister,
-    KernelOperand,
-    LlvmKernel,
-    ResultAndPredicate,
-    Words,
-    bits_of,
-    space_of,
-    types_of,
-)
+from .emitter import At, Both, EmittedOperand, Second, TensorBox, VirtualRegister
+from .llvm_kernel import LlvmKernel, bits_of, space_of
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
             "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
@@ -35,7 +27,7 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
     """Adds the instruction of an operation."""
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
-        kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, SPECIAL[op.name]))
+        kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
     elif isinstance(op, MmaOp | MmaSparseOp):
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
@@ -53,15 +45,15 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
 class Receiver(Protocol):
     """What has the operands of an operation of `nvvm`, and takes its instruction."""
 
-    def fresh(self, kind: Attribute) -> list[HeldRegister]: ...
+    def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
 
-    def held(self, value: SSAValue) -> HeldRegister: ...
+    def held(self, value: SSAValue) -> VirtualRegister: ...
 
-    def word(self, value: SSAValue) -> HeldRegister | str: ...
+    def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
 
-    def emit(self, opcode: str, *operands: KernelOperand) -> None: ...
+    def emit(self, opcode: str, *operands: EmittedOperand) -> None: ...
 
-    def give(self, op: Operation, *words: HeldRegister | str) -> None: ...
+    def give(self, op: Operation, *words: VirtualRegister) -> None: ...
 
 
 class InstructionLine:
@@ -111,38 +103,47 @@ class InstructionLine:
             case _:
                 return piece.name
 
-    def _operand(self, place: TextPlace) -> KernelOperand | None:
+    def _operand(self, place: TextPlace) -> EmittedOperand | None:
         kernel, values = self.kernel, self.fields.get(place.name, ())
         match place.kind:
             case "text":
-                return place.name
+                return parsed(place.name)
             case "constant":
-                return spelled(self.op.properties.get(place.name))
+                return parsed(spelled(self.op.properties.get(place.name)))
             case "address":
-                return AddressOf(kernel.held(values[0]))
+                return At(kernel.held(values[0]))
             case "tensor":
-                return (AddressOf(kernel.held(values[0])), [kernel.word(each) for each in self.fields[place.more]])
+                return TensorBox(kernel.held(values[0]), [kernel.word(each) for each in self.fields[place.more]])
             case "vector":
                 return self.result if place.name in self.results else [kernel.held(each) for each in values]
             case "elected":
                 (elected,) = self.result
-                return ResultAndPredicate("_", elected)
+                return Second(elected)
             case _ if place.name in self.results:
-                first, *valid = self.result or [place.more]
-                return ResultAndPredicate(first, valid[0]) if valid and isinstance(valid[0], HeldRegister) else first
+                if not self.result:
+                    return parsed(place.more)
+                first, *valid = self.result
+                return Both(first, valid[0]) if valid else first
             case _:
-                return kernel.word(values[0]) if values else place.more or None
+                return kernel.word(values[0]) if values else parsed(place.more) if place.more else None
+
+
+def parsed(text: str) -> Immediate | Symbol | Register:
+    """A literal, a name or a special register of the text of an operation."""
+    if text.startswith("%"):
+        return Register(text)
+    return Immediate(text) if text.lstrip("-")[:1].isdigit() else Symbol(text)
 
 
 def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     """`mbarrier.try_wait.parity`: tries until the phase has ended."""
     address, phase, ticks = op.operands
-    label = f"wait_{len(kernel.lines)}"
-    kernel.label(label)
+    label = kernel.emitter.fresh_label("wait")
+    kernel.emitter.label(label)
     space = space_of(address.type)
     opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
-    ended = kernel.compute(opcode, i1, AddressOf(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
-    kernel.emit("bra", label, guard="@!", predicate=ended)
+    ended = kernel.compute(opcode, i1, At(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
+    kernel.emitter.branch(label, unless=ended)
 
 
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
@@ -155,7 +156,7 @@ def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
     )
     d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
     result = kernel.fresh(op.res.type)
-    operands: list[KernelOperand] = [
+    operands: list[EmittedOperand] = [
         [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
     ]
     narrow = a in ("s8", "u8", "s4", "u4")
@@ -182,7 +183,7 @@ def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
     counts = [wmma.registers(shape, role, ELEMENT_TYPES[name]) for role, name in types.items()]
     if len(op.operands) != sum(counts):
         fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
-    values, operands = iter(op.operands), list[KernelOperand]()
+    values, operands = iter(op.operands), list[EmittedOperand]()
     for count in counts:
         operands.append([kernel.held(next(values)) for _ in range(count)])
     inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
@@ -194,21 +195,14 @@ def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
 
 def _product_of_warpgroup(kernel: LlvmKernel, op: WgmmaMmaAsyncOp) -> None:
     """The sums stay in their registers: those of `inouts` are written."""
-    types = types_of(op.inouts.type)
-    sums: Words = []
-    for type, word in zip(types, kernel.words(op.inouts), strict=True):
-        if isinstance(word, str):
-            register = kernel.register(type)
-            kernel.emit(f"mov.{type}", register, word)
-            word = register
-        sums.append(word)
+    sums = kernel.registers(op.inouts)
     a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))
     clamped = ".satfinite" if spelled(op.satfinite) == "satfinite" else ""
-    constants = ["1" if spelled(op.scaleD) == "one" else "0"]
+    constants = [int(spelled(op.scaleD) == "one")]
     if d != "s32":
-        constants += ["-1" if spelled(each) == "neg" else "1" for each in (op.scaleA, op.scaleB)]
+        constants += [-1 if spelled(each) == "neg" else 1 for each in (op.scaleA, op.scaleB)]
     if a in ("f16", "bf16"):
-        constants += [str(int(spelled(op.layoutA) == "col")), str(int(spelled(op.layoutB) == "row"))]
+        constants += [int(spelled(op.layoutA) == "col"), int(spelled(op.layoutB) == "row")]
     descriptors = [kernel.held(each) for each in (op.descriptorA, op.descriptorB)]
     kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
     kernel.give(op, *sums)

@@ -15,9 +15,10 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
 from ..diagnostics import fail
-from .emitter import WARP, VirtualRegister, divisor_of
+from .emitter import WARP, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, lowers
+from .scalars import divisor_of
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:

@@ -11,8 +11,9 @@ from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStore
 from ...dialect.warp.tensor_memory import in_pairs
 from ...dialect.warp.warpgroup import ROWS
 from ..diagnostics import fail
-from .emitter import At, IndexValue, TensorBox, VirtualRegister, divisor_of
+from .emitter import At, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, lowers
+from .scalars import divisor_of
 from .synchronisation import barrier_address, group_of, one_thread
 
 FIRST_OF_PAIR = 0xFEFFFFFF

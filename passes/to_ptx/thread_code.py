@@ -32,10 +32,11 @@ from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
-from .emitter import At, IndexValue, VirtualRegister, divisor_of
+from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
+from .scalars import divisor_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
 
