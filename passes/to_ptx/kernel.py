@@ -57,7 +57,7 @@ from .addressing import (
 from .addressing import argument as argument_of
 from .copies import TileCopies
 from .emitter import Emitter, IndexValue, VirtualRegister
-from .fragments import Fragment, FragmentEmitter, Loops, carried_into
+from .fragments import Fragment, FragmentEmitter, carried_into
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars, divisor_of
 
@@ -135,7 +135,6 @@ class KernelLowering:
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
         serpentine = chosen is None or chosen.order == "serpentine"
         self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
-        self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
         widest = CHUNK if chosen is None else chosen.access
