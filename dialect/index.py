@@ -175,9 +175,8 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.wait
+        warp.make_barriers, warp.tensor_load, warp.tensor_store, warp.wait
         """,
-        "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,

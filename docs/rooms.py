@@ -308,7 +308,7 @@ OF_IDEAS = {
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
-    "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
+    "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""

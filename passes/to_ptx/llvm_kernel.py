@@ -10,19 +10,24 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.isa import wmma
+from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
+from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
+from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ...dialect.ptx.ops import FuncOp
-from ...dialect.ptx.text.syntax import Address, Immediate, Symbol, Variable
+from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
-from .emitter import EmittedOperand, Emitter, ScalarOperand, VirtualRegister
+from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister
 
 POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared::cluster", 101: "param"}
 """The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
@@ -229,3 +234,196 @@ def variable(op: llvm.GlobalOp) -> Variable:
     linking = "extern" if kind.size.data == 0 else ""
     count = kind.size.data * bits_of(kind.type) // 8
     return Variable(space, "b8", op.sym_name.data, count=count, align=align, linking=linking)
+
+
+# Operations of `nvvm` as instructions of PTX: by the line that each says, products of matrices by their rows.
+
+
+_REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
+            "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
+"""Operands and properties that change the instruction in a way that the line of the operation does not say."""
+
+
+def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """Adds the instruction of an operation."""
+    if op.name in SPECIAL:
+        bits = bits_of(op.results[0].type)
+        kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
+    elif isinstance(op, MmaOp | MmaSparseOp):
+        _product(kernel, op)
+    elif isinstance(op, WgmmaMmaAsyncOp):
+        _product_of_warpgroup(kernel, op)
+    elif op.name == "nvvm.wmma.mma":
+        _product_of_opaque(kernel, op)
+    elif op.PTX:
+        InstructionLine(kernel, op).emit()
+    elif op.name == "nvvm.mbarrier.try_wait.parity":
+        _wait(kernel, op)
+    else:
+        fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
+
+
+class Receiver(Protocol):
+    """What has the operands of an operation of `nvvm`, and takes its instruction."""
+
+    def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
+
+    def held(self, value: SSAValue) -> VirtualRegister: ...
+
+    def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
+
+    def emit(self, opcode: str, *operands: EmittedOperand) -> None: ...
+
+    def give(self, op: Operation, *words: VirtualRegister) -> None: ...
+
+
+class InstructionLine:
+    """An operation whose line of `nvvm_types` says its instruction."""
+
+    def __init__(self, kernel: Receiver, op: NvvmOp) -> None:
+        self.kernel = kernel
+        self.op = op
+        self.result = kernel.fresh(op.results[0].type) if op.results else []
+        definition = op.get_irdl_definition()
+        self.results = [name for name, _ in definition.results]
+        self.fields: dict[str, Sequence[SSAValue]] = {}
+        for name, _ in definition.operands:
+            value: SSAValue | Sequence[SSAValue] | None = getattr(op, name)
+            self.fields[name] = () if value is None else (value,) if isinstance(value, SSAValue) else tuple(value)
+
+    def emit(self) -> None:
+        op, made = self.op, template(self.op.PTX)
+        said = {place.name for place in made.places} | {piece.name for piece in made.pieces}
+        for name in _REFUSED:
+            if name not in said and (self.fields.get(name) or name in op.properties):
+                fail(op, f"{op.name} is not lowered with {name}")
+        opcode = "".join(self._spelled(piece) for piece in made.pieces)
+        operands = [self._operand(place) for place in made.places]
+        self.kernel.emit(opcode, *(operand for operand in operands if operand is not None))
+        if self.result:
+            self.kernel.give(op, *self.result)
+
+    def _spelled(self, piece: TextPiece) -> str:
+        """What a piece of the opcode is for this operation."""
+        values = self.fields.get(piece.name, ())
+        match piece.kind:
+            case "space":
+                space = space_of(values[0].type)
+                return f".{space}" if space else ""
+            case "count":
+                return str(len(values))
+            case "present":
+                return piece.texts[""] if values else ""
+            case "typed":
+                return piece.texts[""] if values[0].type == i32 else ""
+            case "word" if piece.name not in self.op.properties:
+                return ""
+            case "word":
+                word = spelled(self.op.properties[piece.name])
+                return piece.texts.get(word, "") if piece.texts else word
+            case _:
+                return piece.name
+
+    def _operand(self, place: TextPlace) -> EmittedOperand | None:
+        kernel, values = self.kernel, self.fields.get(place.name, ())
+        match place.kind:
+            case "text":
+                return parsed(place.name)
+            case "constant":
+                return parsed(spelled(self.op.properties.get(place.name)))
+            case "address":
+                return At(kernel.held(values[0]))
+            case "tensor":
+                return TensorBox(kernel.held(values[0]), [kernel.word(each) for each in self.fields[place.more]])
+            case "vector":
+                return self.result if place.name in self.results else [kernel.held(each) for each in values]
+            case "elected":
+                (elected,) = self.result
+                return Second(elected)
+            case _ if place.name in self.results:
+                if not self.result:
+                    return parsed(place.more)
+                first, *valid = self.result
+                return Both(first, valid[0]) if valid else first
+            case _:
+                return kernel.word(values[0]) if values else parsed(place.more) if place.more else None
+
+
+def parsed(text: str) -> Immediate | Symbol | Register:
+    """A literal, a name or a special register of the text of an operation."""
+    if text.startswith("%"):
+        return Register(text)
+    return Immediate(text) if text.lstrip("-")[:1].isdigit() else Symbol(text)
+
+
+def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`mbarrier.try_wait.parity`: tries until the phase has ended."""
+    address, phase, ticks = op.operands
+    label = kernel.emitter.fresh_label("wait")
+    kernel.emitter.label(label)
+    space = space_of(address.type)
+    opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
+    ended = kernel.compute(opcode, i1, At(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
+    kernel.emitter.branch(label, unless=ended)
+
+
+_ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
+
+
+def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
+    a, b = (
+        spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
+        for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
+    )
+    d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
+    result = kernel.fresh(op.res.type)
+    operands: list[EmittedOperand] = [
+        [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
+    ]
+    narrow = a in ("s8", "u8", "s4", "u4")
+    if isinstance(op, MmaSparseOp):
+        kind = "" if op.kind is None else f".kind::{spelled(op.kind)}"
+        mnemonic, bits = f"mma.sp{'' if op.orderedMetadata is None else '::ordered_metadata'}", ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) == "satfinite" else ""
+        layouts = f"row.col{kind}"
+        operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
+    else:
+        mnemonic, bits = "mma", f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
+        layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
+    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+    kernel.give(op, *result)
+
+
+def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`wmma.mma`: `args` are the fragments of A, B and C, whose sizes follow from the shape."""
+    m, n, k, a, d, *layouts = (
+        spelled(op.properties[name]) for name in ("m", "n", "k", "eltypeA", "eltypeB", "layoutA", "layoutB")
+    )
+    shape, types = Shape(int(m), int(n), int(k)), {"a": a, "b": a, "c": d}
+    counts = [wmma.registers(shape, role, ELEMENT_TYPES[name]) for role, name in types.items()]
+    if len(op.operands) != sum(counts):
+        fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
+    values, operands = iter(op.operands), list[EmittedOperand]()
+    for count in counts:
+        operands.append([kernel.held(next(values)) for _ in range(count)])
+    inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
+    bits = ".xor.popc" if a == "b1" else ""
+    result = kernel.fresh(op.results[0].type)
+    kernel.emit(f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}{rounding}.{d}{inputs}.{d}", result, *operands)
+    kernel.give(op, *result)
+
+
+def _product_of_warpgroup(kernel: LlvmKernel, op: WgmmaMmaAsyncOp) -> None:
+    """The sums stay in their registers: those of `inouts` are written."""
+    sums = kernel.registers(op.inouts)
+    a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))
+    clamped = ".satfinite" if spelled(op.satfinite) == "satfinite" else ""
+    constants = [int(spelled(op.scaleD) == "one")]
+    if d != "s32":
+        constants += [-1 if spelled(each) == "neg" else 1 for each in (op.scaleA, op.scaleB)]
+    if a in ("f16", "bf16"):
+        constants += [int(spelled(op.layoutA) == "col"), int(spelled(op.layoutB) == "row")]
+    descriptors = [kernel.held(each) for each in (op.descriptorA, op.descriptorB)]
+    kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
+    kernel.give(op, *sums)

@@ -18,7 +18,7 @@ from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
-from . import nvvm_lines
+from . import llvm_kernel
 from .emitter import At, VirtualRegister, floating
 from .llvm_kernel import LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
@@ -41,7 +41,7 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     """Adds the instructions of an operation; `following` is the block behind its own."""
     if isinstance(op, NvvmOp):
-        return nvvm_lines.lower(kernel, op)
+        return llvm_kernel.lower_nvvm(kernel, op)
     if isinstance(op, llvm.CondBrOp):
         return _conditional(kernel, op, following)
     if op.name in _JUMPS:

@@ -23,9 +23,8 @@ from .addressing import element_bits, static_shared
 from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .llvm_kernel import types_of
-from .nvvm_lines import InstructionLine
-from .tensor_copies import COMPLETES
+from .llvm_kernel import InstructionLine, types_of
+from .synchronisation import COMPLETES
 from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
