@@ -33,7 +33,6 @@ from .steps import (
     Way,
 )
 
-
 HALF_BIT = 4
 """The bit of a bit address that says which half of a register."""
 
