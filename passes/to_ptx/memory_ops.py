@@ -86,15 +86,13 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     row, column = lowering.indices(op.indices)
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
+    into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
+    registers = lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
     if matrix.repeats:
         from .epilogue import own
 
-        registers = lowering.globals.load_repeated(kind, matrix, (row, column), bounds(op.in_bounds))
-        lowering.values[op.fragment] = own(lowering, op.fragment, registers)
-        return
-    into = lowering.result(op.fragment)
-    lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
-    lowering.values[op.fragment] = into
+        registers = own(lowering, op.fragment, registers)
+    lowering.values[op.fragment] = registers
 
 
 def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
