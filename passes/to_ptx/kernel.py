@@ -94,6 +94,14 @@ def handler_of(op: Operation) -> Handler | None:
     return HANDLERS.get(op.name)
 
 
+def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: str = "") -> None:
+    """Refuses an index that is not known to be a multiple of a number; `what` begins the error, `why` tells the
+    number's meaning."""
+    if divisor_of(index) % unit:
+        got = index if isinstance(index, int) else f"one that is known to be a multiple of {index.divisor}"
+        fail(op, f"{what} that is a multiple of {unit}{why}, got {got}")
+
+
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
 
 MOST_THREADS = 1024
@@ -269,9 +277,7 @@ class KernelLowering:
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
         """A column of elements that share bytes, in bytes."""
-        if divisor_of(column) % packed:
-            got = column if isinstance(column, int) else f"one that is known to be a multiple of {column.divisor}"
-            fail(op, f"expected a column that is a multiple of {packed}, the elements of a byte, got {got}")
+        check_multiple(op, "expected a column", column, packed, ", the elements of a byte")
         return self.scalars.quotient(column, packed)
 
     def tile(self, op: Operation, value: SSAValue) -> SharedTile:

@@ -35,7 +35,7 @@ from .addressing import CHUNK, Position, SharedTile, matrix
 from .copies import SharedFragments
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .scalars import common_divisor, divisor_of
 
@@ -146,8 +146,8 @@ def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> No
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:
         _check_chunks(op, "ldmatrix reads", tile, place[2])
-    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
-        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
+    if kind.role.data == "scale":
+        check_multiple(op, "expected a column", place[2], SCALES_OF_WORD, ", the scales of a word")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     if op.move is None:
         _by_lane(lowering).load(kind, swapped, tile, place, into)

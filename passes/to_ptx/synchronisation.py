@@ -39,10 +39,9 @@ from .addressing import SharedBarriers
 from .control_flow import is_alone
 from .copies import COMMIT
 from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .products import check_warpgroups
-from .scalars import divisor_of
 
 # Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters.
 
@@ -257,13 +256,8 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     """Where the box lies in shared memory."""
     tile, (stage, row, column) = lowering.shared_place(op, op.tile, op.indices)
-    places: tuple[tuple[str, IndexValue, int], ...] = (
-        ("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)
-    )  # fmt: skip
-    for name, value, unit in places:
-        if divisor_of(value) % unit:
-            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"a box begins at a {name} of the tile that is a multiple of {unit}, got {got}")
+    for name, value, unit in (("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)):
+        check_multiple(op, f"a box begins at a {name} of the tile", value, unit)
     return lowering.addressing.origin(tile, stage, row, column)
 
 
