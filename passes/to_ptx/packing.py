@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -19,7 +18,6 @@ from .addressing import CHUNK, MemoryArgument
 from .emitter import IndexValue, VirtualRegister, word
 from .fragments import Fragment, gather
 from .kernel import KernelLowering, lowers
-from .scalars import Scalars
 
 # Whole matrices to aligned rows: `warp.pack`.
 #
@@ -72,17 +70,6 @@ class PackedChunk(NamedTuple):
     excess: IndexValue
 
 
-def _of_share(
-    s: Scalars, total: int, share: IndexValue, shares: int, thread: VirtualRegister, threads: int
-) -> Iterator[tuple[IndexValue, VirtualRegister | bool]]:
-    """The numbers below a total that a thread of one of several equal shares takes, and whether there is such a one."""
-    turns = -(-total // (shares * threads))
-    first = s.add(s.multiply(share, turns * threads), thread)
-    for turn in range(turns):
-        number = s.add(first, turn * threads)
-        yield number, total == turns * shares * threads or s.compare("lt", number, total)
-
-
 class Packing:
     """Emits the copy of one CTA's share to aligned rows."""
 
@@ -98,9 +85,12 @@ class Packing:
 
     def copy(self, share: IndexValue, shares: int, thread: VirtualRegister, threads: int) -> None:
         """Copies one share; threads take neighbouring chunks."""
-        s = self.scalars
-        for number, taken in _of_share(s, self.total, share, shares, thread, threads):
+        s, turns = self.scalars, -(-self.total // (shares * threads))
+        first = s.add(s.multiply(share, turns * threads), thread)
+        for turn in range(turns):
+            number = s.add(first, turn * threads)
             row, column = s.quotient(number, self.per_row), s.remainder(number, self.per_row)
+            taken = self.total == turns * shares * threads or s.compare("lt", number, self.total)
             excess = s.remainder(s.multiply(row, self.source.row_bytes % WORD_BYTES), WORD_BYTES)
             self._copy(PackedChunk(number, row, column, taken, excess))
 
@@ -182,7 +172,12 @@ class BlockPacking:
 
     def copy(self, share: IndexValue, shares: int, thread: VirtualRegister, threads: int) -> None:
         """Copies one share; threads take neighbouring lines."""
-        for number, taken in _of_share(self.scalars, self.destination.rows, share, shares, thread, threads):
+        s, total = self.scalars, self.destination.rows
+        turns = -(-total // (shares * threads))
+        first = s.add(s.multiply(share, turns * threads), thread)
+        for turn in range(turns):
+            number = s.add(first, turn * threads)
+            taken = total == turns * shares * threads or s.compare("lt", number, total)
             self._copy(number, taken)
 
     def _copy(self, number: IndexValue, made: VirtualRegister | bool) -> None:
