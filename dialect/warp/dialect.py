@@ -26,6 +26,7 @@ from . import (
     tile_mma,
     views,
     warpgroup,
+    wmma,
 )
 
 _MODULES = (
@@ -35,6 +36,7 @@ _MODULES = (
         attention_gradient,
         rows,
         mma,
+        wmma,
         operands,
         views,
         stored,

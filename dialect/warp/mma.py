@@ -381,7 +381,7 @@ class MmaOp(IRDLOperation):
         properties: dict[str, Attribute] = {
             "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
         }
-        properties |= parse_words(parser)
+        properties |= parse_words(parser, tuple(WORDS))
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         metadata: list[UnresolvedOperand] = []

@@ -1,4 +1,4 @@
-"""Products: `mma`, `mma.sp`, `wgmma`."""
+"""Products: `mma`, `mma.sp`, `wmma`, `wgmma`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.isa import wmma
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
+from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 from ..diagnostics import fail
-from .emitter import WARP, VirtualRegister
+from .emitter import WARP, At, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
 from .scalars import divisor_of
@@ -176,3 +179,48 @@ def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     if not rows()[0].runs_on(lowering.emitter.target):  # but a target with tensor memory
         # What is set before can only be in the registers that all warps begin with.
         lowering.emitter.outermost = lowering.emitter.level
+
+
+# Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.
+
+
+def _opaque_address(lowering: KernelLowering, op: LoadOp | StoreOp, kind: OpaqueType) -> tuple[At, int]:
+    """The address of the first element, and the stride."""
+    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
+    bits, pitch = kind.element.bits, matrix.row_bytes
+    if not isinstance(pitch, int):
+        fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
+    stride = pitch * 8 // bits
+    per_byte = max(1, 8 // bits)
+    if divisor_of(column) % per_byte:
+        fail(op, f"expected a column that is a multiple of {per_byte}, for {kind.element.name} start at whole bytes")
+    along = lowering.scalars.quotient(column, per_byte)
+    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
+    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
+    if isinstance(along, int) and along * terms[1][1] % needed:
+        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
+    return lowering.scalars.address(matrix.base, terms), stride
+
+
+def load_opaque(lowering: KernelLowering, op: LoadOp, kind: OpaqueType) -> None:
+    """Reads a fragment of `wmma` from memory."""
+    row = load_row(kind, memory_of(op.memory), op.swapped is not None)
+    place, stride = _opaque_address(lowering, op, kind)
+    into = lowering.result(op.fragment)
+    lowering.emitter.emit(row.spelling, into, place, stride)
+    lowering.values[op.fragment] = into
+
+
+def store_opaque(lowering: KernelLowering, op: StoreOp, kind: OpaqueType) -> None:
+    """Writes a fragment of `wmma` to memory."""
+    row, registers = store_row(kind, memory_of(op.memory), op.swapped is not None), lowering.fragment(op.fragment)
+    place, stride = _opaque_address(lowering, op, kind)
+    lowering.emitter.emit(row.spelling, place, registers, stride)
+
+
+@lowers(WmmaMmaOp)
+def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
+    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
+    c, d = result_registers(lowering, op, op.c, op.d)
+    lowering.emitter.emit(row.spelling, d, a, b, c)
+    lowering.values[op.d] = d

@@ -94,6 +94,24 @@ def test_movmatrix_keeps_the_matrix(rng: np.random.Generator) -> None:
     assert np.array_equal(a, b)
 
 
+def test_opaque(rng: np.random.Generator) -> None:
+    """B and the result by columns, the others by rows, all of them parts of larger matrices."""
+    a, b = (rng.standard_normal((n, 64)).astype(np.float16) for n in (32, 16))
+    c = rng.standard_normal((16, 32)).astype(np.float32)
+    expected = c[:, 16:] + a[16:, 16:32].astype(np.float32) @ b[:, 16:32].T.astype(np.float32)
+    fragment_a, fragment_b = "!warp.opaque<a, m16n16k16, f16, row>", "!warp.opaque<b, m16n16k16, f16, col>"
+    acc = "!warp.opaque<acc, m16n16k16, f32>"
+    body = f"""
+    %i = arith.constant 16 : index
+    %a = warp.load %A[%i, %i] : $A -> {fragment_a}
+    %b = warp.load %B[%z, %i] : $B -> {fragment_b}
+    %c = warp.load %C[%z, %i] : $C -> {acc}
+    %d = warp.wmma.mma %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
+    warp.store %d, %C[%z, %z] {{swapped}} : {acc}, $C"""
+    run("sm_75", body, A=a, B=b, C=c)
+    assert np.allclose(c[:, :16].T, expected, atol=1e-2)
+
+
 @pytest.mark.parametrize("selector", [0, 1])
 def test_sparse(selector: int, rng: np.random.Generator) -> None:
     operand = sparse_operand(16, 32, "f16")

@@ -92,3 +92,51 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   }) {sym_name = "store_column", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
+
+// -----
+
+// expected-error @+8 {{expected an address that is a multiple of 32 bytes, got column 8}}
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<64x128xf16>) -> (), kernel}> ({
+  ^bb0(%A: memref<64x128xf16>):
+    %c0 = arith.constant 0 : index
+    %c8 = arith.constant 8 : index
+    %a = warp.load %A[%c0, %c8] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_address", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// expected-error @+8 {{expected a column that is a multiple of 2, for s4 start at whole bytes}}
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = (memref<64x128xi4>) -> (), kernel}> ({
+  ^bb0(%A: memref<64x128xi4>):
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %a = warp.load %A[%c0, %c1] : memref<64x128xi4> -> !warp.opaque<a, m8n8k32, i4, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_nibble", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
+
+// -----
+
+// expected-error @+8 {{expected memory that is an argument of the kernel, got memref<64x128xf16, 3 : i64>}}
+builtin.module attributes {warp.target = #warp.target<sm_90a>} {
+"gpu.module"() <{sym_name = "kernels"}> ({
+
+  "gpu.func"() <{function_type = () -> (), kernel}> ({
+  ^bb0():
+    %c0 = arith.constant 0 : index
+    %s = memref.alloc() : memref<64x128xf16, 3>
+    %a = warp.load %s[%c0, %c0] : memref<64x128xf16, 3> -> !warp.opaque<a, m16n16k16, f16, row>
+    "gpu.return"() : () -> ()
+  }) {sym_name = "opaque_shared", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
+}) : () -> ()
+}
