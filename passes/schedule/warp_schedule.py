@@ -26,9 +26,9 @@ from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .attention_gradient import gradient_schedule
-from .candidates import default_schedule, products
+from .candidates import default_schedule, override, products
 from .needs import WARPGROUP_SM, key_of
-from .validity import Tuned, asked_of, followed, one_group, override
+from .validity import Tuned, asked_of, followed, one_group
 from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
