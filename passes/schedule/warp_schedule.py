@@ -25,7 +25,6 @@ from ..linalg.product import read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
-from .attention_gradient import gradient_schedule
 from .candidates import default_schedule, override, products
 from .needs import WARPGROUP_SM, key_of
 from .validity import Tuned, asked_of, followed, one_group
@@ -120,8 +119,6 @@ class SchedulePass(ScheduleOptions):
             options = self._asked(attention)
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
-        if isinstance(attention, AttentionGradientOp):
-            return gradient_schedule(attention, target_for(attention), options)
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
