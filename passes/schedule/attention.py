@@ -24,9 +24,9 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .tensor_memory import why_no_attention
 from .validity import asked_of, completed
 from .warpgroup import ROLES, why_not
+from .warpgroup_model import why_no_attention
 
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""

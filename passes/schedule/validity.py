@@ -27,7 +27,6 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .tensor_memory import check_beside, check_pairs
 from .warpgroup import (
     MOST_PROMOTED,
     PLAIN,
@@ -37,7 +36,7 @@ from .warpgroup import (
     row_of,
     why_not,
 )
-from .warpgroup_model import LINE, starts_from_zero
+from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -71,7 +70,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
-    check_beside(schedule, product)
+    _check_beside(schedule, product)
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product, target)
@@ -114,10 +113,41 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
     """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
-    if needs.adds_in_tensor_memory(target) and (reason := check_pairs(schedule, product)):
+    if needs.adds_in_tensor_memory(target) and (reason := _not_in_pairs(schedule, product)):
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
+
+
+def _check_beside(schedule: Schedule, product: Product) -> None:
+    """Checks the tile of a product with scales.
+
+    Raises:
+        ScheduleError: for other tiles, or more scales than tensor memory has columns for.
+    """
+    if not product.scales and (product.metadata is None or schedule.mma.m <= ROWS):
+        return
+    if product.metadata is not None and schedule.cta[2] % (both := 2 * metadata_span(product.a.element)):
+        raise ScheduleError(f"metadata comes to tensor memory for {both} columns of A, got cta = {schedule.cta}")
+    if schedule.cta[0] != 2 * ROWS:
+        raise ScheduleError(
+            f"scales and metadata in tensor memory are of tiles of {2 * ROWS} rows, got cta = {schedule.cta}"
+        )
+    if (limit := stages_beside(product, schedule)) < schedule.stages:
+        raise ScheduleError(
+            f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {limit} stages bring"
+        )
+
+
+def _not_in_pairs(schedule: Schedule, product: Product) -> str:
+    """Why a schedule of clusters is none of pairs; empty if it is."""
+    if not schedule.pairs:
+        return f"in tensor memory CTAs multiply in pairs, 2x1, with M = {2 * ROWS}, got mma = {schedule.mma}"
+    if reason := why_no_pairs(product, *schedule.cta[:2]):
+        return reason
+    columns = schedule.cta[1] // 2
+    uneven = f"each CTA of a pair has {columns} columns of B, no multiple of N in mma = {schedule.mma}"
+    return uneven if columns % schedule.mma.n else ""
 
 
 def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> None:
@@ -460,12 +490,3 @@ def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule)
     """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
     pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
-
-
-def one_group(fields: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
-    """A remark on a `group` of more rows of CTA tiles than the product has; "" if there are enough."""
-    (rows, _, _), (high, _) = schedule.cta, schedule.cluster
-    down = -(-asked.m // (rows * high)) * high
-    if "group" not in fields or not asked.is_known("m") or schedule.group <= down:
-        return ""
-    return f"group = {schedule.group}: the rows of CTA tiles are {down}, which make one group"
