@@ -128,7 +128,7 @@ def _warp_of(chosen: Schedule, fields: Mapping[str, object]) -> dict[str, object
 
 
 @dataclass(frozen=True)
-class Scores(ABC):
+class ScheduledScores(ABC):
     """The scores of an attention or of its gradients, and what a kernel keeps in shared memory for them: `stays` has
     the columns, padded, of tiles of rows that stay there, `steps` those of the tiles of a stage, `results` the products
     whose sums are staged."""
@@ -231,7 +231,7 @@ class Scores(ABC):
 
 
 @dataclass(frozen=True)
-class ForwardScores(Scores):
+class ForwardScores(ScheduledScores):
     """The scores of an attention."""
 
     read: Attention
@@ -387,7 +387,7 @@ class ForwardScores(Scores):
 
 
 @dataclass(frozen=True)
-class GradientScores(Scores):
+class GradientScores(ScheduledScores):
     """The scores of the gradients of an attention."""
 
     read: AttentionGradient
