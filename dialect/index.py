@@ -207,7 +207,7 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.convert": """
         cvt.fixed, cvt.float, cvt.four, cvt.from_integer, cvt.integer, cvt.narrow, cvt.pack, cvt.pair, cvt.scale,
-        cvt.tf32, cvt.to_integer, cvt.widen
+        cvt.tf32, cvt.to_integer, cvt.widen, spcompress, spdecompress
         """,
         "runtime.interp.meaning.floating": """
         abs.float, add.down, add.float, add.mixed, copysign.float, cos.float, div.float, ex2.float, fma.float,
@@ -237,7 +237,7 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.tensor_memory": """
         tcgen05.alloc, tcgen05.commit, tcgen05.cp, tcgen05.dealloc, tcgen05.fence, tcgen05.ld, tcgen05.ld.red,
-        tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.untold, tcgen05.wait
+        tcgen05.ld.spcompress, tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.untold, tcgen05.wait
         """,
         "runtime.interp.meaning.video": """
         prmt, video.vabsdiff, video.vabsdiff2, video.vabsdiff4, video.vadd, video.vadd2, video.vadd4, video.vavrg2,
