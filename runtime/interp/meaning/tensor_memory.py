@@ -19,7 +19,7 @@ from ..machine.events import LANES, LEFT, Selection
 from ..machine.memory import FaultError
 from ..machine.state import Action, State, absent, acting, all_of
 from .access import Locate, locate, space_of
-from .bulk import one_by_one, shifts
+from .bulk import masks_of, one_by_one, shifts
 from .convert import joined, sparse
 from .matrix import rows_of
 from .synchronisation import Find, in_order_already, objects
@@ -144,10 +144,10 @@ def move(ctx: Context, bound: Bindings) -> Action:
     its value even before the wait; observers check that threads wait."""
     loads, what = ctx.row.means != "tcgen05.st", ctx.instruction.opcode
     operands = list(ctx.operands)
-    slots = ctx.row.signatures_of(bound)[0]
-    moved = [operands.pop(0) for slot in slots if slot.written] if loads else [operands.pop()]
+    results = [slot.name for slot in ctx.row.signatures_of(bound)[0] if slot.written]
+    moved = [operands.pop(0) for _ in results] if loads else [operands.pop()]
     items = [item for operand in moved for item in (ctx.items(operand) if isinstance(operand, Vector) else [operand])]
-    finish = _finish(bound, what) if loads else None
+    finish = _finish(bound, results) if loads else None
     registers = [(ctx.dest if loads else ctx.source)(item, "b32") for item in items]
     where = ctx.address(operands[0], np.uint32)
     split = ctx.integer(operands[1]) if len(operands) > 1 else 0
@@ -214,14 +214,14 @@ Finish = Callable[[Array], Sequence[Array]]
 """What a load leaves in its registers of the words (words, warps, lanes) of a warp."""
 
 
-def _finish(bound: Bindings, opcode: str) -> Finish:
+def _finish(bound: Bindings, results: Sequence[str]) -> Finish:
     """The words, or two of each four with their indices before them; then what they are reduced to."""
-    reduce = _reduction(bound) if opcode.startswith("tcgen05.ld.red") else None
-    selection = bound["O"] + bound["ABS"].removeprefix(".") if ".spcompress." in opcode else ""
+    reduce = _reduction(bound) if "dr" in results else None
+    selection = bound["O"] + bound["ABS"].removeprefix(".") if "dv" in results else ""
 
     def finish(words: Array) -> list[Array]:
-        results = list(_sparse(words, selection)) if selection else list(words)
-        return results if reduce is None else [*results, reduce(words)]
+        kept = list(_sparse(words, selection)) if selection else list(words)
+        return kept if reduce is None else [*kept, reduce(words)]
 
     return finish
 
@@ -367,18 +367,12 @@ def fence(ctx: Context, bound: Bindings) -> Action:
     return in_order_already(ctx, bound)
 
 
-@meaning("tcgen05.untold")
-def untold(ctx: Context, bound: Bindings) -> Action:
-    """What no public text says the results of."""
-    ctx.fail("no public text says what it computes")
-
-
 @meaning("tcgen05.commit")
 def commit(ctx: Context, bound: Bindings) -> Action:
     """An arrival at an object, or at one of each CTA of a mask, when what the thread issued so far is done."""
     where, *rest = ctx.operands
     space = "cluster" if bound["P"] else "generic"
-    masks = ctx.source(rest[0], "u32" if bound["M"].endswith("32b") else "u16") if rest else absent
+    masks = masks_of(ctx, rest[0], bound["M"]) if rest else absent
 
     def step(state: State, find: Find, ctas: Array | None, sel: Selection) -> None:
         products, buffer = state.tensor.products, state.memory.shared.buffer
