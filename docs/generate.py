@@ -247,8 +247,8 @@ replay were taken with 8-bit floats that are widened to f16, as `mma.sync` has t
 - `spcompress` and `tcgen05.ld.spcompress` (sm_107) keep NaNs before numbers, and 0.0 is greater than -0.0; of equal
   elements, and of more than two NaNs, they keep the first, which the text leaves open. `spdecompress` keeps the last of
   two elements for one place.
-- Tensor copies with `.override` (sm_107) take the address, sizes and strides of their operands for those of the map. That
-  128 KiB from the address on can be read is not looked at.
+- Tensor copies with `.override` (sm_107) take the address, sizes and strides of their operands for those of the map.
+  That 128 KiB from the address on can be read is not looked at.
 
 What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a:
 f16, bf16, e4m3,
