@@ -157,7 +157,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     margins = dict.fromkeys(model.BETWEEN_TILES, model.BETWEEN_MARGIN)
-    margins |= dict(zip(model.WEIGHT_TILES, model.WEIGHT_MARGINS, strict=True))
+    margins |= model.WEIGHT_TILES
     costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (model.rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
@@ -233,9 +233,10 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
         return False
     base = ways.accumulator
-    if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):
-        return False
-    if tile is model.WEIGHT_TILES[-1] and not _grouped_bytes(product):
+    grouped = _grouped_bytes(product)
+    for_weights = tile in model.SLICES_BEYOND["groups" if grouped else "columns"]
+    sliced = tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]
+    if not for_weights and (tile in chain(*model.SLICES_BEYOND.values()) or (sliced and not grouped)):
         return False
     if tile in model.BETWEEN_TILES and (needs.functions(product) or not plain):
         return False
