@@ -72,7 +72,7 @@ If f makes a score minus infinity by one of these comparisons, or by `arith.ori`
 Tiles that are partly left out are masked in registers. Other masks are part of f.
 
 `documents` are several sequences in one batch, with a number for each token. A launch before the kernel
-(`passes/tile/key_spans.py`) finds the least and the largest number of each tile's queries, and the first and the last
+(`passes/tile/outline_attention.py`) finds the least and the largest number of each tile's queries, and the first and the last
 key whose number is between them. Numbers may have any order; where tokens of a sequence follow each other, a tile
 reads the keys of its own sequences only. Where sizes are not known, all keys are read.
 

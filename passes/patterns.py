@@ -211,6 +211,15 @@ class IndexBuilder:
             return a % by if isinstance(a, int) and isinstance(by, int) else 0
         return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
 
+    def unflattened(self, sizes: Sequence[Index], number: Index) -> list[Index]:
+        """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost
+        one."""
+        indices, rest = list[Index](), number
+        for size in reversed(sizes[1:]):
+            indices.insert(0, self.rem(rest, size))
+            rest = self.div(rest, size)
+        return [rest, *indices] if sizes else []
+
     def evaluated(self, expr: AffineExpr, loop: Callable[[int], Index]) -> Index:
         """An expression of a map, of indices that are not negative; `loop` gives the index of a loop."""
         match expr:

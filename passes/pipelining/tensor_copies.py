@@ -45,7 +45,6 @@ from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
-from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, Share, decline, with_shape
 
@@ -219,7 +218,7 @@ def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tup
     (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
     if images.joined is not None:
         channels = memory_of(images.memory).get_shape()[-1]
-        tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
+        tap, channel = index.unflattened(taps, index.div(channel, channels)), index.rem(channel, channels)
     corner = list[Index]()
     for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))

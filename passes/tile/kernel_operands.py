@@ -16,7 +16,6 @@ from ...dialect.warp.operands import OperandForm, of_form
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand
 from ..patterns import Index, IndexBuilder
-from .operands import batch_index
 
 
 class Inside(NamedTuple):
@@ -42,14 +41,14 @@ class Inside(NamedTuple):
         """The operands for one CTA. Memory of a batch, or in another layout than one matrix row by row, is replaced by
         the matrix of this `number` in the batch, limited to a `part` of its rows if it is divided."""
         seen = [o for o in operands if isinstance(o, MatrixOperand | Spread) and (o in parted or not o.is_whole)]
-        at, views = batch_index(index, batch, number) if seen else [], dict[MatrixPlace, SSAValue]()
+        at, views = index.unflattened(batch, number) if seen else [], dict[MatrixPlace, SSAValue]()
         for operand in seen:
             if operand.place not in views:
                 rows = part if operand in parted else ()
                 views[operand.place] = _view(index, operand, arguments[operand.value], at, rows)
         indices = [] if function is None else [op.number for op in function.body.block.ops if isinstance(op, IndexOp)]
         loops = sorted({loop for loop in indices if loop < len(batch)})
-        at = batch_index(index, batch, number) if loops else []
+        at = index.unflattened(batch, number) if loops else []
         numbers = {loop: index.insert(arith.IndexCastOp(index.value(at[loop]), i32)).result for loop in loops}
         return Inside(arguments, views, numbers, len(batch))
 

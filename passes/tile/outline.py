@@ -39,8 +39,7 @@ from .operands import batch_sizes, cta_number, in_matrix
 from .tiling import Outliner, Tiling, kernel_body, schedule_of
 
 if TYPE_CHECKING:
-    from .attention_gradient import TiledGradient
-    from .outline_attention import TiledAttention
+    from .outline_attention import TiledRows
 
 
 # Which tile of the product a CTA computes: rasterisation.
@@ -206,7 +205,7 @@ class TiledProduct(NamedTuple):
         return index.mul(*grid(index, extents, self.schedule))
 
 
-def outline(tiled: TiledProduct | TiledAttention | TiledGradient, paged: Sequence[PagedOp] = ()) -> None:
+def outline(tiled: TiledProduct | TiledRows, paged: Sequence[PagedOp] = ()) -> None:
     """Puts a kernel and its launch in the place of an operation, some of whose operands are views of pages."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
@@ -253,7 +252,7 @@ class OutlineAttentionGradient(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
-            from .attention_gradient import TiledGradient  # with operations that a product does not need
+            from .outline_attention import TiledGradient  # with operations that a product does not need
 
             outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
 
