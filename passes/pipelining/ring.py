@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -296,7 +295,7 @@ class Ring(NamedTuple):
         """Waits until all CTAs that read the stages, from this one on, have done so."""
         body = Block(arg_types=[IndexType()] * 3)
         _, here, phase = body.args
-        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside = index.within(body)
         self.step(inside, ACQUIRE, here, phase)
         inside.insert(scf.YieldOp(*inside.values(self.next(inside, here, phase))))
         lower, upper, step = index.values([0, self.stages, 1])

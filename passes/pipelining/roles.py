@@ -7,11 +7,10 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
@@ -69,7 +68,7 @@ class Producer:
         k, stage, parity = body.args
         for value in self._places():
             index.again(value, mapped, lambda op: self._is_inside(op) and not _depends(op, self.loop.body.block))
-        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), mapped | {self.loop.body.block.args[0]: k}
+        inside, in_loop = index.within(body), mapped | {self.loop.body.block.args[0]: k}
         self.ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
             copy.start(inside, partial(inside.again, mapped=in_loop, inside=self._is_inside), stage, self.ring)
@@ -278,7 +277,7 @@ class ConsumerLoop(NamedTuple):
         old, behind = self.loop.body.block, not self.in_tensor_memory and self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
-        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside = index.within(body)
         ring.step(inside, WAIT, stage, parity)
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
         turns = self._turns(index)

@@ -336,7 +336,7 @@ class Multiplication(RewritePattern):
         outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
         warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
         warp = self.counted(_behind(list(warp.values())) or outside, warp)
-        index = outside.at(Builder(InsertPoint.before(op)))
+        index = outside.before(op)
         factors = (op.a, op.b)
         rewriter.replace(op, (), [self.multiply(outside, index, warp, op.c)])
         drop_forms(factors)

@@ -34,9 +34,8 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
-from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_sizes, cta_number, in_matrix
-from .tiling import Outliner, Tiling, kernel_body, schedule_of
+from .tiling import Inside, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 
 if TYPE_CHECKING:
     from .outline_attention import TiledRows

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, StringAttr, i32
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
@@ -29,9 +29,8 @@ from ..linalg.read_attention import FACTORS, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_types
 from .fragment_math import below, mapped, until
-from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_sizes, cta_number, in_matrix
-from .tiling import Outliner, kernel_body
+from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
 # `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.
 
@@ -403,12 +402,10 @@ class Band(NamedTuple):
         condition, *others = beyond
         for other in others:
             condition = index.insert(arith.OrIOp(condition, other)).result
-        then, otherwise = Block(), Block()
-        inner = index.within(then)
-        inner.insert(scf.YieldOp(self._mask(inner, schedule, scores, row, at, columns)))
-        otherwise.add_op(scf.YieldOp(scores))
-        op = scf.IfOp(condition, [scores.type], Region(then), Region(otherwise))
-        return index.insert(op).results[0]
+        (masked,) = index.either(
+            condition, lambda inside: [self._mask(inside, schedule, scores, row, at, columns)], lambda _: [scores]
+        )
+        return masked
 
     def _mask(
         self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
