@@ -7,9 +7,9 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.wgmma import WARPS
@@ -153,9 +153,7 @@ class PingPong(NamedTuple):
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         following = index.wrap(index.add(group, 1), groups)
         own, behind = (index.value(index.add(number, FIRST_BARRIER)) for number in (group, following))
-        last, others = (
-            index.insert(arith.CmpiOp(index.value(group), index.value(groups - 1), how)).result for how in ("eq", "ne")
-        )
+        last, others = (index.compare(how, group, groups - 1) for how in ("eq", "ne"))
         turns = PingPong(own, behind, others)
         turns._pass_if(index, last)
         return turns
@@ -166,15 +164,15 @@ class PingPong(NamedTuple):
 
     def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
         """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
-        self._pass_if(index, index.insert(arith.CmpiOp(counter, first, "ne")).result)
+        self._pass_if(index, index.compare("ne", counter, first))
 
     def end_all(self, index: IndexBuilder) -> None:
         """Passes the last turn on; the last warpgroup has nobody to."""
         self._pass_if(index, self.is_not_last)
 
     def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
-        body = Block([ScopedBarrierOp(CTA, self.next, THREADS, arrive=True), scf.YieldOp()])
-        index.insert(scf.IfOp(condition, [], Region(body)))
+        with index.where(condition) as inside:
+            inside.insert(ScopedBarrierOp(CTA, self.next, THREADS, arrive=True))
 
 
 # Operands of an epilogue, which are on their way while the products of a tile run.
@@ -467,16 +465,11 @@ class OwnTiles(NamedTuple):
     def begin(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Waits until the other has all of the tile before, unless this is the first of the CTA."""
         own = index.value(index.add(self.group, FIRST_BARRIER))
-        _if(index, "ne", tile, self.tiles.lb, ScopedBarrierOp(CTA, own, THREADS))
+        with index.where(index.compare("ne", tile, self.tiles.lb)) as inside:
+            inside.insert(ScopedBarrierOp(CTA, own, THREADS))
 
     def end(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Lets the other warpgroup begin the next tile, if there is one."""
         other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
-        behind = index.value(index.add(tile, self.tiles.step))
-        _if(index, "slt", behind, self.tiles.ub, ScopedBarrierOp(CTA, other, THREADS, arrive=True))
-
-
-def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: ScopedBarrierOp) -> None:
-    """Does something where a comparison holds."""
-    holds = index.insert(arith.CmpiOp(a, b, predicate)).result
-    index.insert(scf.IfOp(holds, [], Region(Block([op, scf.YieldOp()]))))
+        with index.where(index.compare("slt", index.add(tile, self.tiles.step), self.tiles.ub)) as inside:
+            inside.insert(ScopedBarrierOp(CTA, other, THREADS, arrive=True))
