@@ -14,7 +14,7 @@ def _homes(names: Mapping[str, str]) -> Mapping[str, str]:
 PASSES: Mapping[str, tuple[str, str]] = {
     "warp-set-target": ("passes.pipeline", "SetTargetPass"),
     "warp-transform": ("passes.strategy.transform", "TransformPass"),
-    "gpu-kernel-outlining": ("passes.tile.outline_launches", "OutlineLaunchesPass"),
+    "gpu-kernel-outlining": ("passes.tile.foreign_kernels", "OutlineLaunchesPass"),
     "warp-bufferize": ("passes.linalg.bufferize", "BufferizePass"),
     "warp-fuse-attention": ("passes.linalg.attention", "FuseAttentionPass"),
     "warp-fuse-rows": ("passes.linalg.fuse_rows", "FuseRowsPass"),
@@ -45,7 +45,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-expand": ("passes.tile.expand", "ExpandPass"),
     "warp-allocate": ("passes.allocate", "AllocatePass"),
     "convert-warp-to-ptx": ("passes.to_ptx.kernel", "ConvertWarpToPtxPass"),
-    "convert-vector-to-warp": ("passes.tile.vector_fragments", "ConvertVectorToWarpPass"),
+    "convert-vector-to-warp": ("passes.tile.foreign_kernels", "ConvertVectorToWarpPass"),
     "convert-warp-to-nvvm": ("passes.to_nvvm.convert", "ConvertWarpToNvvmPass"),
     "warp-tile": ("passes.schedule.warp_schedule", "KernelPipeline"),
     "warploom": ("passes.schedule.warp_schedule", "StandardPipeline"),

@@ -290,8 +290,8 @@ OF_IDEAS = {
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "tensor memory": "dialect/isa/tensor_product.py dialect/layouts/tensor_memory.py dialect/warp/tensor_memory.py "
-    "passes/schedule/warpgroup_model.py passes/pipelining/tensor_products.py passes/pipelining/tensor_memory.py "
-    "passes/pipelining/tensor_attention.py passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
+    "passes/schedule/warpgroup_model.py passes/pipelining/tensor_memory.py "
+    "passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels_last.py passes/linalg/convolution.py "

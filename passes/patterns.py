@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, IndexType, IntegerAttr, ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -79,6 +79,7 @@ class PatternPass(ModulePass):
 
 
 Index = int | SSAValue
+Branch: TypeAlias = Callable[["IndexBuilder"], Sequence[SSAValue]]
 OpT = TypeVar("OpT", bound=Operation)
 
 
@@ -103,6 +104,14 @@ class IndexBuilder:
         """The same constants, at the end of a block."""
         return self.at(Builder(InsertPoint.at_end(block)))
 
+    def before(self, op: Operation) -> IndexBuilder:
+        """The same constants, before an operation."""
+        return self.at(Builder(InsertPoint.before(op)))
+
+    def after(self, op: Operation) -> IndexBuilder:
+        """The same constants, after an operation."""
+        return self.at(Builder(InsertPoint.after(op)))
+
     def insert(self, op: OpT) -> OpT:
         """Inserts an operation at the insertion point."""
         self.builder.insert(op)
@@ -124,6 +133,17 @@ class IndexBuilder:
         yield inside
         inside.insert(scf.YieldOp())
         self.insert(scf.IfOp(condition, [], Region(block)))
+
+    def either(self, condition: SSAValue, yes: Branch, no: Branch) -> list[SSAValue]:
+        """What a branch makes where a condition holds, and what another one makes elsewhere."""
+        regions, kinds = list[Region](), list[Attribute]()
+        for branch in (yes, no):
+            inside = self.within(block := Block())
+            values = branch(inside)
+            inside.insert(scf.YieldOp(*values))
+            regions.append(Region(block))
+            kinds = [value.type for value in values]
+        return list(self.insert(scf.IfOp(condition, kinds, regions[0], regions[1])).results)
 
     def compare(self, predicate: str, a: Index, b: Index) -> SSAValue:
         """Whether indices compare so, such as "slt"."""
@@ -210,6 +230,15 @@ class IndexBuilder:
         if by == 1 or (isinstance(a, int) and isinstance(by, int)):
             return a % by if isinstance(a, int) and isinstance(by, int) else 0
         return self.insert(arith.RemUIOp(self.value(a), self.value(by))).result
+
+    def unflattened(self, sizes: Sequence[Index], number: Index) -> list[Index]:
+        """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost
+        one."""
+        indices, rest = list[Index](), number
+        for size in reversed(sizes[1:]):
+            indices.insert(0, self.rem(rest, size))
+            rest = self.div(rest, size)
+        return [rest, *indices] if sizes else []
 
     def evaluated(self, expr: AffineExpr, loop: Callable[[int], Index]) -> Index:
         """An expression of a map, of indices that are not negative; `loop` gives the index of a loop."""

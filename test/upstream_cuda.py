@@ -20,7 +20,7 @@ from upstream import ABSENT, mlir_opt, piped
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import ModuleOp
 
-from warploom.passes.tile.outline_launches import OutlineLaunchesPass
+from warploom.passes.tile.foreign_kernels import OutlineLaunchesPass
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import TensorMap, WarploomError, load_kernels
 

@@ -136,7 +136,7 @@ class Pipeliner:
         barrier, once = copied_once(self.source)
         if barrier is not None and once:
             self.index = IndexBuilder(Builder(InsertPoint.before(barrier)))
-            index = self.index.at(Builder(InsertPoint.before(loop)))
+            index = self.index.before(loop)
             for copy in once:
                 copy.is_async = UnitAttr()
         carried = self.prologue({}, list(loop.iter_args))

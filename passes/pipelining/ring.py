@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
-from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
@@ -288,19 +287,15 @@ class Ring(NamedTuple):
 
     def release(self, index: IndexBuilder, stage: SSAValue) -> None:
         """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
-        read = Block([PipelineOp(RELEASE, self.value, stage), scf.YieldOp()])
-        exists = index.insert(arith.CmpiOp(stage, index.value(self.stages), "ne")).result
-        index.insert(scf.IfOp(exists, [], Region(read)))
+        with index.where(index.compare("ne", stage, self.stages)) as inside:
+            self.step(inside, RELEASE, stage)
 
     def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
         """Waits until all CTAs that read the stages, from this one on, have done so."""
-        body = Block(arg_types=[IndexType()] * 3)
-        _, here, phase = body.args
-        inside = index.at(Builder(InsertPoint.at_end(body)))
-        self.step(inside, ACQUIRE, here, phase)
-        inside.insert(scf.YieldOp(*inside.values(self.next(inside, here, phase))))
-        lower, upper, step = index.values([0, self.stages, 1])
-        index.insert(scf.ForOp(lower, upper, step, index.values([stage, parity]), body))
+        with index.loop(0, self.stages, 1, index.values([stage, parity])) as turn:
+            here, phase = turn.carried
+            self.step(turn.index, ACQUIRE, here, phase)
+            turn.handed = turn.index.values(self.next(turn.index, here, phase))
 
 
 def with_stages(alloc: SSAValue, stages: int) -> None:

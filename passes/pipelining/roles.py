@@ -7,11 +7,10 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
@@ -69,7 +68,7 @@ class Producer:
         k, stage, parity = body.args
         for value in self._places():
             index.again(value, mapped, lambda op: self._is_inside(op) and not _depends(op, self.loop.body.block))
-        inside, in_loop = index.at(Builder(InsertPoint.at_end(body))), mapped | {self.loop.body.block.args[0]: k}
+        inside, in_loop = index.within(body), mapped | {self.loop.body.block.args[0]: k}
         self.ring.step(inside, ACQUIRE, stage, parity, sum(copy.bytes for copy in self.copies))
         for copy in self.copies:
             copy.start(inside, partial(inside.again, mapped=in_loop, inside=self._is_inside), stage, self.ring)
@@ -154,9 +153,7 @@ class PingPong(NamedTuple):
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         following = index.wrap(index.add(group, 1), groups)
         own, behind = (index.value(index.add(number, FIRST_BARRIER)) for number in (group, following))
-        last, others = (
-            index.insert(arith.CmpiOp(index.value(group), index.value(groups - 1), how)).result for how in ("eq", "ne")
-        )
+        last, others = (index.compare(how, group, groups - 1) for how in ("eq", "ne"))
         turns = PingPong(own, behind, others)
         turns._pass_if(index, last)
         return turns
@@ -167,15 +164,15 @@ class PingPong(NamedTuple):
 
     def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
         """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
-        self._pass_if(index, index.insert(arith.CmpiOp(counter, first, "ne")).result)
+        self._pass_if(index, index.compare("ne", counter, first))
 
     def end_all(self, index: IndexBuilder) -> None:
         """Passes the last turn on; the last warpgroup has nobody to."""
         self._pass_if(index, self.is_not_last)
 
     def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
-        body = Block([ScopedBarrierOp(CTA, self.next, THREADS, arrive=True), scf.YieldOp()])
-        index.insert(scf.IfOp(condition, [], Region(body)))
+        with index.where(condition) as inside:
+            inside.insert(ScopedBarrierOp(CTA, self.next, THREADS, arrive=True))
 
 
 # Operands of an epilogue, which are on their way while the products of a tile run.
@@ -278,7 +275,7 @@ class ConsumerLoop(NamedTuple):
         old, behind = self.loop.body.block, not self.in_tensor_memory and self._waits_behind()
         body = Block(arg_types=[*(arg.type for arg in old.args), *[IndexType()] * (3 if behind else 2)])
         carried, (stage, parity, *before) = body.args[: len(old.args)], body.args[len(old.args) :]
-        inside = index.at(Builder(InsertPoint.at_end(body)))
+        inside = index.within(body)
         ring.step(inside, WAIT, stage, parity)
         now: dict[SSAValue, SSAValue] = dict(zip(old.args, carried, strict=True))
         turns = self._turns(index)
@@ -468,16 +465,11 @@ class OwnTiles(NamedTuple):
     def begin(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Waits until the other has all of the tile before, unless this is the first of the CTA."""
         own = index.value(index.add(self.group, FIRST_BARRIER))
-        _if(index, "ne", tile, self.tiles.lb, ScopedBarrierOp(CTA, own, THREADS))
+        with index.where(index.compare("ne", tile, self.tiles.lb)) as inside:
+            inside.insert(ScopedBarrierOp(CTA, own, THREADS))
 
     def end(self, index: IndexBuilder, tile: SSAValue) -> None:
         """Lets the other warpgroup begin the next tile, if there is one."""
         other = index.value(index.add(index.wrap(index.add(self.group, 1), self.groups), FIRST_BARRIER))
-        behind = index.value(index.add(tile, self.tiles.step))
-        _if(index, "slt", behind, self.tiles.ub, ScopedBarrierOp(CTA, other, THREADS, arrive=True))
-
-
-def _if(index: IndexBuilder, predicate: str, a: SSAValue, b: SSAValue, op: ScopedBarrierOp) -> None:
-    """Does something where a comparison holds."""
-    holds = index.insert(arith.CmpiOp(a, b, predicate)).result
-    index.insert(scf.IfOp(holds, [], Region(Block([op, scf.YieldOp()]))))
+        with index.where(index.compare("slt", index.add(tile, self.tiles.step), self.tiles.ub)) as inside:
+            inside.insert(ScopedBarrierOp(CTA, other, THREADS, arrive=True))

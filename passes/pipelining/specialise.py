@@ -132,7 +132,7 @@ class Specialiser:
         block = first.parent_block()
         if block is None:
             return
-        before = index.at(Builder(InsertPoint.before(first)))
+        before = index.before(first)
         cluster = CtaCluster.of(before, self.launch.schedule.cluster)
         once = [TensorCopy.of(copy, self.launch) for copy in self.once]
         copies = [TensorCopy.of(copy, self.launch, self._share(before, copy, cluster)) for copy in self.copies]
@@ -157,12 +157,10 @@ class Specialiser:
         sources = [copy.tensor.memory for copy in (*once, *copies)]
         tiles = [copy.destination for copy in self.copies]
         producer = Producer(self.loop, self.tiles, copies, ring, once_, self.loads)
-        self._produce(index.at(Builder(InsertPoint.at_end(produce))), warp, producer, registers)
+        self._produce(index.within(produce), warp, producer, registers)
         self._consume(consume, mine, ring, registers, once_)
         if stores and consume.last_op is not None:
-            index.at(Builder(InsertPoint.before(consume.last_op))).insert(
-                WaitOp(BULK, 0, read=True, each_warpgroup=True)
-            )
+            index.before(consume.last_op).insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
         for predicate, body in (("sge", produce), ("slt", consume)):
             some = index.insert(scf.IfOp(index.compare(predicate, warp, self.consumers), [], Region(body)))
             if body is consume:
@@ -268,13 +266,13 @@ class Specialiser:
             body.add_op(op)
         body.add_op(scf.YieldOp())
         self._remove_copies()
-        index = self.index.at(Builder(InsertPoint.before(self.loop)))
+        index = self.index.before(self.loop)
         if self.tiles is None:
             if once is not None:
                 self._await(once, 0, 0)
             self._multiplied(self._consumed(once, index.value(0)), index, ring, [0, 0])
             return
-        block, around = self.tiles.body.block, self.index.at(Builder(InsertPoint.before(self.tiles)))
+        block, around = self.tiles.body.block, self.index.before(self.tiles)
         state = [block.insert_arg(IndexType(), 1 + i) for i in range(2 if once is None else 4)]
         first, step, initial, own = self.tiles.lb, self.tiles.step, list[Index]([0] * len(state)), None
         if self.launch.schedule.own_tiles:
@@ -287,12 +285,12 @@ class Specialiser:
         loop, after = self._multiplied(self._consumed(once, state[-2]), index, ring, list(state[:2]), passed)
         end = block.last_op
         if end is not None:
-            last = self.index.at(Builder(InsertPoint.before(end)))
+            last = self.index.before(end)
             after = after if own is None else own.following(last, *after)
             after += [] if once is None else once.ring.next(last, *state[2:])
             Rewriter.replace_op(end, scf.YieldOp(*last.values(after)))
         if once is not None:
-            behind = self.index.at(Builder(InsertPoint.after(loop)))
+            behind = self.index.after(loop)
             once.ring.step(behind, RELEASE, state[2])
         region = self.tiles.detach_region(0)
         new = scf.ForOp(first, self.tiles.ub, step, around.values(initial), region)
@@ -311,7 +309,7 @@ class Specialiser:
         for loads in self.loads:
             loads.replace(index)
         loop, after = consumed.rewrite(index, ring, state, passed)
-        behind = self.index.at(Builder(InsertPoint.after(loop)))
+        behind = self.index.after(loop)
         for loads in self.loads:
             after = loads.receive(behind, ring, after)
         return loop, after
@@ -330,7 +328,7 @@ class Specialiser:
     def _await(self, once: Once, stage: Index, parity: Index) -> None:
         """Waits for the tiles that stay, instead of copying them."""
         barrier = _before(self.loop, gpu.BarrierOp)[-1]
-        before = self.index.at(Builder(InsertPoint.before(barrier)))
+        before = self.index.before(barrier)
         once.ring.step(before, WAIT, stage, parity)
         for op in (*self.once, *_before(self.loop, FenceOp), *_before(self.loop, gpu.BarrierOp)):
             Rewriter.erase_op(op)

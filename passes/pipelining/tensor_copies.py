@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from xdsl.builder import Builder
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, MemRefType, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, WARPS
@@ -45,7 +44,6 @@ from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
-from ..tile.operands import batch_index
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, Share, decline, with_shape
 
@@ -219,7 +217,7 @@ def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tup
     (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
     if images.joined is not None:
         channels = memory_of(images.memory).get_shape()[-1]
-        tap, channel = batch_index(index, taps, index.div(channel, channels)), index.rem(channel, channels)
+        tap, channel = index.unflattened(taps, index.div(channel, channels)), index.rem(channel, channels)
     corner = list[Index]()
     for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))
@@ -278,7 +276,7 @@ class StagedStores:
             sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns,
         )
         for store in self.stores:
-            index = self.index.at(Builder(InsertPoint.before(store)))
+            index = self.index.before(store)
             for left in range(0, fragment_of(store.fragment).shape[1], self.columns):
                 # Of an odd number of panels the last one has the buffer that the next tile begins with.
                 self._panel(index, store, left, number % count, 0 if not number and total % count else count - 1)
@@ -445,10 +443,10 @@ class StagedLoads:
             (stage, parity), reads = index.values(state), self._of(turn, self.reads)
             for read in reads:
                 read.operands[1] = stage
-            ring.step(index.at(Builder(InsertPoint.before(reads[0]))), WAIT, stage, parity)
+            ring.step(index.before(reads[0]), WAIT, stage, parity)
             used = next(iter(reads[-1].fragment.uses), None)
             last = reads[-1] if used is None else used.operation
-            ring.step(index.at(Builder(InsertPoint.after(last))), RELEASE, stage)
+            ring.step(index.after(last), RELEASE, stage)
             state = list(ring.next(index, stage, parity))
         return state
 

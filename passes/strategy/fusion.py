@@ -22,9 +22,8 @@ from ..diagnostics import fail
 from ..linalg.operand import each_once, root
 from ..linalg.product import read
 from ..patterns import IndexBuilder, operations_between
-from ..tile.kernel_operands import Inside
 from ..tile.outline import TiledProduct, cta_number, moved_inside
-from ..tile.tiling import Outliner, Tiling, schedule_of
+from ..tile.tiling import Inside, Outliner, Tiling, schedule_of
 
 Slice = tensor.ExtractSliceOp | memref.SubviewOp
 """What takes a part of a tensor, or of memory."""

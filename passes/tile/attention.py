@@ -45,8 +45,8 @@ from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from .fragment_math import constant, fma, mapped, number, power, spread, times
-from .key_band import Band
 from .operands import OperandTiles, copies_done, warp_origin
+from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 

@@ -14,99 +14,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import M
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of, in_place_of
+from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.epilogue import EpilogueOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg.attention_gradient import AttentionGradient
-from ..linalg.operand import KernelArgument, Spread, VectorOperand
+from ..linalg.operand import Spread
 from ..linalg.product import Product, padded
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import as_operand, multiplied
 from .fragment_math import constant, fma, mapped, number, power
-from .key_band import Band
 from .operands import (
     KTurns,
     OperandTiles,
     Place,
     axis,
-    batch_index,
-    batch_sizes,
     copies_done,
-    cta_number,
-    in_matrix,
     matrix_of,
     warp_origin,
 )
-from .tiling import Outliner, Tiling
+from .outline_attention import Band
+from .tiling import Tiling
 
 POWER_OF_TWO = 0.5
 """The fraction of a number that multiplies exactly, as `math.frexp` has it."""
-
-
-class TiledGradient(NamedTuple):
-    """Gradients: each CTA computes some rows of each result; tiles of one matrix follow each other."""
-
-    gradient: AttentionGradient
-    schedule: Schedule
-
-    @property
-    def op(self) -> AttentionGradientOp:
-        return self.gradient.op
-
-    @property
-    def memories(self) -> Sequence[KernelArgument]:
-        return self.gradient.memories
-
-    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
-        """Further memory that the kernel takes: none, for CTAs share no sums."""
-        del outliner
-        return ()
-
-    def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
-        """Tiles of a matrix, and the sizes of the loops that results run along."""
-        scores, (result, *_) = self.gradient.scores, self.gradient.sums.values()
-        rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        return index.ceildiv(rows, self.schedule.cta[0]), batch_sizes(index, result, memory)
-
-    def tile(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
-    ) -> Operation:
-        """What a CTA computes, in its kernel; `arguments` stand for the operands. What takes longest begins first."""
-        del scratch
-        op, cta = self.op, cta_number(index)
-        tiles, batch = self._extents(index, arguments)
-        tile, matrix = in_matrix(index, cta, tiles) if batch else (cta, 0)
-        if op.rows == M and op.diagonal is not None:
-            tile = index.sub(index.sub(index.value(tiles), 1), tile)
-        row = index.mul(tile, self.schedule.cta[0])
-        made = AttentionGradientOp(
-            [arguments[value] for value in op.inputs],
-            [arguments[value] for value in op.outputs],
-            op.maps,
-            scale=op.scale.value.data,
-            keys=op.keys,
-            tile=index.values([row, *batch_index(index, batch, matrix)]),
-        )
-        return in_place_of(op, made)
-
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        """How many CTAs there are; `memory` tells sizes that are not known."""
-        tiles, batch = self._extents(index, memory)
-        return reduce(index.mul, batch, tiles)
 
 
 class GradientBuilder:

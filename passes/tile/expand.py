@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects import arith, gpu, memref, scf
+from xdsl.dialects import arith, gpu, memref
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.layouts.layout import LANES
@@ -155,7 +155,8 @@ class ExpandSumSlicedK(RewritePattern):
         parts = _Parts(index, op, warp, positions)
         parts.send()
         index.insert(BarrierOp())
-        rewriter.replace(op, [], [parts.received(parts.own()) if op.slices == op.parts else parts.received_by_some()])
+        every = op.slices == op.parts
+        rewriter.replace(op, [], [parts.received(index, parts.own(index)) if every else parts.received_by_some()])
 
 
 class _Parts:
@@ -182,47 +183,42 @@ class _Parts:
         for receiver, part in enumerate(self.parts):
             others = index.compare("ne", of_slice, receiver)
             slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
-            place = self._place(receiver, slot)
+            place = self._place(index, receiver, slot)
             index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
 
-    def own(self) -> SSAValue:
+    def own(self, index: IndexBuilder) -> SSAValue:
         """The part that this slice gets."""
-        index, chosen = self.index, self.parts[0]
+        chosen = self.parts[0]
         for number, part in enumerate(self.parts[1:], 1):
             here = index.compare("eq", self.slice, number)
             chosen = index.insert(arith.SelectOp(here, part, chosen)).result
         return chosen
 
-    def received(self, own: SSAValue) -> SSAValue:
+    def received(self, index: IndexBuilder, own: SSAValue) -> SSAValue:
         """The sum of this slice's part over all slices."""
-        return self._sum(own, 0, self.op.slices)
+        return self._sum(index, own, 0, self.op.slices)
 
-    def _sum(self, own: SSAValue, first: int, count: int) -> SSAValue:
+    def _sum(self, index: IndexBuilder, own: SSAValue, first: int, count: int) -> SSAValue:
         """The sum of `count` parts, a power of two, from number `first`: its own and those in the slots."""
-        index = self.index
         if count > 1:
-            halves = (self._sum(own, start, count // 2) for start in (first, first + count // 2))
+            halves = (self._sum(index, own, start, count // 2) for start in (first, first + count // 2))
             return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment
         if first == 0:
             return own
-        place = self._place(self.slice, first - 1)
+        place = self._place(index, self.slice, first - 1)
         return index.insert(LoadOp(self.op.scratch, place, self.kind, registers="vectors")).fragment
 
     def received_by_some(self) -> SSAValue:
         """The same, if only some slices get a part. The others continue with a part of their own."""
-        around = self.index
-        gets = around.compare("ult", self.slice, self.op.parts)
-        ways: list[Region] = []
-        for value in (lambda: self.received(self.own()), lambda: self.parts[0]):
-            ways.append(Region(block := Block()))
-            self.index = around.within(block)
-            self.index.insert(scf.YieldOp(value()))
-        self.index = around
-        return around.insert(scf.IfOp(gets, [self.kind], ways[0], ways[1])).results[0]
+        gets = self.index.compare("ult", self.slice, self.op.parts)
+        (part,) = self.index.either(
+            gets, lambda inside: [self.received(inside, self.own(inside))], lambda _: [self.parts[0]]
+        )
+        return part
 
-    def _place(self, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
+    def _place(self, index: IndexBuilder, receiver: Index, slot: Index) -> tuple[SSAValue, SSAValue]:
         """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
-        index, element = self.index, element_row(memory_of(self.op.scratch).element_type)
+        element = element_row(memory_of(self.op.scratch).element_type)
         size = fragment_bytes(self.kind) * 8 // element.memory_bits if element is not None else 0
         row = index.add(index.mul(receiver, self.positions), self.position)
         return index.value(row), index.value(index.mul(slot, size))

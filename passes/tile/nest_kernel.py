@@ -256,9 +256,6 @@ def _compute_one(thread: ElementThread) -> None:
     count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
     exact = isinstance(count, int) and count % THREADS == 0
     with nullcontext(index) if exact else index.where(index.compare("slt", number, count)) as thread.index:
-        at = number
-        for position, loop in enumerate(reversed(outer)):
-            last = position == len(outer) - 1
-            thread.loops[loop] = at if last else thread.index.rem(at, sizes[loop])
-            at = thread.index.div(at, sizes[loop])
+        places = thread.index.unflattened([sizes[loop] for loop in outer], number)
+        thread.loops |= zip(outer, places, strict=True)
         thread.compute()

@@ -218,17 +218,6 @@ def copies_done(index: IndexBuilder, schedule: Schedule) -> None:
 # Turns behind the last one, which copies that run ahead reach, are so at a k behind the end, where zeros are copied.
 
 
-def batch_index(index: IndexBuilder, sizes: Sequence[Index], number: Index) -> list[Index]:
-    """The index of each of several loops, of these sizes, in the turn of a number; the last loop is the innermost."""
-    if not sizes:
-        return []
-    rest, indices = number, list[Index]()
-    for size in reversed(sizes[1:]):
-        indices.insert(0, index.rem(rest, size))
-        rest = index.div(rest, size)
-    return [rest, *indices]
-
-
 def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, ...]:
     """The sizes of the loops around a product. Dynamic ones are those of the memory that stands for D in `memory`."""
     d = product.d
@@ -288,7 +277,7 @@ class KTurns(NamedTuple):
         last = index.sub(reduce(index.mul, self.sizes, 1), 1)
         number = index.minimum(index.div(turn, self.span), last, signed=not isinstance(last, int))
         k = index.sub(turn, index.mul(number, self.span))
-        return {"k": k} | {axis(loop): at for loop, at in enumerate(batch_index(index, self.sizes, number))}
+        return {"k": k} | {axis(loop): at for loop, at in enumerate(index.unflattened(self.sizes, number))}
 
 
 def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
@@ -347,7 +336,7 @@ class Multiplication(RewritePattern):
         outside = IndexBuilder(Builder(InsertPoint.before(_loop_of(op))))
         warp: Place = {axis: outside.folded(at) for axis, at in zip("mnk", op.part, strict=True)}
         warp = self.counted(_behind(list(warp.values())) or outside, warp)
-        index = outside.at(Builder(InsertPoint.before(op)))
+        index = outside.before(op)
         factors = (op.a, op.b)
         rewriter.replace(op, (), [self.multiply(outside, index, warp, op.c)])
         drop_forms(factors)

@@ -34,13 +34,11 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
-from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_sizes, cta_number, in_matrix
-from .tiling import Outliner, Tiling, kernel_body, schedule_of
+from .tiling import Inside, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 
 if TYPE_CHECKING:
-    from .attention_gradient import TiledGradient
-    from .outline_attention import TiledAttention
+    from .outline_attention import TiledRows
 
 
 # Which tile of the product a CTA computes: rasterisation.
@@ -206,7 +204,7 @@ class TiledProduct(NamedTuple):
         return index.mul(*grid(index, extents, self.schedule))
 
 
-def outline(tiled: TiledProduct | TiledAttention | TiledGradient, paged: Sequence[PagedOp] = ()) -> None:
+def outline(tiled: TiledProduct | TiledRows, paged: Sequence[PagedOp] = ()) -> None:
     """Puts a kernel and its launch in the place of an operation, some of whose operands are views of pages."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
@@ -253,7 +251,7 @@ class OutlineAttentionGradient(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
-            from .attention_gradient import TiledGradient  # with operations that a product does not need
+            from .outline_attention import TiledGradient  # with operations that a product does not need
 
             outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
 

@@ -1,54 +1,106 @@
-"""`warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes."""
+"""`warp.attention` and its gradient in their kernels: operands, the rows of each CTA, and the keys that rows have."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, f32, i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import arith, gpu, memref
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, StringAttr, f32, i32
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
+from ...dialect.mlir.subgroup import AllReduceOp, ReductionAttr, ReductionKind
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import in_place_of
+from ...dialect.warp.attention import AttentionOp, M, N, StepOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attributes import COMPUTES, FragmentType, fragment_of, in_place_of
 from ...dialect.warp.views import MatrixOp
+from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.operand import KernelArgument, VectorOperand
-from ..linalg.product import padded
+from ..linalg.product import Product, padded
 from ..linalg.read_attention import FACTORS, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import slices_of, state_elements, values_schedule
-from .kernel_operands import Inside, loops_in_tile
-from .operands import batch_index, batch_sizes, cta_number, in_matrix
-from .tiling import Outliner
+from .fragment_math import below, mapped, until
+from .operands import batch_sizes, cta_number, in_matrix
+from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
-if TYPE_CHECKING:
-    from .key_spans import KeySpans
+# `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.
 
 
-class TiledAttention(NamedTuple):
-    """An attention: each CTA computes some rows of O; tiles of one matrix follow each other."""
+@dataclass(frozen=True)
+class TiledRows(ABC):
+    """Results along the rows of scores: each CTA computes some rows of each; tiles of one matrix follow each other."""
 
-    attention: Attention
+    read: Attention | AttentionGradient
     schedule: Schedule
 
     @property
-    def op(self) -> AttentionOp:
-        return self.attention.op
+    def memories(self) -> Sequence[KernelArgument]:
+        """The operands of the kernel."""
+        return self.read.memories
 
     @property
-    def memories(self) -> Sequence[KernelArgument]:
-        return self.attention.memories
+    def op(self) -> Operation:
+        """The operation that is outlined."""
+        return self.read.op
 
-    def _extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
-        """Tiles of a matrix, and the sizes of the batch."""
-        scores, values = self.attention.scores, self.attention.values
+    @property
+    @abstractmethod
+    def result(self) -> Product:
+        """The product of a result."""
+
+    @abstractmethod
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        """What a CTA computes, in its kernel; `arguments` stand for the operands."""
+
+    def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
+        """Further memory that the kernel takes."""
+        del outliner
+        return ()
+
+    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
+        """How many CTAs there are; `memory` tells sizes that are not known."""
+        tiles, batch = self.extents(index, memory)
+        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
+
+    def extents(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> tuple[Index, tuple[Index, ...]]:
+        """Tiles of a matrix, and the sizes of the loops that results run along."""
+        scores = self.read.scores
         rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        batch = batch_sizes(index, values, memory)
-        return index.ceildiv(rows, self.schedule.cta[0]), batch
+        return index.ceildiv(rows, self.schedule.cta[0]), batch_sizes(index, self.result, memory)
+
+    def turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
+        """The tile that a CTA computes at its turn.
+
+        Tiles that see most keys take longest, and begin first. Persistent CTAs take a tile and its mirror image by
+        turns, so that each gets the same work.
+        """
+        last = index.sub(index.sub(index.value(tiles), 1), tile)
+        if not self.schedule.ctas:
+            return last
+        turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)
+        return index.where_equal(index.rem(turn, 2), 0, last, tile)
+
+
+@dataclass(frozen=True)
+class TiledAttention(TiledRows):
+    """An attention: each CTA computes some rows of O."""
+
+    read: Attention
+
+    @property
+    def result(self) -> Product:
+        return self.read.values
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
         """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
@@ -56,8 +108,8 @@ class TiledAttention(NamedTuple):
         of_spans = () if spans is None else (VectorOperand("spans", spans.emit(outliner)),)
         if self.schedule.split_k == 1:
             return of_spans
-        tiles = self.attention.tiles(self.schedule.cta[0])
-        sums, states = _part_types(self.attention, self.schedule, tiles)
+        tiles = self.read.tiles(self.schedule.cta[0])
+        sums, states = _part_types(self.read, self.schedule, tiles)
         memories = (
             ("sums", outliner.scratch(sums)),
             ("states", outliner.scratch(states)),
@@ -68,23 +120,23 @@ class TiledAttention(NamedTuple):
     @property
     def spans(self) -> KeySpans | None:
         """Where the keys of each tile are, if numbers of documents tell it."""
-        if not self.op.documents:
+        if not self.read.op.documents:
             return None
-        from .key_spans import KeySpans  # with operations that most attentions do not need
 
-        return KeySpans.of(self.op, self.schedule.cta[0])
+        return KeySpans.of(self.read.op, self.schedule.cta[0])
 
     def tile(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
     ) -> Operation:
-        operands, cta, parts = self.attention.operands, cta_number(index), self.schedule.split_k
+        operands, cta, parts = self.read.operands, cta_number(index), self.schedule.split_k
         number, part = index.div(cta, parts), index.rem(cta, parts)
-        tiles, batch = self._extents(index, arguments)
+        tiles, batch = self.extents(index, arguments)
         tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
-        inside = Inside.of(index, self.op.score, operands, arguments, batch, matrix)
-        row = index.mul(self._turn(index, tile, tiles, matrix), self.schedule.cta[0])
-        op, count = self.op, len(FACTORS)
-        at = batch_index(index, batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
+        inside = Inside.of(index, self.read.op.score, operands, arguments, batch, matrix)
+        tile = tile if self.read.op.diagonal is None else self.turn(index, tile, tiles, matrix)
+        row = index.mul(tile, self.schedule.cta[0])
+        op, count = self.read.op, len(FACTORS)
+        at = index.unflattened(batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
         until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
         if spans is not None:
             first, end = spans.read(index, scratch[0], at, index.div(row, self.schedule.cta[0]))
@@ -94,7 +146,7 @@ class TiledAttention(NamedTuple):
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
             keys=op.keys._replace(lengths=None, documents=self._documents(index, arguments, at)),
-            scores=inside.function(index, op.score, self.attention.scores.epilogue_operands, 0, count),
+            scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
             through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
@@ -107,20 +159,20 @@ class TiledAttention(NamedTuple):
 
     def _through(self, index: IndexBuilder, inside: Inside, loops: int) -> SSAValue | None:
         """The function on results, whose columns run along the last loop."""
-        if self.op.function is None:
+        if self.read.op.function is None:
             return None
         inputs = [
             (inside.seen(operand), map_along(loops, ((0, loops - 1)[loop] for loop in loops_in_tile(operand))))
-            for operand in self.attention.values.epilogue_operands
+            for operand in self.read.values.epilogue_operands
         ]
-        return index.insert(self.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
+        return index.insert(self.read.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
     def _documents(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], at: Sequence[Index]
     ) -> tuple[tuple[SSAValue, AffineMap], ...]:
         """The numbers of documents of queries and keys: matrices whose columns, or rows, are all the same."""
         outer, made = len(at), list[tuple[SSAValue, AffineMap]]()
-        for memory, map_ in self.op.keys.documents:
+        for memory, map_ in self.read.op.keys.documents:
             loops = loops_of(map_)
             row, column = (loops.index(outer + loop) if outer + loop in loops else None for loop in (0, 1))
             indices = index.values([at[loop] for loop in loops if loop < outer])
@@ -148,31 +200,44 @@ class TiledAttention(NamedTuple):
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
     ) -> SSAValue | None:
         """The number of keys of this CTA's sequence, if memory has it; at least 0."""
-        if (lengths := self.op.keys.lengths) is None:
+        if (lengths := self.read.op.keys.lengths) is None:
             return None
         memory, map_ = lengths
-        at = batch_index(index, batch, matrix)
+        at = index.unflattened(batch, matrix)
         loaded = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
         length = index.insert(arith.IndexCastOp(loaded.res, IndexType())).result
         return index.value(index.from_zero(length))
 
-    def _turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
-        """The tile that a CTA computes at its turn.
 
-        Tiles that see most keys take longest, and begin first. Persistent CTAs take a tile and its mirror image by
-        turns, so that each gets the same work.
-        """
-        if self.op.diagonal is None:
-            return tile
-        last = index.sub(index.sub(index.value(tiles), 1), tile)
-        if not self.schedule.ctas:
-            return last
-        turn = index.div(index.mul(matrix, tiles), self.schedule.ctas)
-        return index.where_equal(index.rem(turn, 2), 0, last, tile)
+@dataclass(frozen=True)
+class TiledGradient(TiledRows):
+    """Gradients: each CTA computes some rows of each result."""
 
-    def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        tiles, batch = self._extents(index, memory)
-        return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
+    read: AttentionGradient
+
+    @property
+    def result(self) -> Product:
+        return next(iter(self.read.sums.values()))
+
+    def tile(
+        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
+    ) -> Operation:
+        del scratch
+        op, cta = self.read.op, cta_number(index)
+        tiles, batch = self.extents(index, arguments)
+        tile, matrix = in_matrix(index, cta, tiles) if batch else (cta, 0)
+        if op.rows == M and op.diagonal is not None:
+            tile = self.turn(index, tile, tiles, matrix)
+        row = index.mul(tile, self.schedule.cta[0])
+        made = AttentionGradientOp(
+            [arguments[value] for value in op.inputs],
+            [arguments[value] for value in op.outputs],
+            op.maps,
+            scale=op.scale.value.data,
+            keys=op.keys,
+            tile=index.values([row, *index.unflattened(batch, matrix)]),
+        )
+        return in_place_of(op, made)
 
 
 def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
@@ -183,3 +248,194 @@ def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRef
     count = 1 if slices_of(schedule) > 1 else columns // width
     sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
     return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
+
+
+# order; where those of a document follow each other, little more is left than the documents of the tile.
+
+
+THREADS = 256
+
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+class KeySpans(NamedTuple):
+    """The first key of each tile of so many `rows`, and where its keys end, for indices of the loops `batch`, of known
+    sizes; `documents` are those of the attention."""
+
+    rows: int
+    batch: tuple[int, ...]
+    sizes: tuple[int, ...]
+    queries: int
+    keys: int
+    outer: int
+    documents: tuple[tuple[SSAValue, AffineMap], ...]
+
+    @staticmethod
+    def of(op: AttentionOp, rows: int) -> KeySpans | None:
+        """Those of an attention; None if its sizes are not known, and all tiles have all keys."""
+        documents, sizes = op.keys.documents, op.sizes
+        batch = sorted({loop for _, map_ in documents for loop in loops_of(map_) if loop < op.batch})
+        static = tuple(sizes[loop] for loop in (*batch, op.batch + M, op.batch + N))
+        if min(static) < 1:
+            return None
+        return KeySpans(rows, tuple(batch), static[:-2], static[-2], static[-1], op.batch, documents)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of one matrix."""
+        return -(-self.queries // self.rows)
+
+    def read(self, index: IndexBuilder, spans: SSAValue, at: Sequence[Index], tile: Index) -> tuple[SSAValue, SSAValue]:
+        """The first key of a tile, and where its keys end; `at` are the indices of the batch."""
+        matrix: Index = 0
+        for loop, size in zip(self.batch, self.sizes, strict=True):
+            matrix = index.add(index.mul(matrix, size), at[loop])
+        number = index.add(index.mul(matrix, self.tiles), tile)
+        loads = [index.insert(memref.LoadOp.get(spans, index.values([number, side]))).res for side in range(2)]
+        first, end = (index.insert(arith.IndexCastOp(load, IndexType())).result for load in loads)
+        return first, end
+
+    def emit(self, outliner: Outliner) -> SSAValue:
+        """Launches the kernel: the memory that it writes."""
+        ctas = self.tiles * math.prod(self.sizes)
+        spans = outliner.scratch(MemRefType(i32, [ctas, 2]))
+        memories = list(dict.fromkeys(memory for memory, _ in self.documents))
+        operands = [VectorOperand(f"numbers{i}", memory) for i, memory in enumerate(memories)]
+        operands.append(VectorOperand("spans", spans))
+        index, body, arguments = kernel_body(operands)
+        self._compute(index, arguments, arguments[spans])
+        index.insert(ReturnOp([]))
+        kernel = outliner.launch("spans", operands, body, ctas, THREADS)
+        kernel.attributes[COMPUTES] = StringAttr("the keys of each tile of an attention, by numbers of documents")
+        return spans
+
+    def _compute(self, index: IndexBuilder, arguments: dict[SSAValue, SSAValue], spans: SSAValue) -> None:
+        """What a CTA does for its tile."""
+        dimension = gpu.DimensionAttr(gpu.DimensionEnum.X)
+        cta, thread = index.insert(BlockIdOp(dimension)).result, index.insert(ThreadIdOp(dimension)).result
+        at = dict(zip(self.batch, index.unflattened(self.sizes, index.div(cta, self.tiles)), strict=True))
+        row = index.mul(index.rem(cta, self.tiles), self.rows)
+
+        def element(index: IndexBuilder, side: int, number: SSAValue) -> SSAValue:
+            memory, map_ = self.documents[side]
+            places = [at[loop] if loop < self.outer else number for loop in loops_of(map_)]
+            return index.insert(memref.LoadOp.get(arguments[memory], index.values(places))).res
+
+        end = index.minimum(index.add(row, self.rows), self.queries)
+        with index.loop(index.add(row, thread), end, THREADS, _numbers(index, MOST, LEAST)) as turn:
+            number = element(turn.index, 0, turn.counter)
+            turn.handed = _wider(turn.index, turn.carried, number)
+        least, largest = _of_all(index, turn.results)
+        # Of a tile without keys the first is behind all, and the end before all.
+        with index.loop(thread, self.keys, THREADS, _numbers(index, self.keys, 0)) as turn:
+            inside = turn.index
+            number = element(inside, 1, turn.counter)
+            tests = (arith.CmpiOp(number, least, "sge"), arith.CmpiOp(number, largest, "sle"))
+            above, below = (inside.insert(test).result for test in tests)
+            both = inside.insert(arith.AndIOp(above, below)).result
+            key, behind = (inside.add(turn.counter, i) for i in range(2))
+            numbers = (inside.insert(arith.IndexCastOp(inside.value(i), i32)).result for i in (key, behind))
+            pairs = zip(_wider(inside, turn.carried, *numbers), turn.carried, strict=True)
+            turn.handed = [inside.insert(arith.SelectOp(both, new, old)).result for new, old in pairs]
+        span = _of_all(index, turn.results)
+        with index.where(index.compare("eq", thread, 0)) as inside:
+            for side, value in enumerate(span):
+                inside.insert(memref.StoreOp.get(value, spans, inside.values([cta, side])))
+
+
+def _numbers(index: IndexBuilder, *numbers: int) -> list[SSAValue]:
+    return [index.constants.insert(arith.ConstantOp(IntegerAttr(number, i32))).result for number in numbers]
+
+
+def _wider(index: IndexBuilder, carried: Sequence[SSAValue], *numbers: SSAValue) -> list[SSAValue]:
+    """The smaller of the first and the larger of the last numbers."""
+    kinds = (arith.MinSIOp, arith.MaxSIOp)
+    sides = (numbers[0], numbers[-1])
+    return [index.insert(kind(a, b)).result for kind, a, b in zip(kinds, carried, sides, strict=True)]
+
+
+def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
+    """The least and the largest number of all threads."""
+    kinds = (ReductionKind.MINSI, ReductionKind.MAXSI)
+    return [
+        index.insert(
+            AllReduceOp.create(
+                operands=[value], result_types=[i32], properties={"op": ReductionAttr(kind)}, regions=[Region()]
+            )
+        ).result
+        for kind, value in zip(kinds, numbers, strict=True)
+    ]
+
+
+# The scores of an attention that count by their place, and masks of those that do not.
+
+
+class Band(NamedTuple):
+    """The scores that count by their place: in row r the columns up to r + `right`, from r - `left` on; of all where
+    there is no such number."""
+
+    right: int | None
+    left: int | None
+
+    def end(self, index: IndexBuilder, columns: Index, start: Index, rows: int) -> Index:
+        """Where columns end that count for so many rows from `start` on; there are so many `columns`."""
+        if self.right is None:
+            return columns
+        reached = index.add(start, rows + self.right)
+        columns, reached = index.value(columns), index.value(reached)
+        return index.insert(arith.MinSIOp(columns, reached, IndexType())).result
+
+    def first(self, index: IndexBuilder, start: Index, step: int) -> Index:
+        """The tile of `step` columns with the first that counts for a row from `start` on."""
+        return 0 if self.left is None else index.div(index.from_zero(index.sub(start, self.left)), step)
+
+    def masked(
+        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
+    ) -> SSAValue:
+        """Scores of a warp, which begin at a row and at a column, with minus infinity where they do not count; so many
+        `columns` do, a multiple of a tile's where zeros may stand for scores behind the end."""
+        beyond: list[SSAValue] = []
+        rows, width = schedule.warp
+        last = index.add(at, width)
+        if not isinstance(columns, int) or columns % schedule.cta[1]:
+            beyond.append(index.compare("sgt", last, columns))
+        if self.right is not None:
+            # The last column of the tile against the last that counts for the first row of the warp.
+            first = index.add(row, self.right + 1)
+            beyond.append(index.compare("sgt", last, first))
+        if self.left is not None:
+            # The first column of the tile against the first that counts for the last row of the warp.
+            first = index.add(row, rows - 1 - self.left)
+            beyond.append(index.compare("slt", at, first))
+        if not beyond:
+            return scores
+        condition, *others = beyond
+        for other in others:
+            condition = index.insert(arith.OrIOp(condition, other)).result
+        (masked,) = index.either(
+            condition, lambda inside: [self._mask(inside, schedule, scores, row, at, columns)], lambda _: [scores]
+        )
+        return masked
+
+    def _mask(
+        self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
+    ) -> SSAValue:
+        kind = fragment_of(scores)
+        if not isinstance(columns, int) or columns % schedule.cta[1]:
+            scores = until(index, scores, index.sub(at, columns), -math.inf)
+        if self.right is not None:
+            places = self._places(index, row, at, kind, self.right + 1)
+            scores = mapped(index, lambda x: below(x[1], x[2], x[0], -math.inf), scores, *places)
+        if self.left is not None:
+            places = self._places(index, row, at, kind, -self.left - 1)
+            scores = mapped(index, lambda x: below(x[2], x[1], x[0], -math.inf), scores, *places)
+        return scores
+
+    @staticmethod
+    def _places(
+        index: IndexBuilder, row: Index, at: SSAValue, kind: FragmentType, less: int
+    ) -> tuple[SSAValue, SSAValue]:
+        """The columns of scores counted from the warp's first row, less a number, and their rows."""
+        start = index.sub(index.sub(at, index.value(row)), less)
+        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
+        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment

@@ -118,17 +118,24 @@ class Split:
 
     def rewrite(self) -> None:
         """Each CTA multiplies a part of K, and the last one of a tile goes on."""
-        schedule, element = self.launch.schedule, fragment_of(self.loop.results[0]).element_type
-        slots, size = self.tiles * schedule.split_k, schedule.cta[0] * schedule.cta[1]
-        parts = self.launch.host.scratch(MemRefType(element, [slots, size]))
-        counters = self.launch.host.scratch(MemRefType(i32, [self.tiles]), zeroed=True)
+        memories = self.scratch(self.tiles)
         part = self.cut()
-        count = len(self.launch.operands)
-        self._share_sums(
-            self.launch.insert(count, parts, "parts"), self.launch.insert(count + 1, counters, "counters"), part
-        )
-        self.launch.grid[2] = schedule.split_k
+        self._share_sums(*self.arguments(*memories), part)
+        self.launch.grid[2] = self.launch.schedule.split_k
         self.launch.finish()
+
+    def scratch(self, tiles: int) -> tuple[SSAValue, SSAValue]:
+        """Memory for the sums of all parts of so many tiles, and counters of those that arrived."""
+        launch, schedule = self.launch, self.launch.schedule
+        element, size = fragment_of(self.loop.results[0]).element_type, schedule.cta[0] * schedule.cta[1]
+        parts = launch.host.scratch(MemRefType(element, [tiles * schedule.split_k, size]))
+        counters = launch.host.scratch(MemRefType(i32, [tiles]), zeroed=True)
+        return parts, counters
+
+    def arguments(self, parts: SSAValue, counters: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """The same as the last arguments of the kernel."""
+        count, launch = len(self.launch.operands), self.launch
+        return launch.insert(count, parts, "parts"), launch.insert(count + 1, counters, "counters")
 
     def part(self) -> SSAValue:
         """The number of this CTA's part of K."""
@@ -240,12 +247,15 @@ class SplitTurns(Split):
 
     def cut(self) -> SSAValue:
         """Lets the loop go from this part's first K tile to its last; gives its number."""
-        index, parts = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.launch.schedule.split_k
-        part, depth = self.part(), self.launch.schedule.cta[2]
-        tiles = index.ceildiv(self.k, depth)
-        ends = [index.mul(index.div(index.mul(i, tiles), parts), depth) for i in (part, index.add(part, 1))]
-        self.loop.operands[0], self.loop.operands[1] = index.values(ends)
+        index, part = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.part()
+        self.loop.operands[0], self.loop.operands[1] = index.values(self.ends(index, part))
         return part
+
+    def ends(self, index: IndexBuilder, part: Index) -> list[Index]:
+        """Where the K tiles of a part begin and end."""
+        parts, depth = self.launch.schedule.split_k, self.launch.schedule.cta[2]
+        tiles = index.ceildiv(self.k, depth)
+        return [index.mul(index.div(index.mul(i, tiles), parts), depth) for i in (part, index.add(part, 1))]
 
 
 class SharedTail(SplitTurns):
@@ -260,8 +270,6 @@ class SharedTail(SplitTurns):
     def rewrite(self) -> None:
         launch, parts = self.launch, self.launch.schedule.split_k
         unshared = self.tiles // launch.schedule.ctas * launch.schedule.ctas
-        element, depth = fragment_of(self.loop.results[0]).element_type, launch.schedule.cta[2]
-        slots, size = (self.tiles - unshared) * parts, launch.schedule.cta[0] * launch.schedule.cta[1]
         number, uses = self.tile, list(self.tile.uses)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
         slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
@@ -269,16 +277,11 @@ class SharedTail(SplitTurns):
         tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
         for use in uses:
             use.operation.operands[use.index] = tile
-        turns = -(-self.k // depth)
-        ends = [index.mul(index.div(index.mul(at, turns), parts), depth) for at in (part, index.add(part, 1))]
-        whole_ends = zip((0, self.k), ends, strict=True)
+        whole_ends = zip((0, self.k), self.ends(index, part), strict=True)
         self.loop.operands[0], self.loop.operands[1] = index.values(
             [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
         )
-        memory = launch.host.scratch(MemRefType(element, [slots, size]))
-        counters = launch.host.scratch(MemRefType(i32, [self.tiles - unshared]), zeroed=True)
-        count = len(launch.operands)
-        memory, counters = launch.insert(count, memory, "parts"), launch.insert(count + 1, counters, "counters")
+        memory, counters = self.arguments(*self.scratch(self.tiles - unshared))
         sums, *behind = self.loop.results[0], *self._behind(self.loop.results[0])
         index = IndexBuilder(Builder(InsertPoint.before(behind[0])))
         is_shared = index.compare("uge", number, unshared)
@@ -299,7 +302,7 @@ class SharedTail(SplitTurns):
         index.insert(scf.IfOp(ends_tile, [], Region(rest)))
         _move(behind, inside)
         inside.insert(scf.YieldOp())
-        launch.grid[0] = unshared + slots
+        launch.grid[0] = unshared + (self.tiles - unshared) * parts
         launch.finish()
 
 

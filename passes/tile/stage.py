@@ -78,7 +78,7 @@ class StageBuilder:
         ways = copied(self.tiling)
         for tiles in ways:
             cta = tiles.counted(index, cta) if isinstance(tiles, MetadataTiles) else cta
-        above = index.at(Builder(InsertPoint.before(outermost(self.product.op))))
+        above = index.before(outermost(self.product.op))
         shared = [above.insert(memref.AllocOp([], [], tiles.shared_type())).memref for tiles in ways]
         start = self._start(CtaTileType.of(rows, columns, self.tiling.element_type("acc")))
         turns = KTurns.of(index, self.tiling)
@@ -365,7 +365,7 @@ class Distribution:
 
     def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
         """Stores the warp's part, or its slice's part of that."""
-        index, sums = self.index.at(Builder(InsertPoint.before(end))), end.sums
+        index, sums = self.index.before(end), end.sums
         if self.schedule.sliced_k > 1:
             sums, down, across, parts = self._sum(index, sums)
             if parts < self.schedule.sliced_k:
@@ -385,7 +385,7 @@ class Distribution:
         index.insert(some)
         end.detach()
         body.insert_op_before(end, last)
-        return index.at(Builder(InsertPoint.before(end)))
+        return index.before(end)
 
     def _sum(self, index: IndexBuilder, sums: SSAValue) -> tuple[SSAValue, Index, Index, int]:
         """This slice's part of the sum over all slices, how many rows down and columns across it begins, and how many

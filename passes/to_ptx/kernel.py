@@ -449,7 +449,7 @@ class ConvertWarpToPtxPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(each.name == "vector.contract" for each in op.walk()):
-            from ..tile.vector_fragments import ConvertVectorToWarpPass
+            from ..tile.foreign_kernels import ConvertVectorToWarpPass
 
             ConvertVectorToWarpPass().apply(ctx, op)
         if any(isinstance(each, MakeRingOp) for each in op.walk()):
