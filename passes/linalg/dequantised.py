@@ -37,8 +37,7 @@ from ...dialect.warp.operands import BlockScaledOp
 from ...dialect.warp.stored import NIBBLES
 from ..diagnostics import remark
 from ..patterns import operations_between
-from .element_expressions import touched
-from .elementwise import Elementwise, read_elementwise
+from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed
 

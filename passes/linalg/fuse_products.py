@@ -12,7 +12,7 @@ from xdsl.dialects.arith import DivfOp, FastMathFlagsAttr
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -22,13 +22,13 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of
 from ...dialect.warp.attributes import BYTE, memory_of, target_of
-from ...dialect.warp.elements import N, PointwiseOp, YieldOp, element_type, with_functions
+from ...dialect.warp.elements import N
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import PairedOp, drop_forms, lie_alike
+from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
 from ..patterns import apply_patterns
 from .elementwise import read_elementwise
-from .fuse_epilogue import FUSE, FuseEpilogue, Match, inlined, name_arguments, producers
+from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
 from .operand import drop_unused, users_of
 from .product import read
 from .raise_matmul import raise_products
@@ -74,41 +74,9 @@ class FusePair(RewritePattern):
             if first.product.a == second.product.a:
                 remark(op, FUSE, f"the two products of one A that it reads are not one: {reason}")
             return
-        temporaries = first.temporary, second.temporary
-        _fuse(first, second)
+        fuse([first, second], PairedOp(first.product.b, second.product.b))
         chose(op, FUSE, f"{op.name} and two products of one A are one product")
-        for temporary in temporaries:
-            drop_unused(temporary)
         rewriter.has_done_action = True
-
-
-def _fuse(first: Match, second: Match) -> None:
-    products, elementwise = (first.product, second.product), first.elementwise
-    block = Block(arg_types=[product.product_type for product in products])
-    own = {i: number for number, match in enumerate((first, second)) for i in match.of_product}
-    others = {i: (elementwise.inputs[i], first.map_of(i)) for i in first.others if i not in own}
-    operands = list(dict.fromkeys([o for p in products for o in p.placed_operands] + list(others.values())))
-    for value, _ in operands:
-        block.insert_arg(element_type(value), len(block.args))
-    place = {operand: block.args[len(products) + number] for number, operand in enumerate(operands)}
-    made: list[SSAValue] = []
-    for number, product in enumerate(products):
-        arguments = [block.args[number], *(place[operand] for operand in product.placed_operands)]
-        through = product.epilogue
-        made.append(arguments[0] if through is None else inlined(through.body, block, arguments))
-    elements = {i: made[number] for i, number in own.items()} | {i: place[other] for i, other in others.items()}
-    indices = {loop: first.loop_index(block, loop) for loop in elementwise.indexed}
-    block.add_op(YieldOp(elementwise.append(block, elements, indices)))
-    name_arguments(block, operands)
-    pair, epilogue = PairedOp(products[0].b, products[1].b), PointwiseOp(operands, Region(block))
-    epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location
-    fused = products[0].like(b=pair.operand, d=elementwise.output, through=epilogue.function)
-    Rewriter.insert_op([pair, *with_functions(fused)], InsertPoint.before(elementwise.op))
-    Rewriter.erase_op(elementwise.op)
-    functions = [product.through for product in products]
-    for product in products:
-        Rewriter.erase_op(product)
-    drop_forms(functions)
 
 
 class SplitColumns(RewritePattern):

@@ -26,7 +26,7 @@ from ...dialect.warp.op_shapes import is_pure
 from ..diagnostics import chose, remark
 from ..patterns import PatternPass, constant_value
 from .element_expressions import NotFusedError, decline
-from .elementwise import check_product
+from .elementwise import check_unshared
 from .operand import kept_dimensions
 
 BESIDE = (memref.LoadOp, memref.SubviewOp, PointwiseOp, scf.YieldOp, DisjointOp)
@@ -160,7 +160,7 @@ class GroupProducts(RewritePattern):
             return
         for each in with_functions(made):
             Rewriter.insert_op(each, InsertPoint.before(op))
-        check_product(made, made)
+        check_unshared(made)
         chose(op, GroupPass.name, f"the loop is a product of {memory_of(made.d)} in {loads[0].memref.type} groups")
         rewriter.erase(op)
         rewriter.has_done_action = True

@@ -10,8 +10,8 @@ from ...dialect.isa.wgmma import M
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ..diagnostics import fail
-from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
+from ..linalg.read_attention import AttentionGradient
 from . import needs
 from .attention import (
     FIXED,
