@@ -319,7 +319,7 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     apply_patterns(first, function)
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
-    if any(isinstance(op, math.ExpOp) for op in function.walk()):
+    if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
         from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
 
         decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())

@@ -94,11 +94,16 @@ class ComputeWhereRead(RewritePattern):
                 same = op.indexing_maps.data[number] == maker.indexing_maps.data[-1]
                 made = fused(op, number, maker) if same else None
             if made is not None and isinstance(producer, GenericOp | FillOp):
-                rewriter.replace(op, made)
-                for unread in (producer, producer.outputs[0].owner):
-                    if isinstance(unread, Operation) and not any(result.uses for result in unread.results):
-                        rewriter.erase(unread)
+                _replace(rewriter, op, made, producer)
                 return
+
+
+def _replace(rewriter: PatternRewriter, op: GenericOp, made: GenericOp, producer: GenericOp | FillOp) -> None:
+    """Puts what is fused in the place of an operation, and removes what nobody reads any more."""
+    rewriter.replace(op, made)
+    for unread in (producer, producer.outputs[0].owner):
+        if isinstance(unread, Operation) and not any(result.uses for result in unread.results):
+            rewriter.erase(unread)
 
 
 def _is_in_order(op: GenericOp) -> bool:
@@ -137,10 +142,11 @@ class FuseWide(RewritePattern):
 
 
 class FuseDiamond(RewritePattern):
-    """Puts the body of an elementwise operation into the only one that reads its result, if both read a tensor.
+    """Puts the body of an elementwise operation into the only one that reads its result, if that reads a tensor which
+    the former is made of, too.
 
-    A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`. As one operation it reads `x` once, and where `x` is a
-    product's result it can be part of the product.
+    A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`, or a gelu as ten operations. As one operation it reads
+    `x` once, and where `x` is a product's result it can be part of the product.
     """
 
     @op_type_rewrite_pattern
@@ -150,16 +156,22 @@ class FuseDiamond(RewritePattern):
             maker = maker_of(op, number) if _closes(op, number) else None
             made = None if maker is None else fused(op, number, maker)
             number = 0 if made is not None else number + 1
-            if made is not None:
-                rewriter.replace(op, made)
+            if made is not None and maker is not None:
+                _replace(rewriter, op, made, maker)
                 op = made
 
 
 def _closes(op: GenericOp, number: int) -> bool:
-    """Whether an input is made for an elementwise operation alone, of something that this reads too."""
-    value, nest = op.inputs[number], Nest.of(op)
-    shared = isinstance(value.owner, Operation) and bool({*value.owner.operands} & {*op.inputs})
-    return shared and len(op.results) == 1 and nest.is_elementwise and value.uses.get_length() == 1
+    """Whether an input of an elementwise operation is made for it alone, of something that it reads too."""
+    plain = len(op.results) == 1 and Nest.of(op).is_elementwise
+    return plain and not _read_before(op, number).isdisjoint(op.inputs)
+
+
+def _read_before(op: GenericOp, number: int) -> set[SSAValue]:
+    """What the elementwise operations read that make an input, and nothing else, one after another."""
+    maker = maker_of(op, number) if op.inputs[number].has_one_use() else None
+    numbers = () if maker is None else range(len(maker.inputs))
+    return {value for n in numbers if maker is not None for value in (maker.inputs[n], *_read_before(maker, n))}
 
 
 PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
