@@ -37,7 +37,7 @@ from .element_expressions import (
 )
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .pack_heads import PackHeads, SplitValues
+from .read_attention import PackHeads, SplitValues
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
