@@ -10,6 +10,7 @@ from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, TEXTURE, VECTOR, Slot
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+from warploom.dialect.ptx.verifier import replacing
 
 BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}
 """Every spelling of the matrix instructions that the text has, and its form."""
@@ -30,7 +31,8 @@ def operand(row: PatternRow, slot: Slot, number: int) -> str:
     if slot.kind == ADDRESS:
         return "[%b32_7]" if slot.type == "tensor" else "[%b64_7]"
     if slot.kind == TENSOR:
-        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
+        fields = "".join(f"{operand(row, field, number)}, " for field in replacing(slot))
+        return f"[%b64_6, {fields}{{" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
     if slot.kind == TEXTURE and slot.type == "u64":
         return f"[%b32_6, {', '.join(['%b64_6'] * (slot.count - 1))}]"
     if slot.kind == TEXTURE:

@@ -207,7 +207,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == CONSTANT:
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:
-        return _check_box(operand, slot.count, type_of, rules)
+        return _check_box(operand, slot, type_of, rules)
     if slot.kind == TEXTURE:
         return _check_opaque(slot, operand, type_of)
     if slot.kind == PREDICATE:
@@ -346,14 +346,34 @@ def _check_address(kind: str, bindings: Bindings, operand: Operand, type_of: Typ
     return problem and problem.replace("{}", _describe(operand.base, type_of))
 
 
-def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules) -> str | None:
-    """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension."""
-    if not isinstance(operand, Indexed) or len(operand.items) != 2:
-        return f"expected [map, {{coordinates}}], got {_describe(operand, type_of)}"
-    base, where = operand.items
+def _check_box(operand: Operand, slot: Slot, type_of: TypeOf, rules: AddressRules) -> str | None:
+    """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension. What replaces
+    fields of the map stands before the coordinates: an address, sizes, and strides in two parts."""
+    more = replacing(slot)
+    if not isinstance(operand, Indexed) or len(operand.items) != 2 + len(more):
+        listed = ", ".join(["map", *(field.name for field in more), "{coordinates}"])
+        return f"expected [{listed}], got {_describe(operand, type_of)}"
+    base, *fields, where = operand.items
     address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
     problem = _check_address("global", {}, address, type_of, rules)
-    return problem or _check_vector(Slot("coordinates", VECTOR, count=rank), where, type_of)
+    for field, item in zip(more, fields, strict=True):
+        first = item.items[0] if field.name == "sizes" and isinstance(item, Vector) else None
+        narrow = isinstance(first, Register) and type_of(first) in ("b8", "u8", "s8")
+        problem = problem or _check_value(replace(field, type="b8") if narrow else field, item, type_of)
+    return problem or _check_vector(Slot("coordinates", VECTOR, count=slot.count), where, type_of)
+
+
+def replacing(slot: Slot) -> list[Slot]:
+    """The fields of a map that a place in a tensor replaces: PTX ISA 9.4, 9.7.10.28.5.2."""
+    if not slot.type:
+        return []
+    fields = [Slot("address", type="b64", register=True)]
+    if slot.type == "shape":
+        fields.append(Slot("sizes", VECTOR, "b16", slot.count))
+        if slot.count > 1:
+            strides = Slot("low strides", VECTOR, "b32", slot.count - 1, register=True)
+            fields += [strides, Slot("high strides", type="b16", register=True)]
+    return fields
 
 
 def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
