@@ -24,7 +24,7 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "warp-fuse-epilogue": ("passes.linalg.fuse_products", "FuseEpiloguePass"),
     "warp-fuse-elementwise": ("passes.linalg.fuse_rows", "FuseElementwisePass"),
     "warp-im2col": ("passes.linalg.convolution", "Im2colPass"),
-    "warp-group": ("passes.linalg.group_products", "GroupPass"),
+    "warp-group": ("passes.linalg.fuse_products", "GroupPass"),
     "warp-version": ("passes.schedule.version", "VersionPass"),
     "warp-schedule": ("passes.schedule.warp_schedule", "SchedulePass"),
     "warp-lay-out": ("passes.tile.lay_out", "LayOutPass"),

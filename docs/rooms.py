@@ -302,10 +302,10 @@ OF_IDEAS = {
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
-    "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py passes/linalg/merge_rows.py "
+    "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py "
     "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
-    "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
+    "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/tensors.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "

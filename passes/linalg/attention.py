@@ -9,9 +9,9 @@ from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, f16, f32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -35,10 +35,9 @@ from .element_expressions import (
     read_product,
     region_of,
 )
-from .elementwise import check_attention
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .pack_heads import PackHeads, SplitValues
+from .read_attention import PackHeads, SplitValues
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
@@ -100,7 +99,7 @@ class AttentionMatch:
             self._is_exponential(element) or self._quotient(element) is not None
         ):
             decline("")
-        self.v = self._memory(v, names_of(of_v, names), values)
+        self.v = self.reader.source(v, names_of(of_v, names), values, widened=tf32)
         self.o = values.outputs[0], names_of(of_o, names)
         self.result: tuple[ElementExpression, ElementExpression] | None = None
         if not self.reader.starts_from(values, 0.0):
@@ -267,31 +266,13 @@ class AttentionMatch:
     def _read_factors(self) -> None:
         """Q and K: the memories that scores are a product of, and their places."""
         (product,) = self.scores.rest.leaves("product")
-        op, at = product.product, product.place
-        product_ = None if op is None else read_product(op)
-        if op is None or product_ is None:
+        sides = self.reader.factors(product, DEPTH, widened=self.tf32)
+        if sides is None or product.product is None:
             decline("scores are no product")
-        of_a, of_b, of_c = (loops_of(map_) for map_ in product_.maps)
-        names: dict[int, Name] = {**dict(zip(of_c, at, strict=True)), len(of_c): DEPTH}
-        a, b = (op.inputs[number] for number in product_.inputs)
-        sides = [self._memory(a, names_of(of_a, names), op), self._memory(b, names_of(of_b, names), op)]
-        self.product = op
+        self.product = product.product
         self.q, self.k = sorted(sides, key=lambda side: QUERY not in side[1])
         if QUERY not in self.q[1] or KEY not in self.k[1] or QUERY in self.k[1] or KEY in self.q[1]:
             decline("scores are no product of one matrix with a row for each query and one with a row for each key")
-
-    def _memory(self, value: SSAValue, at: Subscripts, before: Operation) -> tuple[SSAValue, Subscripts]:
-        """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
-        reader = ElementReader(KEY)
-        element = reader.element(value, at, before)
-        if element.kind == "load" and (memory := element.value) is not None:
-            place = element.place
-            kinds = memory_of(memory).element_type, memory_of(value).element_type
-            # As tf32, f32 has a fraction of 10 bits, which f16 has too.
-            if -1 not in place and (kinds[0] == kinds[1] or (self.tf32 and kinds == (f16, f32))):
-                self.reader.used |= reader.used
-                return memory, place
-        return value, at
 
     # What becomes of it
 
@@ -318,7 +299,7 @@ class AttentionMatch:
             decline("others use its result before it is divided")
         if root(self.o[0]) in read:
             decline("its result is where Q, K or V is")
-        replacement.replace(self._attention, check_attention)
+        replacement.replace(self._attention)
 
     def _attention(self) -> AttentionOp:
         """The operation that comes to stand for all."""
@@ -328,7 +309,7 @@ class AttentionMatch:
         (product,) = self.scores.rest.leaves("product")
         types = {product: f32, **{leaf: element_type(value) for leaf, value in self.score_operands.items()}}
         inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.score_operands.items()]
-        score = None if plain else PointwiseOp(inputs, region_of(self.scores.rest, types, indices=order))
+        score = None if plain else PointwiseOp(inputs, region_of([self.scores.rest], types, indices=order))
         if score is not None:
             score.function.name_hint = "score"
         through = self._through(order)
@@ -356,7 +337,7 @@ class AttentionMatch:
         result, element = self.result
         given = {element: f32, **{leaf: element_type(value) for leaf, value in self.result_operands.items()}}
         inputs = [(value, map_of(leaf.place, order)) for leaf, value in self.result_operands.items()]
-        made = PointwiseOp(inputs, region_of(result, given, stored=element_type(self.o[0])))
+        made = PointwiseOp(inputs, region_of([result], given, [element_type(self.o[0])]))
         made.function.name_hint = "result"
         return made
 

@@ -1,24 +1,20 @@
-"""`warp.attention_gradient`: what it asks for, read once for the passes that lower it, and what becomes one."""
+"""`warp-fuse-attention`: products of what softmax and its gradient are become `warp.attention_gradient`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import FloatAttr, MemRefType, ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import SSAValue
 
-from ...dialect.mlir.affine import FIXED, is_plain, loops_of, map_along
+from ...dialect.mlir.affine import is_plain, loops_of
 from ...dialect.mlir.generic import factors
-from ...dialect.warp.attention import D, E, Keys, M, N
-from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
-from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.attention import Keys
+from ...dialect.warp.attention_gradient import AttentionGradientOp
+from ...dialect.warp.attributes import memory_of
 from ..diagnostics import chose, remark
 from .element_expressions import (
     ElementExpression,
@@ -29,99 +25,12 @@ from .element_expressions import (
     decline,
     map_of,
     names_of,
-    read_product,
 )
-from .elementwise import check_gradient
 from .fuse_epilogue import Replacement, place_in_block
-from .operand import KernelArgument, Spread, VectorOperand, each_once, root
-from .product import Product, padded, read
+from .operand import root
+from .product import padded
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
-
-class AttentionGradient(NamedTuple):
-    """The products of gradients whose rows are queries (dQ), or keys (dK, dV).
-
-    With rows r and columns c, those of `scores` are S = Q K^T, or its transpose K Q^T, and those of `slopes` are
-    dO V^T, or V dO^T; none if dV is the only result. `sums` are the results by name: dS K; dS^T Q and P^T dO. The
-    loops of all begin with those of the batch, in the order of `around`: the first `outer` are those that results run
-    along, the others are summed over.
-    """
-
-    op: AttentionGradientOp
-    scores: Product
-    slopes: Product | None
-    sums: dict[str, Product]
-    around: tuple[int, ...]
-    outer: int
-
-    @staticmethod
-    def of(op: AttentionGradientOp) -> AttentionGradient:
-        """Reads a verified operation. Raises a located diagnostic for layouts that are not lowered."""
-        half, sizes = memory_of(op.q).element_type, op.sizes
-        row = element_row(half)
-        names = [row.name if row is not None else str(half)] * 2
-        gradients, batch = op.gradients, op.batch
-        outer = tuple(sorted(loop for loop in loops_of(gradients[0].map) if loop < batch))
-        around = (*outer, *(loop for loop in range(batch) if loop not in outer))
-        q, k, v, do = ((value, loops_of(map_)) for value, map_ in zip(op.inputs[:4], op.maps, strict=False))
-        m, n, d, e = (batch + loop for loop in (M, N, D, E))
-        (r, c), factors = ((m, n), ((q, k), (do, v))) if op.rows == M else ((n, m), ((k, q), (v, do)))
-        inner = (*around, r, c)
-        shape = [sizes[loop] for loop in inner]
-
-        def product(
-            a: tuple[SSAValue, Sequence[int]], b: tuple[SSAValue, Sequence[int]], to: tuple[SSAValue, Sequence[int]],
-            loops: Sequence[int],
-        ) -> Product:  # fmt: skip
-            maps: list[AffineMap] = [map_along(len(loops), map(loops.index, each)) for _, each in (a, b, to)]
-            made = MatmulOp(a[0], b[0], to[0], names, init=FloatAttr(0.0, f32), maps=maps)
-            made.location = op.location
-            return read(made)
-
-        scores = product(*factors[0], (_nowhere(f32, shape), inner), (*around, r, c, d))
-        slopes, sums = None, dict[str, Product]()
-        if any(gradient.name != "dV" for gradient in gradients):
-            slopes = product(*factors[1], (_nowhere(f32, shape), inner), (*around, r, c, e))
-        for name, memory, map_ in gradients:
-            column, b = (e, do) if name == "dV" else (d, factors[0][1])
-            to = memory, loops_of(map_)
-            sums[name] = product((_nowhere(half, shape), inner), b, to, (*around, r, column, c))
-        return AttentionGradient(op, scores, slopes, sums, around, len(outer))
-
-    @property
-    def of_queries(self) -> tuple[Spread, Spread]:
-        """lse and delta."""
-        op, batch = self.op, self.op.batch
-
-        def spread(name: str, value: SSAValue, map_: AffineMap) -> Spread:
-            loops = loops_of(map_)
-            along = loops.index(batch + M)
-            place = (along, None) if op.rows == M else (None, along)
-            return Spread(name, value, place, tuple(self.around.index(loop) for loop in loops if loop != batch + M))
-
-        lse, delta = (spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
-        return lse, delta
-
-    @property
-    def memories(self) -> tuple[KernelArgument, ...]:
-        """The operands of the kernel: each memory once."""
-        op, products = self.op, (self.scores, self.slopes, *self.sums.values())
-        matrices = {each.value: each for product in products if product is not None for each in (product.a, product.b)}
-        names = (*MATRICES, *ROWS)
-        inputs = [
-            replace(matrices[value], name=name) if value in matrices else VectorOperand(name, value)
-            for name, value in zip(names, op.inputs, strict=True)
-        ]
-        return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
-
-
-def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
-    """An allocation outside of any block, which stands for a matrix that is never in memory."""
-    return memref.AllocOp([], [], MemRefType(kind, shape)).memref
-
-
-# `warp-fuse-attention`: products of what softmax and its gradient are become `warp.attention_gradient`.
-#
 # As of attention, what counts is what the elements of a factor are, as expressions. With S a product of Q and K, X its
 # scores, scaled and masked, dP a product of dO and V, lse and delta memory with a number for each query::
 #
@@ -164,14 +73,6 @@ class GradientReader(ElementReader):
     def _reduced(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
         return None
 
-    def memory(self, value: SSAValue, at: Subscripts, before: Operation) -> tuple[SSAValue, Subscripts]:
-        """The memory that an operand of a product is read from: where it is copied or transposed from, if it is."""
-        element = self.element(value, at, before)
-        if element.kind != "load" or element.value is None or FIXED in element.place:
-            return value, at
-        same = memory_of(element.value).element_type == memory_of(value).element_type
-        return (element.value, element.place) if same else (value, at)
-
 
 class GradientMatch:
     """A product that makes a gradient of an attention: its name, its probabilities P, the operands of dS, dO, and the
@@ -211,7 +112,7 @@ class GradientMatch:
         self.slope = self._slope(slopes[0]) if slopes else None
         self.name = "dV" if self.slope is None else "dQ" if query in self.of_c else "dK"
         self.batch = len(batch)
-        self.factor = self.reader.memory(self.b, names_of(self.of_b, names), op)
+        self.factor = self.reader.source(self.b, names_of(self.of_b, names), op)
         self.result = op.outputs[0], names_of(self.of_c, names)
         expected = {"dV": None, "dK": self.softmax.q, "dQ": self.softmax.k}[self.name]
         if expected is not None and self.factor != expected:
@@ -282,14 +183,10 @@ class GradientMatch:
 
     def _pair(self, element: ElementExpression, over: Name = DEPTH) -> list[tuple[SSAValue, Subscripts]]:
         """The memories that an element of a product is of, and their places."""
-        op = element.product
-        product = None if op is None else read_product(op)
-        if op is None or product is None:
+        sides = self.reader.factors(element, over)
+        if sides is None:
             decline("")
-        of_a, of_b, of_c = (loops_of(map_) for map_ in product.maps)
-        names: dict[int, Name] = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
-        sides = zip(product.inputs, (of_a, of_b), strict=True)
-        return [self.reader.memory(op.inputs[number], names_of(loops, names), op) for number, loops in sides]
+        return sides
 
 
 def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], float]:
@@ -322,7 +219,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
     last = max((match.op for match in matches), key=place_in_block)
     results, read_from = frozenset(value for value, _ in written), {root(value) for value, _ in inputs}
-    Replacement(used, last, results, read_from).replace(made, check_gradient)
+    Replacement(used, last, results, read_from).replace(made)
 
 
 def fuse_gradients(module: ModuleOp, by: str) -> None:

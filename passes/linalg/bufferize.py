@@ -38,8 +38,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
-from .conditions import as_bytes, hold_conditions, is_multiplied
-from .constants import global_of, number_of
+from .constants import as_bytes, global_of, hold_conditions, is_multiplied, number_of
 from .generalize import COVERED, GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of

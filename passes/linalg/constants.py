@@ -1,11 +1,11 @@
-"""Constants of many elements: tensors and memory of the module, `arith.constant dense<...>` and `memref.global`.
+"""Constants of many elements, and tensors of i1 as bytes: memory of the module, `memref.global`, and of conditions.
 
 A constant of one value is that number to an elementwise operation, and `linalg.fill` to any other. One of several
-values is memory that the host function hands to its kernels, with contents that are known before a call.
-"""
+values is memory that the host function hands to its kernels, with contents that are known before a call."""
 
 from __future__ import annotations
 
+from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -19,15 +19,19 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
     UnitAttr,
+    i1,
+    i8,
 )
-from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import in_place_of
+from ...dialect.warp.attributes import in_place_of, is_memory
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from .product import fresh_name
@@ -63,7 +67,7 @@ def _spread(value: SSAValue, number: arith.ConstantOp) -> None:
     while (use := next(iter(value.uses), None)) is not None:
         user: Operation = use.operation
         if isinstance(user, GenericOp) and use.index < len(user.inputs) and Nest.of(user).is_elementwise:
-            _number_for_input(user, use.index, number)
+            Rewriter.replace_op(user, number_for_input(user, use.index, number))
             continue
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and min(shape_of(user.result)) >= 0:
             _spread(user.result, number)
@@ -76,16 +80,16 @@ def _spread(value: SSAValue, number: arith.ConstantOp) -> None:
         user.operands[use.index] = filled.results[0]
 
 
-def _number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) -> None:
-    """Replaces an input of an operation by a number."""
+def number_for_input(op: GenericOp, number: int, constant: arith.ConstantOp) -> GenericOp:
+    """An operation that takes a number for each element of an input; it has the region of the one before."""
     body = op.detach_region(op.body)
     argument, inputs, maps = body.block.args[number], list(op.inputs), list(op.indexing_maps.data)
     argument.replace_all_uses_with(constant.result)
     body.block.erase_arg(argument)
     del inputs[number], maps[number]
-    kinds = [result.type for result in op.results]
-    new = GenericOp(inputs, list(op.outputs), body, ArrayAttr(maps), op.iterator_types, kinds)
-    Rewriter.replace_op(op, in_place_of(op, new))
+    return in_place_of(
+        op, GenericOp(inputs, list(op.outputs), body, ArrayAttr(maps), op.iterator_types, op.result_types)
+    )
 
 
 def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: ModuleOp) -> memref.GetGlobalOp:
@@ -124,3 +128,53 @@ def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
     if global_.type != op.memref.type or not isinstance(global_.type.layout, NoneAttr):
         return f"expected memory row by row, of the type of memref.global @{name}, {global_.type}, got {op.memref.type}"
     return global_.initial_value
+
+
+def as_bytes(kind: MemRefType[Attribute]) -> MemRefType[Attribute]:
+    """The memory that stands for memory of a type: bytes for conditions."""
+    if kind.element_type != i1:
+        return kind
+    return MemRefType(i8, kind.get_shape(), kind.layout, kind.memory_space)
+
+
+def is_multiplied(value: SSAValue) -> bool:
+    """Whether a tensor is an operand of a product, or moved for one."""
+    users = [use.operation for use in value.uses]
+    return any(
+        (isinstance(user, LinalgStructuredOperation) and weighted(user.body.block) is not None)
+        or any(is_multiplied(result) for result in user.results if user.name.startswith("tensor.") or _moves(user))
+        for user in users
+    )
+
+
+def _moves(op: Operation) -> bool:
+    """Whether an operation of `linalg` does nothing but copy elements."""
+    return isinstance(op, LinalgStructuredOperation) and len(list(op.body.block.ops)) == 1
+
+
+def hold_conditions(op: LinalgStructuredOperation) -> None:
+    """Makes an operation whose body has conditions read and write them as bytes, where its memory has bytes."""
+    body, end = op.body.block, op.body.block.last_op
+    moves = len(list(body.ops)) == 1
+    for number, value in enumerate(op.operands):
+        argument = body.args[number]
+        if not is_memory(value.type):
+            if value.type == i1 and isinstance(constant := value.owner, arith.ConstantOp) and moves:
+                constant_ = constant.value.value.data if isinstance(constant.value, IntegerAttr) else 0
+                byte = Builder(InsertPoint.before(op)).insert(arith.ConstantOp(IntegerAttr(constant_ & 1, i8)))
+                op.operands[number] = byte.result
+                Rewriter.replace_value_with_new_type(argument, i8)
+            continue
+        if argument.type != i1 or value.type.element_type != i8:
+            continue
+        argument = Rewriter.replace_value_with_new_type(argument, i8)
+        if argument.uses and not moves:
+            condition = arith.TruncIOp(argument, i1)
+            argument.replace_all_uses_with(condition.result)
+            condition.operands[0] = argument
+            Builder(InsertPoint.at_start(body)).insert(condition)
+        if number >= len(op.inputs) and isinstance(end, YieldOp) and end.operands[number - len(op.inputs)].type == i1:
+            place = Builder(InsertPoint.before(end))
+            end.operands[number - len(op.inputs)] = place.insert(
+                arith.ExtUIOp(end.operands[number - len(op.inputs)], i8)
+            ).result

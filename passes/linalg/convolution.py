@@ -39,7 +39,7 @@ from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns, operations_between
 from .contraction import multiplies_images
-from .element_expressions import touched
+from .elementwise import touched
 from .operand import collapse, drop_unused, expand, pitch, root, users_of
 from .window_sums import PADDING, WindowSum
 

@@ -37,8 +37,7 @@ from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES
 from ..diagnostics import remark
 from ..patterns import operations_between
-from .element_expressions import touched
-from .elementwise import Elementwise, read_elementwise
+from .elementwise import Elementwise, read_elementwise, touched
 from .operand import collapse, drop_unused, groups_of, root, users_of
 from .raise_matmul import formed
 
@@ -250,16 +249,9 @@ class ScaledOperand(NamedTuple):
     @staticmethod
     def of(product: MatmulOp, value: SSAValue) -> ScaledOperand | None:
         """The operand, if it is made of 8-bit floats and scales, for the product alone."""
-        memory = root(value)
-        writers = list(users_of(memory) - {product})
-        made = read_elementwise(writers[0]) if len(writers) == 1 else None
+        made = maker_of(product, value)
         last = None if made is None else made.body.last_op
-        if (
-            not isinstance(memory.owner, memref.AllocOp)
-            or made is None
-            or last is None
-            or root(made.output) is not memory
-        ):
+        if made is None or last is None:
             return None
         factor = _uncast(last.operands[0]).owner
         pair = [_uncast(side) for side in factor.operands] if isinstance(factor, arith.MulfOp) else []
@@ -303,17 +295,31 @@ class ScaledOperand(NamedTuple):
 
     def formed(self) -> SSAValue:
         """The operand of the product."""
-        floats = self.made.inputs[self.floats]
-        if isinstance(floats.owner, memref.ExpandShapeOp) and groups_of(floats.owner) == self.dimensions:
-            floats = floats.owner.src
-        elif self.made.output is not self.value:
-            view = collapse(floats, self.dimensions)
-            Rewriter.insert_op(view, InsertPoint.before(self.product))
-            floats = view.result
+        floats = in_shape_of(self.product, self.value, self.made, self.floats)
         first = loops_of(self.made.maps[self.scales])[0]
         place = next(place for place, loops in enumerate(self.dimensions) if first in loops)
         across = self.loops[place] == self.product.outer + K
         return formed(self.product, ScaledOp(floats, self.made.inputs[self.scales], across=across))
+
+
+def maker_of(product: MatmulOp, value: SSAValue) -> Elementwise | None:
+    """The elementwise operation that makes an operand, if it does so for the product alone."""
+    memory = root(value)
+    writers = users_of(memory) - {product}
+    made = read_elementwise(*writers) if len(writers) == 1 and isinstance(memory.owner, memref.AllocOp) else None
+    return made if made is not None and root(made.output) is memory else None
+
+
+def in_shape_of(product: MatmulOp, value: SSAValue, made: Elementwise, number: int) -> SSAValue:
+    """An input of the operation that makes an operand, in the shape in which the product reads that."""
+    source, dimensions = made.inputs[number], dimensions_of(made, value)
+    if made.output is value:
+        return source
+    if isinstance(source.owner, memref.ExpandShapeOp) and groups_of(source.owner) == dimensions:
+        return source.owner.src
+    view = collapse(source, dimensions)
+    Rewriter.insert_op(view, InsertPoint.before(product))
+    return view.result
 
 
 def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:

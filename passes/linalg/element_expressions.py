@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -19,6 +20,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    f16,
     f32,
     i1,
     i32,
@@ -34,16 +36,12 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
-from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import element_row
-from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.rows import AcrossOp, RowsOp
+from ...dialect.warp.rows import AcrossOp
 from . import contraction
 from .operand import root
 
@@ -279,6 +277,35 @@ class ElementReader:
             combined = arith.AddfOp(combined.lhs, combined.rhs)
         return ElementExpression("op", combined.name, (before, taken), op=combined)
 
+    def source(
+        self, value: SSAValue, at: Subscripts, before: Operation, *, widened: bool = False
+    ) -> tuple[SSAValue, Subscripts]:
+        """The memory that an operand of a product is copied or transposed from, with the place of its element there;
+        else the operand. With `widened`, f32 may be copied from f16."""
+        reader = copy(self)
+        reader.used, reader._known = {}, {}
+        element = reader.element(value, at, before)
+        if element.kind != "load" or element.value is None or FIXED in element.place:
+            return value, at
+        kinds = element_type(element.value), element_type(value)
+        if kinds[0] != kinds[1] and not (widened and kinds == (f16, f32)):
+            return value, at
+        self.used |= reader.used
+        return element.value, element.place
+
+    def factors(
+        self, element: ElementExpression, over: Name, *, widened: bool = False
+    ) -> list[tuple[SSAValue, Subscripts]] | None:
+        """The memories that an element of a product is summed from, over a loop of this name, and their places; None
+        for what is no product."""
+        op, product = element.product, None if element.product is None else read_product(element.product)
+        if op is None or product is None:
+            return None
+        of_a, of_b, of_c = (loops_of(map_) for map_ in product.maps)
+        names: dict[int, Name] = {**dict(zip(of_c, element.place, strict=True)), len(of_c): over}
+        sides = zip(product.inputs, (of_a, of_b), strict=True)
+        return [self.source(op.inputs[number], names_of(loops, names), op, widened=widened) for number, loops in sides]
+
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
         """Whether what an operation adds to is filled with a number; for infinities any number will do that is
         `beyond` all of use."""
@@ -361,30 +388,18 @@ def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
 
 
 def region_of(
-    element: ElementExpression,
+    elements: Sequence[ElementExpression],
     types: Mapping[ElementExpression, Attribute],
+    stored: Sequence[Attribute] = (f32,),
     *,
-    stored: Attribute = f32,
     indices: Mapping[Name, int] | None = None,
     across: bool = False,
 ) -> Region:
-    """A region that computes an element. Its arguments are the leaves in `types`, of these types. It yields the
-    element, converted to the type in memory.
+    """A region that computes elements. Its arguments are the leaves in `types`, of these types. It yields each element,
+    converted to the type in memory.
 
     It may use the loop indices that have a number in `indices`.
     """
-    return region_of_several([element], types, [stored], indices=indices, across=across)
-
-
-def region_of_several(
-    elements: Sequence[ElementExpression],
-    types: Mapping[ElementExpression, Attribute],
-    stored: Sequence[Attribute],
-    *,
-    indices: Mapping[Name, int] | None = None,
-    across: bool = False,
-) -> Region:
-    """The same for several elements."""
     block = Block(arg_types=types.values())
     builder = ElementBuilder(block, {}, across)
     for leaf, argument in zip(types, block.args, strict=True):
@@ -472,21 +487,3 @@ def _number_of(op: arith.ConstantOp, number: float | None) -> FloatAttr | Intege
         kind = _computed_as(value.type)
         return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
     decline("it depends on a constant of several values")
-
-
-def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
-    """The memory that an operation (reads, writes); None if that is not known."""
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
-        return set(), set()
-    if isinstance(op, LinalgStructuredOperation):
-        return roots_of(op.operands), roots_of(op.outputs)
-    if isinstance(op, MatmulOp):
-        return roots_of(op.memories), roots_of([op.d])
-    if isinstance(op, RowsOp | AttentionGradientOp):
-        return roots_of(op.operands), roots_of(op.outputs)
-    return None
-
-
-def roots_of(values: Sequence[SSAValue]) -> set[SSAValue]:
-    """The memory that values are views of."""
-    return {root(value) for value in values if isinstance(value.type, MemRefType)}

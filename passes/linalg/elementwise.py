@@ -25,6 +25,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
@@ -308,61 +309,71 @@ class MemoryUse(NamedTuple):
         return self.name if hint is None else f"{self.name} (%{hint})"
 
 
-def check_product(op: Operation, product: MatmulOp) -> None:
-    """Refuses a product whose result shares elements with its operands. Errors are located at `op`, its source."""
-    names = ("A", "B") if op is product else ("an input", "an input")
-    reads = [MemoryUse(name, value) for name, value in zip(names, product.matrices, strict=True)]
-    reads += [MemoryUse("scales", value) for value in product.scales]
-    reads += [] if product.group_scales is None else [MemoryUse("the scales of groups", product.group_scales)]
-    reads += [] if product.metadata is None else [MemoryUse("the metadata of A", product.metadata)]
-    reads += [] if product.c is None else [MemoryUse("C", product.c, product.maps[2])]
-    reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in product.placed_operands]
-    _check(op, reads, MemoryUse("the result", product.d, product.maps[2]))
+def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
+    """What an operation reads, and what it writes; None if that is not known.
 
-
-def check_attention(op: Operation, attention: AttentionOp) -> None:
-    """Refuses an attention whose result shares elements with its operands. Errors are located at `op`."""
-    reads = [MemoryUse(name, value) for name, value in zip("QKV", attention.matrices, strict=False)]
-    reads += [MemoryUse("an operand of a function", value) for value in attention.function_operands]
-    beside = {"lengths": attention.lengths, "sinks": attention.sinks}
-    reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
-    reads += [MemoryUse("numbers of documents", value) for value in attention.documents]
-    _check(op, reads, MemoryUse("the result", attention.o, attention.maps[3]))
-    if attention.lse is not None and attention.lse_map is not None:
-        _check(op, reads, MemoryUse("lse", attention.lse, attention.lse_map.data))
-
-
-def check_gradient(op: Operation, gradient: AttentionGradientOp) -> None:
-    """Refuses gradients that share elements with their operands. Errors are located at `op`."""
-    reads = [MemoryUse(name, value) for name, value in zip((*MATRICES, *ROWS), gradient.inputs, strict=True)]
-    for name, memory, map_ in gradient.gradients:
-        _check(op, reads, MemoryUse(name, memory, map_))
-
-
-def check_rows(op: Operation, rows: RowsOp) -> None:
-    """Refuses rows whose outputs share elements with an input that is read elsewhere; errors are about `op`.
-
-    Each warp reads its rows before it writes them.
+    A kernel reads C, and the inputs of elementwise operations, element by element where it writes; warps read their
+    rows before they write them.
     """
-    reads = [MemoryUse("an input", value, map_) for value, map_ in zip(rows.inputs, rows.maps, strict=False)]
-    for value, written in zip(rows.outputs, rows.written, strict=True):
-        _check(op, reads, MemoryUse("the output", value, written))
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
+        return [], []
+    match op:
+        case LinalgStructuredOperation():
+            nest = Nest.of(op)
+            reads = [MemoryUse("an input", access.value, access.map) for access in nest.used]
+            reads += [MemoryUse("an input", value) for value in nest.captured]
+            writes = [MemoryUse("the output", access.value, access.map) for access in nest.writes]
+        case MatmulOp():
+            beside = {"the scales of groups": op.group_scales, "the metadata of A": op.metadata, "the ends": op.ends}
+            reads = [*map(MemoryUse, "AB", op.matrices), *(MemoryUse("scales", value) for value in op.scales)]
+            reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+            reads += [] if op.c is None else [MemoryUse("C", op.c, op.maps[2])]
+            reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in op.placed_operands]
+            writes = [MemoryUse("the result", op.d, op.maps[2])]
+        case AttentionOp():
+            beside = {"lengths": op.lengths, "sinks": op.sinks}
+            reads = [MemoryUse(name, value) for name, value in zip("QKV", op.matrices, strict=False)]
+            reads += [MemoryUse("an operand of a function", value) for value in op.function_operands]
+            reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]
+            reads += [MemoryUse("numbers of documents", value) for value in op.documents]
+            writes = [MemoryUse("the result", op.o, op.maps[3])]
+            if op.lse is not None and op.lse_map is not None:
+                writes.append(MemoryUse("lse", op.lse, op.lse_map.data))
+        case AttentionGradientOp():
+            reads = [*map(MemoryUse, (*MATRICES, *ROWS), op.inputs)]
+            writes = [MemoryUse(*gradient) for gradient in op.gradients]
+        case RowsOp():
+            reads = [MemoryUse("an input", value, map_) for value, map_ in zip(op.inputs, op.maps, strict=False)]
+            writes = [MemoryUse("the output", *each) for each in zip(op.outputs, op.written, strict=True)]
+        case _:
+            return None
+    return reads, writes
 
 
-def check_elementwise(elementwise: Elementwise) -> None:
-    """Refuses an elementwise operation whose output shares elements with an input that is read elsewhere."""
-    inputs = zip(elementwise.inputs, elementwise.maps, strict=True)
-    reads = [MemoryUse("an input", value, map_) for i, (value, map_) in enumerate(inputs) if elementwise.reads(i)]
-    output = len(elementwise.op.inputs)
-    _check(elementwise.op, reads, MemoryUse("the output", elementwise.output, elementwise.maps[output]))
+def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
+    """The memory that an operation (reads or writes, writes); None if that is not known."""
+    if isinstance(op, LinalgStructuredOperation):
+        return roots_of(op.operands), roots_of(op.outputs)
+    uses = None if isinstance(op, AttentionOp) else uses_of(op)
+    if uses is None:
+        return None
+    reads, writes = (roots_of([use.value for use in each]) for each in uses)
+    return reads | writes, writes
 
 
-def check_nest(op: Operation, nest: Nest) -> None:
-    """Refuses an operation whose outputs share elements with an input that is read elsewhere, or at computed places."""
-    reads = [MemoryUse("an input", access.value, access.map) for access in nest.reads if access.element.uses]
-    reads += [MemoryUse("an input", value) for value in nest.captured]
-    for access in nest.writes:
-        _check(op, reads, MemoryUse("the output", access.value, access.map))
+def roots_of(values: Iterable[SSAValue]) -> set[SSAValue]:
+    """The memory that values are views of."""
+    return {root(value) for value in values if isinstance(value.type, MemRefType)}
+
+
+def check_unshared(op: Operation, source: Operation | None = None) -> None:
+    """Refuses an operation whose results share elements with what it reads elsewhere, or at computed places. Errors are
+    located at its source, by default itself."""
+    reads, writes = uses_of(op) or ([], [])
+    if source is not None:  # which may have A and B the other way round
+        reads = [read._replace(name="an input") if read.name in ("A", "B") else read for read in reads]
+    for written in writes:
+        _check(source or op, reads, written)
 
 
 def _check(op: Operation, reads: Iterable[MemoryUse], written: MemoryUse) -> None:

@@ -14,13 +14,10 @@ from xdsl.dialects.builtin import (
     MemRefType,
     TensorType,
     f32,
-    f64,
-    i1,
     i32,
-    i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -33,11 +30,10 @@ from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.upstream import TransposeOp
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.elements import only_computes, shape_of
+from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value
-from . import contraction
 from .moved_operands import element_of
 from .operand import root
 
@@ -258,66 +254,6 @@ class ReadNumber(RewritePattern):
         rewriter.replace(op, made)
 
 
-class FuseWide(RewritePattern):
-    """Computes tensors of f64, i64 or i1 inside the elementwise operations that read them. Front ends use such types
-    between two tensors."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if not op.results or contraction.adds_products(op):
-            return
-        number = 0
-        while number < len(op.inputs):
-            made = _inlined(op, number, op.inputs[number].owner)
-            number += made is None
-            if made is not None:
-                Rewriter.replace_op(op, made)
-                op, rewriter.has_done_action = made, True
-
-
-WIDE = (f64, i64, i1)
-LARGEST_BODY = 48
-"""Operations of a body; elements that are read several times are computed as often."""
-
-
-def _inlined(op: GenericOp, number: int, producer: Operation | Block) -> GenericOp | None:
-    """An operation that computes an input itself; None where that may not be."""
-    if not isinstance(producer, GenericOp) or len(producer.results) != 1 or element_of(op.inputs[number]) not in WIDE:
-        return None
-    outer, inner = Nest.of(op), Nest.of(producer)
-    operations = [*inner.body.ops, *outer.body.ops]
-    if not inner.is_elementwise or inner.writes[0].element.uses or len(operations) > LARGEST_BODY:
-        return None
-    if not all(only_computes(each) or isinstance(each, YieldOp) for each in inner.body.ops):
-        return None
-    at = [outer.reads[number].map.results[inner.writes[0].loops.index(loop)] for loop in range(inner.loops)]
-    maps = [access.map for n, access in enumerate(outer.accesses) if n != number]
-    last = len(op.inputs) - 1
-    maps[last:last] = [access.map.replace_dims_and_symbols(at, [], outer.loops, 0) for access in inner.reads]
-    if not {loop for map_ in maps for loop in loops_of(map_)} >= set(range(outer.loops)):
-        return None  # No operand would tell the length of some loop.
-    body = op.body.clone()
-    block, argument = body.block, body.block.args[number]
-    first, mapped = len(op.inputs), dict[SSAValue, SSAValue]()
-    for n, access in enumerate(inner.reads):
-        mapped[access.element] = block.insert_arg(access.element.type, first + n)
-    place = Builder(InsertPoint.at_start(block))
-    index = IndexBuilder(place)
-    for each in inner.body.ops:
-        if isinstance(each, YieldOp):
-            argument.replace_all_uses_with(mapped.get(each.operands[0], each.operands[0]))
-        elif isinstance(each, IndexOp):
-            expr = at[each.dim.value.data]
-            mapped[each.result] = index.value(index.evaluated(expr, lambda loop: index.insert(IndexOp(loop)).result))
-        else:
-            copy = place.insert(each.clone(mapped))
-            copy.location = each.location
-            mapped |= dict(zip(each.results, copy.results, strict=True))
-    block.erase_arg(argument)
-    inputs = [*(value for n, value in enumerate(op.inputs) if n != number), *producer.inputs]
-    return generic(op, inputs, list(op.outputs), body, maps, outer.summed, op.result_types)
-
-
 def _starts(op: Operation, number: int) -> bool:
     """Whether an operand is what an operation starts from."""
     return isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
@@ -375,18 +311,19 @@ class AddStart(RewritePattern):
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     """Makes operations of several results one for each, and lets products read what was moved for them; with `tf32`,
     factors of f32 may be rounded."""
-    from . import moved_operands, several_results
+    from . import moved_operands, tensors
 
-    several_results.drop_unused(function.body.block, function)
-    first = several_results.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
+    wide = tensors.FuseWide()
+    tensors.drop_unused(function.body.block, function)
+    first = tensors.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
     apply_patterns(first, function)
-    several_results.drop_unused(function.body.block)
+    tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
-    if any(isinstance(op, math.ExpOp) for op in function.walk()):
+    if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
         from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
 
-        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), FuseWide(), FuseWide(), LargestOfAll())
-    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, moved_operands.FuseDiamond())
-    for pattern in (*moved, FuseWide()):
+        decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())
+    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
+    for pattern in (*moved, wide):
         apply_patterns((pattern,), function)
-    several_results.drop_unused(function.body.block)
+    tensors.drop_unused(function.body.block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
@@ -25,11 +25,11 @@ from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
-from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
 from ..patterns import apply_patterns
-from .element_expressions import NotFusedError, decline, roots_of, touched
-from .elementwise import Elementwise, may_share, read_elementwise
+from .element_expressions import NotFusedError, decline
+from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
 from .operand import VIEWS, drop_unused, root, users_of
 from .raise_matmul import raise_products
 
@@ -229,34 +229,35 @@ class Match(NamedTuple):
             for value, map_ in others
         )
 
-    def fuse(self) -> MatmulOp:
-        """Replaces both operations by a product where the elementwise one stands."""
-        product, op, count = self.product, self.elementwise.op, self.product.products
-        block = Block(arg_types=[product.product_type] * count)
-        others = [(self.elementwise.inputs[i], self.map_of(i)) for i in self.others]
-        epilogue_operands = list(dict.fromkeys([*product.placed_operands, *others]))
-        for value, _ in epilogue_operands:
-            block.insert_arg(element_type(value), len(block.args))
-        element: SSAValue = block.args[0]
-        if product.epilogue is not None:
-            element = inlined(product.epilogue.body, block, block.args)
-        elements = {
-            i: block.args[count + epilogue_operands.index((self.elementwise.inputs[i], self.map_of(i)))]
-            for i in self.others
-        }
-        indices = {loop: self.loop_index(block, loop) for loop in self.elementwise.indexed}
-        result = self.elementwise.append(block, elements | dict.fromkeys(self.of_product, element), indices)
-        block.add_op(YieldOp(result))
-        name_arguments(block, epilogue_operands)
-        epilogue = PointwiseOp(epilogue_operands, Region(block))
-        epilogue.function.name_hint, epilogue.location = "epilogue", product.location
-        fused = product.like(d=self.elementwise.output, through=epilogue.function)
-        Rewriter.insert_op(with_functions(fused), InsertPoint.before(op))
+
+def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
+    """Replaces an elementwise operation, and the products whose results it reads, by one product where it stands: of
+    several by one of a `b` that has those of all."""
+    products, elementwise, first = [match.product for match in matches], matches[0].elementwise, matches[0]
+    block = Block(arg_types=[product.product_type for product in products for _ in range(product.products)])
+    of_products = {i: number for number, match in enumerate(matches) for i in match.of_product}
+    others = {i: (elementwise.inputs[i], first.map_of(i)) for i in first.others if i not in of_products}
+    operands = list(dict.fromkeys([*(o for p in products for o in p.placed_operands), *others.values()]))
+    arguments, elements = iter(list(block.args)), list[SSAValue]()
+    place = {(value, map_): block.insert_arg(element_type(value), len(block.args)) for value, map_ in operands}
+    for product in products:
+        own = [next(arguments) for _ in range(product.products)]
+        taken = [*own, *(place[operand] for operand in product.placed_operands)]
+        elements.append(own[0] if product.epilogue is None else inlined(product.epilogue.body, block, taken))
+    inputs = {i: elements[number] for i, number in of_products.items()} | {i: place[o] for i, o in others.items()}
+    indices = {loop: first.loop_index(block, loop) for loop in elementwise.indexed}
+    block.add_op(YieldOp(elementwise.append(block, inputs, indices)))
+    name_arguments(block, operands)
+    epilogue = PointwiseOp(operands, Region(block))
+    epilogue.function.name_hint, epilogue.location = "epilogue", products[0].location
+    operand = None if b is None else b.operand
+    fused = products[0].like(b=operand, d=elementwise.output, through=epilogue.function)
+    Rewriter.insert_op([*([] if b is None else [b]), *with_functions(fused)], InsertPoint.before(elementwise.op))
+    for op in (elementwise.op, *products):
         Rewriter.erase_op(op)
-        before = product.through
-        Rewriter.erase_op(product)
-        drop_forms([before])
-        return fused
+    drop_forms([product.through for product in products])
+    for match in matches:
+        drop_unused(match.temporary)
 
 
 def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
@@ -318,17 +319,12 @@ class FuseEpilogue(RewritePattern):
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
         elementwise = read_elementwise(op)
         for match in [] if elementwise is None else producers(elementwise):
-            temporary = match.temporary
-            match.fuse()
+            fuse([match])
             chose(op, FUSE, f"{op.name} is part of the product whose result it reads")
-            if temporary != match.elementwise.output:
-                drop_unused(temporary)
             rewriter.has_done_action = True
 
 
 # Several operations of `linalg` in one block that one comes to stand for: which of them go, and whether they may.
-
-OpT = TypeVar("OpT", bound=Operation)
 
 
 @dataclass(frozen=True)
@@ -380,9 +376,8 @@ class Replacement:
             op = op.next_op
         return ""
 
-    def replace(self, make: Callable[[], OpT], check: Callable[[Operation, OpT], None]) -> None:
-        """Inserts the new operation and erases the old ones. `check` refuses it if its result shares elements with its
-        inputs.
+    def replace(self, make: Callable[[], Operation]) -> None:
+        """Inserts the new operation and erases the old ones.
 
         Raises:
             NotFusedError: if moving the work here would change a result, or there is nothing to replace.
@@ -394,7 +389,7 @@ class Replacement:
         try:
             for made in with_functions(op):
                 made.verify()
-            check(self.last, op)
+            check_unshared(op, self.last)
         except (VerifyException, NotFusedError) as error:
             op.erase()  # it reads views, which nothing else does
             decline(str(error))

@@ -42,10 +42,9 @@ from .element_expressions import (
     decline,
     map_of,
     multiplies,
-    region_of_several,
+    region_of,
     writer_before,
 )
-from .elementwise import check_rows
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 
@@ -218,7 +217,7 @@ class RowsMatch:
         """
         views = list[Operation]()
         try:
-            self.replaced.replace(partial(self._operation, views), check_rows)
+            self.replaced.replace(partial(self._operation, views))
         except NotFusedError:
             for view in reversed(views):
                 Rewriter.erase_op(view)
@@ -234,7 +233,7 @@ class RowsMatch:
         types = {leaf: element_type(value) for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
         indices: dict[Name, int] = {ALONG: self.rows}
-        region = region_of_several(list(self.elements.values()), types, stored, indices=indices, across=True)
+        region = region_of(list(self.elements.values()), types, stored, indices=indices, across=True)
         seen = [self._seen(value, leaf.place, views) for leaf, value in inputs.items()]
         outputs = [self._seen(value, place, views) for value, place in self.places.items()]
         maps = [map_of(place, order) for _, place in (*seen, *outputs)]
@@ -458,7 +457,7 @@ class FuseElementwisePass(ModulePass):
 def _fuse(module: ModuleOp, pattern: FuseRows) -> None:
     apply_patterns([pattern], module, reverse=True)
     if sum(isinstance(each, RowsOp) for each in module.walk()) > 1:
-        from .merge_rows import MergeRows  # with what a product does not need
+        from .split_rows import MergeRows  # with what a product does not need
 
         apply_patterns([MergeRows()], module)
 

@@ -34,9 +34,9 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
-from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of
-from .elementwise import Elementwise, read_elementwise
-from .operand import collapse, drop_unused, expand, expanded, groups_of, root, users_of
+from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of, in_shape_of, maker_of
+from .elementwise import Elementwise
+from .operand import collapse, drop_unused, expand, expanded, root
 from .raise_matmul import formed, raise_products
 
 # `warp-fuse-weights`: weights that an elementwise operation converts from integers are converted within the product.
@@ -228,31 +228,32 @@ class Weights(NamedTuple):
         """Replaces both operations by a product of the integers."""
         product, made = self.product, self.made
         stored = StoredIntegers(self.how.stored, self.how.zero)
-        if self.is_packed:
-            self._fuse_packed(stored)
-            return
-        stored = stored._replace(rounded=self.rounded)
-        own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
-        maps = [product.maps[0], own, product.maps[2]]
-        integers = self._integers()
-        grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
-        if self.rounded:
-            scales = self._of_columns() if grouped is None else grouped
-            fused = product.like(b=formed(product, StoredOp(integers, stored, scales)), maps=maps)
-        elif self.scales or self.how.factors:
-            kind = element_type(made.output)
-            remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
-            fused = self._scaled(formed(product, StoredOp(integers, stored, grouped)), maps)
-        else:
-            fused = product.like(b=formed(product, StoredOp(integers, stored, grouped)), maps=maps)
+        fused = self._of_packed(stored) if self.is_packed else self._of_integers(stored._replace(rounded=self.rounded))
         b, output = product.b, made.output
         Rewriter.replace_op(product, with_functions(fused), [])
         Rewriter.erase_op(made.op)
         drop_unused(output)
         drop_unused(b)
 
-    def _fuse_packed(self, stored: StoredIntegers) -> None:
-        """Replaces both operations by a product of packed weights."""
+    def _of_integers(self, stored: StoredIntegers) -> MatmulOp:
+        """The product of integers as they lie in memory."""
+        product, made = self.product, self.made
+        own = product.maps[1] if len(self.along_k) > 1 else self.map_of(self.how.weights)
+        maps = [product.maps[0], own, product.maps[2]]
+        integers = in_shape_of(product, product.b, made, self.how.weights)
+        grouped = made.inputs[self.of_groups[0]] if self.of_groups else None
+        if self.rounded:
+            scales = self._of_columns() if grouped is None else grouped
+            return product.like(b=formed(product, StoredOp(integers, stored, scales)), maps=maps)
+        b = formed(product, StoredOp(integers, stored, grouped))
+        if not self.scales and not self.how.factors:
+            return product.like(b=b, maps=maps)
+        kind = element_type(made.output)
+        remark(made.op, FuseWeightsPass.name, f"scaled weights are not rounded to {kind}: sums are scaled instead")
+        return self._scaled(b, maps)
+
+    def _of_packed(self, stored: StoredIntegers) -> MatmulOp:
+        """The product of packed weights."""
         product, made, how = self.product, self.made, self.how
         bits, n = stored.element.bits, memory_of(product.d).get_shape()[loops_of(product.maps[2]).index(N)]
         groups, k = self._groups(how.scales[0]), product_k(product)
@@ -262,22 +263,7 @@ class Weights(NamedTuple):
             lines, stored, *(_matrix(product, value, groups, n) for value in parameters), packed=True, group=k // groups
         )
         maps = [product.maps[0], map_along(product.maps[0].num_dims, (K, N)), product.maps[2]]
-        b, output = product.b, made.output
-        Rewriter.replace_op(product, with_functions(product.like(b=formed(product, form), maps=maps)), [])
-        Rewriter.erase_op(made.op)
-        drop_unused(output)
-        drop_unused(b)
-
-    def _integers(self) -> SSAValue:
-        """The integers in the shape of B."""
-        product, weights = self.product, self.made.inputs[self.how.weights]
-        if product.b is self.made.output:
-            return weights
-        if isinstance(weights.owner, memref.ExpandShapeOp) and groups_of(weights.owner) == self.dimensions:
-            return weights.owner.src
-        view = collapse(weights, self.dimensions)
-        Rewriter.insert_op(view, InsertPoint.before(product))
-        return view.result
+        return product.like(b=formed(product, form), maps=maps)
 
     def _of_columns(self) -> SSAValue:
         """The scales of the columns as those of one group along k, in the order of the dimensions of B."""
@@ -342,13 +328,9 @@ def _constant(number: float) -> SSAValue:
 
 def _weights(product: MatmulOp) -> Weights | None:
     """The operation that makes B of integers, for the product alone; a remark where it cannot be left out."""
-    _, b = product.matrices
-    memory = root(b)
-    if not isinstance(memory.owner, memref.AllocOp):
-        return None
-    writers = users_of(memory) - {product}
-    made = read_elementwise(writers.pop()) if len(writers) == 1 else None
-    how = None if made is None or root(made.output) is not memory else dequantised(made)
+    memory = root(product.matrices[1])
+    made = maker_of(product, product.matrices[1])
+    how = None if made is None else dequantised(made)
     if made is None or how is None or any(root(value) is memory for value in made.read):
         return None
     product = merge_sums(product)

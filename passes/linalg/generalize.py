@@ -92,7 +92,7 @@ def generalize(module: ModuleOp) -> None:
 
         patterns.append(ApplyToElements())
     if "tensor.concat" in names:
-        from .concatenations import compute_parts
+        from .tensors import compute_parts
 
         compute_parts(module)
     if not names.isdisjoint(TENSORS):

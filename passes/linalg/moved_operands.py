@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -21,22 +21,17 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, is_plain, is_projection, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.elements import shape_of
-from .operand import Groups, groups_of
+from .operand import Groups, groups_of, reassociation
 
 # Dimensions of size 1 that reductions keep: loops and results without them.
 #
 # A front end reduces `tensor<40x72xf32>` to `tensor<40x1xf32>`, or to `tensor<40xf32>`, which it then expands. Here the
 # reduction, and the elementwise operations on what it makes, have the first form of neither: a result is expanded
 # behind its operation, and an operand that was expanded is read as it was before.
-
-
-def reassociation(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
-    """Groups of dimensions as an operation has them."""
-    return ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
 
 
 def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
@@ -410,67 +405,3 @@ class ReshapeUnits(RewritePattern):
 
 
 PATTERNS: tuple[RewritePattern, ...] = (ReshapeUnits(), ReshapeBeforeMoving(), ReadMoved())
-
-
-# Elementwise operations of which one reads what another makes, and what that one reads too: one operation.
-#
-# A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`. As one operation it reads `x` once, and where `x` is a
-# product's result it can be part of the product.
-
-
-class FuseDiamond(RewritePattern):
-    """Puts the body of an elementwise operation into the only one that reads its result, if both read a tensor."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        while (number := next((n for n, value in enumerate(op.inputs) if _closes(op, value)), None)) is not None:
-            made = _fused(op, number)
-            rewriter.replace(op, made)
-            op = made
-
-
-def _closes(op: GenericOp, value: SSAValue) -> bool:
-    """Whether a value is made for this operation alone, by an elementwise operation on something that it reads."""
-    maker = value.owner
-    if not isinstance(maker, GenericOp) or value.uses.get_length() != 1 or not isinstance(value.type, TensorType):
-        return False
-    nests = Nest.of(maker), Nest.of(op)
-    plain = len(maker.results) == len(op.results) == 1 and all(n.is_elementwise and not n.indices for n in nests)
-    reads_old = nests[0].writes[0].element.uses.get_length() > 0
-    return plain and not reads_old and is_plain(nests[0].writes[0].map) and bool({*maker.inputs} & {*op.inputs})
-
-
-def _fused(op: GenericOp, number: int) -> GenericOp:
-    """The operation with what makes one of its inputs in its body; an input is read once."""
-    maker = op.inputs[number].owner
-    if not isinstance(maker, GenericOp):
-        raise TypeError(f"expected a linalg.generic, got {op.inputs[number]}")
-    inner, outer = Nest.of(maker), Nest.of(op)
-    place = {loop: position for position, loop in enumerate(inner.writes[0].loops)}
-    at = [outer.reads[number].map.results[place[loop]] for loop in range(inner.loops)]
-    block = Block()
-    read: dict[tuple[SSAValue, AffineMap], SSAValue] = {}
-
-    def element(value: SSAValue, map_: AffineMap, kind: SSAValue) -> SSAValue:
-        if (value, map_) not in read:
-            read[value, map_] = block.insert_arg(kind.type, len(block.args))
-        return read[value, map_]
-
-    mapped: dict[SSAValue, SSAValue] = {}
-    for access in inner.reads:
-        map_ = access.map.replace_dims_and_symbols(at, [], outer.loops, 0)
-        mapped[access.element] = element(access.value, map_, access.element)
-    for n, access in enumerate(outer.reads):
-        if n != number:
-            mapped[access.element] = element(access.value, access.map, access.element)
-    mapped[outer.writes[0].element] = block.insert_arg(outer.writes[0].element.type, len(block.args))
-    for body in (inner.body, outer.body):
-        for each in body.ops:
-            if body is inner.body and each is body.last_op:
-                mapped[outer.reads[number].element] = mapped.get(each.operands[0], each.operands[0])
-            else:
-                copy = each.clone(mapped)
-                copy.location = each.location
-                block.add_op(copy)
-    maps = [map_ for _, map_ in read] + [outer.writes[0].map]
-    return generic(op, [v for v, _ in read], list(op.outputs), Region(block), maps, results=list(op.result_types))

@@ -128,9 +128,8 @@ def seen(op: Viewing, source: View, number: Number) -> View:
         case WindowOp():
             return _window(op, source, number)
         case memref.CollapseShapeOp():
-            groups = groups_of(op)
-            shape = tuple(math.prod(source.shape[d] for d in group) for group in groups)
-            return View(source.offset, shape, tuple(_innermost(source, group) for group in groups))
+            shape = tuple(math.prod(source.shape[d] for d in group) for group in groups_of(op))
+            return View(source.offset, shape, tuple(_innermost(source, group) for group in groups_of(op)))
         case memref.ExpandShapeOp():
             shape = _numbers(op.static_output_shape, op.output_shape, number)
             strides: list[int] = []
@@ -215,7 +214,7 @@ def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAV
     shape = DenseArrayBase.from_list(i64, kind.get_shape())
     return memref.ExpandShapeOp.create(
         operands=[value, *sizes],
-        properties={"reassociation": _attribute(groups), "static_output_shape": shape},
+        properties={"reassociation": reassociation(groups), "static_output_shape": shape},
         result_types=[kind],
     )
 
@@ -223,11 +222,12 @@ def expanded(value: SSAValue, kind: Memory, groups: Groups, sizes: Sequence[SSAV
 def collapsed(value: SSAValue, kind: Memory, groups: Groups) -> memref.CollapseShapeOp:
     """Memory with several dimensions as one; `groups` says which."""
     return memref.CollapseShapeOp.create(
-        operands=[value], properties={"reassociation": _attribute(groups)}, result_types=[kind]
+        operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
     )
 
 
-def _attribute(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+def reassociation(groups: Groups) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    """Groups of dimensions as an operation has them."""
     return ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
 
 

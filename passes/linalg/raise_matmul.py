@@ -56,7 +56,7 @@ from ..diagnostics import chose, fail, message_of, remark
 from ..patterns import IndexBuilder, apply_patterns
 from . import contraction
 from .contraction import SplitLoops
-from .elementwise import check_product
+from .elementwise import check_unshared
 from .operand import expanded, lie_in_memory
 from .product import read
 
@@ -349,7 +349,7 @@ def _replace(op: Operation, raised: MatmulOp) -> None:
             made.verify()
     except VerifyException as error:
         fail(op, str(error))
-    check_product(op, raised)
+    check_unshared(raised, op)
     stored = element_type(raised.d)
     if isinstance(stored, AnyFloat) and stored.bitwidth < FLOAT_BITS:
         said = f"its body rounds each product and each sum to {stored}; the kernel adds exact products, and rounds once"

@@ -1,24 +1,30 @@
-"""`warp.attention` as the passes that lower it read it: its two products."""
+"""`warp.attention` and its gradient as passes that lower them read them, their products; loops exchanged before that.
+
+Heads that share K and V become the rows of one tile, parts of columns a loop of the batch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attention import AttentionOp, D, E, M, N
-from ...dialect.warp.attributes import element_row, memory_of
-from ...dialect.warp.elements import PointwiseOp
+from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
+from ...dialect.warp.attributes import element_row, in_place_of, memory_of
+from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.views import PagedOp
-from .operand import KernelArgument, VectorOperand, each_once
+from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.views import PagedOp, strides_of
+from .operand import KernelArgument, Spread, VectorOperand, each_once, expand
 from .product import Product, read
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
@@ -41,13 +47,7 @@ class Attention(NamedTuple):
         half, sizes = memory_of(op.v).element_type, op.sizes
         m, n, d, e = (op.batch + loop for loop in (M, N, D, E))
         outer = tuple(range(op.batch))
-        row = element_row(half)
-        names = [row.name if row is not None else str(half)] * 2
         q, k, v, o = map(loops_of, op.maps)
-
-        def along(every: Sequence[int], *operands: Sequence[int]) -> list[AffineMap]:
-            """The maps of a product over these loops."""
-            return [map_along(len(every), map(every.index, loops)) for loops in operands]
 
         def moved(function: PointwiseOp | None, every: Sequence[int]) -> SSAValue | None:
             """A function, in a product over these loops."""
@@ -58,22 +58,13 @@ class Attention(NamedTuple):
             ]
             return function.moved(inputs, len(every), 0).function
 
-        inner = [sizes[loop] for loop in (*outer, m, n)]
-        scores = MatmulOp(
-            *(op.q, op.k, _nowhere(f32, inner), names),
-            init=FloatAttr(0.0, f32),
-            maps=along((*outer, m, n, d), q, k, (*outer, m, n)),
-            through=moved(op.score, (*outer, m, n, d)),
+        inner, of_inner = [sizes[loop] for loop in (*outer, m, n)], (*outer, m, n)
+        every, of_values = (*outer, m, n, d), (*outer, m, e, n)
+        scores = _product(op, (op.q, q), (op.k, k), (_nowhere(f32, inner), of_inner), every, moved(op.score, every))
+        values = _product(
+            op, (_nowhere(half, inner), of_inner), (op.v, v), (op.o, o), of_values, moved(op.function, of_values)
         )
-        maps = along((*outer, m, e, n), (*outer, m, n), v, o)
-        values = MatmulOp(
-            *(_nowhere(half, inner), op.v, op.o, names),
-            init=FloatAttr(0.0, f32),
-            maps=maps,
-            through=moved(op.function, (*outer, m, e, n)),
-        )
-        scores.location = values.location = op.location
-        return Attention(op, read(scores), read(values))
+        return Attention(op, scores, values)
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
@@ -116,6 +107,186 @@ def _in_memory(operand: KernelArgument) -> KernelArgument:
     return VectorOperand(operand.name, view.memory, divisor=operand.divisor) if isinstance(view, PagedOp) else operand
 
 
+class AttentionGradient(NamedTuple):
+    """The products of gradients whose rows are queries (dQ), or keys (dK, dV).
+
+    With rows r and columns c, those of `scores` are S = Q K^T, or its transpose K Q^T, and those of `slopes` are
+    dO V^T, or V dO^T; none if dV is the only result. `sums` are the results by name: dS K; dS^T Q and P^T dO. The
+    loops of all begin with those of the batch, in the order of `around`: the first `outer` are those that results run
+    along, the others are summed over.
+    """
+
+    op: AttentionGradientOp
+    scores: Product
+    slopes: Product | None
+    sums: dict[str, Product]
+    around: tuple[int, ...]
+    outer: int
+
+    @staticmethod
+    def of(op: AttentionGradientOp) -> AttentionGradient:
+        """Reads a verified operation. Raises a located diagnostic for layouts that are not lowered."""
+        half, sizes = memory_of(op.q).element_type, op.sizes
+        gradients, batch = op.gradients, op.batch
+        outer = tuple(sorted(loop for loop in loops_of(gradients[0].map) if loop < batch))
+        around = (*outer, *(loop for loop in range(batch) if loop not in outer))
+        q, k, v, do = ((value, loops_of(map_)) for value, map_ in zip(op.inputs[:4], op.maps, strict=False))
+        m, n, d, e = (batch + loop for loop in (M, N, D, E))
+        (r, c), factors = ((m, n), ((q, k), (do, v))) if op.rows == M else ((n, m), ((k, q), (v, do)))
+        inner = (*around, r, c)
+        shape = [sizes[loop] for loop in inner]
+        scores = _product(op, *factors[0], (_nowhere(f32, shape), inner), (*around, r, c, d))
+        slopes, sums = None, dict[str, Product]()
+        if any(gradient.name != "dV" for gradient in gradients):
+            slopes = _product(op, *factors[1], (_nowhere(f32, shape), inner), (*around, r, c, e))
+        for name, memory, map_ in gradients:
+            column, b = (e, do) if name == "dV" else (d, factors[0][1])
+            to = memory, loops_of(map_)
+            sums[name] = _product(op, (_nowhere(half, shape), inner), b, to, (*around, r, column, c))
+        return AttentionGradient(op, scores, slopes, sums, around, len(outer))
+
+    @property
+    def of_queries(self) -> tuple[Spread, Spread]:
+        """lse and delta."""
+        op, batch = self.op, self.op.batch
+
+        def spread(name: str, value: SSAValue, map_: AffineMap) -> Spread:
+            loops = loops_of(map_)
+            along = loops.index(batch + M)
+            place = (along, None) if op.rows == M else (None, along)
+            return Spread(name, value, place, tuple(self.around.index(loop) for loop in loops if loop != batch + M))
+
+        lse, delta = (spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
+        return lse, delta
+
+    @property
+    def memories(self) -> tuple[KernelArgument, ...]:
+        """The operands of the kernel: each memory once."""
+        op, products = self.op, (self.scores, self.slopes, *self.sums.values())
+        matrices = {each.value: each for product in products if product is not None for each in (product.a, product.b)}
+        names = (*MATRICES, *ROWS)
+        inputs = [
+            replace(matrices[value], name=name) if value in matrices else VectorOperand(name, value)
+            for name, value in zip(names, op.inputs, strict=True)
+        ]
+        return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
+
+
 def _nowhere(kind: Attribute, shape: Sequence[int]) -> SSAValue:
-    """Memory that stands for a matrix which is never in memory."""
+    """An allocation outside of any block, which stands for a matrix that is never in memory."""
     return memref.AllocOp([], [], MemRefType(kind, shape)).memref
+
+
+Along: TypeAlias = tuple[SSAValue, Sequence[int]]
+"""Memory, and the loops that its dimensions run along."""
+
+
+def _product(
+    op: AttentionOp | AttentionGradientOp, a: Along, b: Along, to: Along, loops: Sequence[int],
+    through: SSAValue | None = None,
+) -> Product:  # fmt: skip
+    """A product of an attention over these loops, m, n and k the last, of which the sums start from zero."""
+    half = memory_of(op.v).element_type
+    row = element_row(half)
+    names = [row.name if row is not None else str(half)] * 2
+    maps = [map_along(len(loops), map(loops.index, along)) for _, along in (a, b, to)]
+    made = MatmulOp(a[0], b[0], to[0], names, init=FloatAttr(0.0, f32), maps=maps, through=through)
+    made.location = op.location
+    return read(made)
+
+
+class PackHeads(RewritePattern):
+    """Exchanges the loop over the only query of an attention with the longest one over heads that share K and V.
+
+    A diagonal would be of queries, as numbers of documents are: they stay as they are, and so does their attention.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        sizes, query = op.sizes, op.batch + M
+        of_keys = {loop for map_ in op.maps[1:3] for loop in loops_of(map_)}
+        heads = [loop for loop in range(op.batch) if loop not in of_keys and sizes[loop] > 1]
+        if op.tile or sizes[query] != 1 or op.diagonal is not None or op.window is not None or not heads:
+            return
+        if op.lse is not None or op.documents:
+            return
+        head = max(heads, key=sizes.__getitem__)
+        order = list(range(op.maps[0].num_dims))
+        order[head], order[query] = query, head
+        maps = [map_along(len(order), (order[loop] for loop in loops_of(map_))) for map_ in op.maps]
+        _renumber(op, op.matrices, maps, order, rewriter)
+
+
+class SplitValues(RewritePattern):
+    """Makes a loop of the batch over parts of V's columns, and of O's, where a lane has no registers for all of them.
+
+    K and V of one latent matrix are 576 and 512 columns: the CTAs of both parts multiply Q and K.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        columns, last = op.sizes[op.batch + E], op.batch + E
+        parts = -(-columns // MOST_TOGETHER)
+        along = () if op.function is None else (loop for _, map_ in op.function.placed for loop in loops_of(map_))
+        if op.tile or parts < 2 or columns % parts or op.lse is not None or isinstance(op.v.owner, PagedOp):
+            return
+        if last in along or not all(strides_of(memory_of(value)) for value in (op.v, op.o)):
+            return
+        order = [*range(op.batch), *range(op.batch + 1, last + 2)]
+
+        def moved(map_: AffineMap) -> AffineMap:
+            return map_along(len(order) + 1, (order[loop] for loop in loops_of(map_)))
+
+        matrices, maps = list(op.matrices), list(map(moved, op.maps))
+        for number in (2, 3):
+            loops, shape = loops_of(op.maps[number]), memory_of(matrices[number]).get_shape()
+            sizes = [
+                [parts, size // parts] if loop == last else [size] for loop, size in zip(loops, shape, strict=True)
+            ]
+            matrices[number] = rewriter.insert(expand(matrices[number], sizes)).result
+            at, places = loops.index(last), list(loops_of(maps[number]))
+            maps[number] = map_along(len(order) + 1, (*places[:at], op.batch, *places[at:]))
+        _renumber(op, matrices, maps, order, rewriter)
+
+
+MOST_TOGETHER = 256
+"""Columns of V that a kernel multiplies together."""
+
+
+def _renumber(
+    op: AttentionOp, matrices: Sequence[SSAValue], maps: Sequence[AffineMap], order: Sequence[int],
+    rewriter: PatternRewriter,
+) -> None:  # fmt: skip
+    """Replaces an attention by one of these matrices, whose loops have other numbers: `order` has that of each."""
+
+    def moved(value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
+        return value, map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_)))
+
+    score, through = (
+        None if function is None else rewriter.insert(_exchanged(function, order)).function
+        for function in (op.score, op.function)
+    )
+    keys, sinks_map = op.keys, op.sinks_map
+    new = AttentionOp(
+        *(matrices, maps),
+        scale=op.scale.value.data,
+        keys=keys._replace(
+            lengths=None if keys.lengths is None else moved(*keys.lengths),
+            documents=tuple(moved(*each) for each in keys.documents),
+        ),
+        scores=score,
+        through=through,
+        sinks=None if op.sinks is None or sinks_map is None else moved(op.sinks, sinks_map.data),
+    )
+    rewriter.replace(op, in_place_of(op, new))
+    drop_forms([value for value in (op.scores, op.through) if value is not None])
+
+
+def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
+    """A function of elements whose loops have other numbers."""
+    body = score.body.clone()
+    for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
+        Rewriter.replace_op(index, IndexOp(order[index.number]))
+    loops = max(order) + 1
+    placed = [(value, map_along(loops, (order[loop] for loop in loops_of(map_)))) for value, map_ in score.placed]
+    return PointwiseOp(placed, body)

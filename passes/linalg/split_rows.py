@@ -1,12 +1,12 @@
-"""Rows that lie across memory, such as the columns of a matrix whose sums are the gradient of a bias: reduced in parts,
-whose results a second operation reduces.
+"""`warp.rows` that become two, as their rows lie across memory, and two that become one, which read the same elements.
 
-Neighbours in memory are of other rows, and lanes take those; so few rows keep few warps busy, however long they are.
-"""
+Of rows across memory, such as the columns of a matrix whose sums are the gradient of a bias, neighbours in memory are
+of other rows, and lanes take those; so few rows keep few warps busy, however long they are. They are reduced in parts,
+whose results a second operation reduces."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from math import prod
 
 from xdsl.builder import Builder
@@ -23,7 +23,8 @@ from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.rows import AcrossOp, RowsOp
 from ...dialect.warp.views import strides_of
 from ..diagnostics import chose
-from .operand import expand
+from .elementwise import known_view, may_share, touched
+from .operand import expand, root
 
 LANES, WARPS = 32, 4096
 """Rows of a warp, and warps that keep a GPU busy: of those of 132 SMs half."""
@@ -143,3 +144,92 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[AcrossOp
     made = RowsOp([*(op.inputs[i] for i in inputs), *sums], op.outputs, maps, region)
     made.location = op.location
     return made
+
+
+PASS = "warp-fuse-rows"
+
+
+class MergeRows(RewritePattern):
+    """Merges two row operations of the same shape into one, in the place of the second."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
+        other, between = op.prev_op, list[Operation]()
+        while other is not None and (touched(other) is not None):
+            if isinstance(other, RowsOp) and _are_alike(other, op) and _may_move(other, between, op):
+                chose(op, PASS, "rows that read the same elements are one kernel")
+                rewriter.replace(op, _merged(other, op))
+                rewriter.erase(other)
+                return
+            between.append(other)
+            other = other.prev_op
+
+
+def _sizes(op: RowsOp) -> tuple[int, ...]:
+    sizes = LoopSizes()
+    for value, map_ in zip(op.operands, op.maps, strict=True):
+        sizes.add("", value, loops_of(map_)) if map_.results else None
+    return tuple(sizes[loop] for loop in range(op.loops))
+
+
+def _inputs(op: RowsOp) -> list[tuple[Hashable, AffineMap]]:
+    """What is read: memory, and how."""
+    return [(_identity(value), map_) for value, map_ in zip(op.inputs, op.maps, strict=False)]
+
+
+def _identity(value: SSAValue) -> Hashable:
+    """Views of the same elements are one thing."""
+    view = None if root(value) is value else known_view(value)
+    return value if view is None else (root(value), view, value.type)
+
+
+def _are_alike(first: RowsOp, second: RowsOp) -> bool:
+    """Whether two operations have the same rows, and share an input along them."""
+    if first.loops != second.loops or _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
+        return False
+    along, reduce = first.loops - 1, [any(isinstance(o, AcrossOp) for o in r.body.block.ops) for r in (first, second)]
+    shared = set(_inputs(first)) & set(_inputs(second))
+    return reduce[0] == reduce[1] and any(along in loops_of(map_) for _, map_ in shared)
+
+
+def _may_move(first: RowsOp, between: Sequence[Operation], second: RowsOp) -> bool:
+    """Whether the first operation may be done at the place of the second, and with it."""
+    reads, writes = set(map(root, first.inputs)), set(map(root, first.outputs))
+    for op in between:
+        other = touched(op)
+        if other is None or other[1] & (reads | writes) or other[0] & writes:
+            return False
+    pairs = [(out, value) for out in first.outputs for value in second.operands]
+    pairs += [(out, value) for out in second.outputs for value in first.inputs]
+    return not any(root(a) is root(b) and may_share(a, b) for a, b in pairs)
+
+
+def _merged(first: RowsOp, second: RowsOp) -> RowsOp:
+    block, inputs = Block(), dict[Hashable, SSAValue]()
+    values, maps = list[SSAValue](), list[AffineMap]()
+    made = dict[Hashable, Sequence[SSAValue]]()
+    results = list[SSAValue]()
+    for op in (first, second):
+        own = dict[SSAValue, SSAValue]()
+        for key, argument, value in zip(_inputs(op), op.body.block.args, op.inputs, strict=True):
+            if key not in inputs:
+                inputs[key] = block.insert_arg(argument.type, len(block.args))
+                values.append(value)
+                maps.append(key[1])
+            own[argument] = inputs[key]
+        for inner in op.body.block.ops:
+            if isinstance(inner, YieldOp):
+                continue
+            operands = tuple(own[operand] for operand in inner.operands)
+            properties = tuple(sorted((name, str(value)) for name, value in inner.properties.items()))
+            key = inner.name, operands, properties, tuple(inner.result_types)
+            if key not in made:
+                copy = inner.clone(own)
+                block.add_op(copy)
+                made[key] = copy.results
+            own.update(zip(inner.results, made[key], strict=True))
+        results += [own[value] for value in all_yielded(op.body)]
+    block.add_op(YieldOp(*results))
+    merged = RowsOp(values, [*first.outputs, *second.outputs], [*maps, *first.written, *second.written], Region(block))
+    merged.location = second.location
+    return merged

@@ -19,9 +19,8 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
-from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.product import Product, padded
-from ..linalg.read_attention import Attention
+from ..linalg.read_attention import Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
 from .validity import asked_of, completed

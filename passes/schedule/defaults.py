@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr
@@ -225,12 +226,14 @@ def transposed_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
 
 
 def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
-    """Memory for a matrix, with rows padded to multiples of 16 bytes, and the type of the view without the padding."""
-    rows, columns = memory.get_shape()
+    """Memory for a matrix, or for several, with rows padded to multiples of 16 bytes, and the type of the view without
+    the padding."""
+    *outer, columns = memory.get_shape()
     step = UNIT * BYTE // bits
-    pitch = -(-columns // step) * step
-    part = MemRefType(memory.element_type, [rows, columns], StridedLayoutAttr([pitch, 1], 0))
-    return MemRefType(memory.element_type, [rows, pitch]), part
+    rows = [*outer, -(-columns // step) * step]
+    strides = [prod(rows[d + 1 :]) for d in range(len(rows))]
+    part = MemRefType(memory.element_type, memory.get_shape(), StridedLayoutAttr(strides, 0))
+    return MemRefType(memory.element_type, rows), part
 
 
 def can_change(operand: MatrixOperand) -> bool:

@@ -28,9 +28,9 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.operand import Spread
 from ..linalg.product import Product, padded
+from ..linalg.read_attention import AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import as_operand, multiplied

@@ -26,7 +26,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.matrices import AXES
 from ..diagnostics import fail
-from ..linalg.elementwise import Elementwise, check_elementwise, read_elementwise, why_not_elementwise
+from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
 from .tiling import Outliner
 from .traversal import (
@@ -247,7 +247,7 @@ def tile(op: LinalgStructuredOperation) -> None:
     if elementwise is None:
         fail(op, f"{op.name} has no kernel: {why_not_elementwise(op)}")
     traversal = traversal_of(elementwise)
-    check_elementwise(elementwise)
+    check_unshared(elementwise.op)
     outliner = Outliner(op)
     operands = _operands(elementwise, traversal, outliner)
     shape = "x".join(map(str, traversal.warp))

@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     Float16Type,
     MemRefType,
     ModuleOp,
-    StridedLayoutAttr,
     i64,
 )
 from xdsl.dialects.linalg.ops import CopyOp as LinalgCopyOp
@@ -28,7 +27,6 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
-from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
@@ -270,13 +268,14 @@ def _schedule(op: MatmulOp | AttentionOp) -> Schedule | None:
     return schedule.data if isinstance(schedule, ScheduleAttr) and not op.tile else None
 
 
-def _aligned(rewriter: PatternRewriter, op: MatmulOp, types: tuple[Memory, Memory], name: str) -> SSAValue:
-    """Scratch memory with aligned rows, freed after the product and its present followers; the view of a matrix
+def _aligned(rewriter: PatternRewriter, op: Operation, types: tuple[Memory, Memory], name: str) -> SSAValue:
+    """Scratch memory with aligned rows, freed after the operation and its present followers; the view of matrices
     in it."""
     padded, part = types
+    rank = part.get_num_dims()
     memory = rewriter.insert(memref.AllocOp([], [], padded)).memref
     Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))
-    view = rewriter.insert(memref.SubviewOp.get(memory, [0, 0], part.get_shape(), [1, 1], part)).result
+    view = rewriter.insert(memref.SubviewOp.get(memory, [0] * rank, part.get_shape(), [1] * rank, part)).result
     view.name_hint = name
     return view
 
@@ -322,14 +321,8 @@ class TransposeValues(RewritePattern):
         kind, loops = memory_of(op.v), loops_of(op.maps[2])
         key, column = (loops.index(op.batch + loop) for loop in (N, E))
         order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
-        shape, step = [kind.get_shape()[d] for d in order], UNIT * BYTE // _bits(kind)
-        rows = [*shape[:-1], -(-shape[-1] // step) * step]
-        memory = rewriter.insert(memref.AllocOp([], [], MemRefType(kind.element_type, rows))).memref
-        Builder(InsertPoint.after(op)).insert(memref.DeallocOp.get(memory))
-        strides = [prod(rows[d + 1 :]) for d in range(len(rows))]
-        part = MemRefType(kind.element_type, shape, StridedLayoutAttr(strides, 0))
-        view = rewriter.insert(memref.SubviewOp.get(memory, [0] * len(rows), shape, [1] * len(rows), part)).result
-        view.name_hint = f"{op.v.name_hint or 'V'}_transposed"
+        turned = MemRefType(kind.element_type, [kind.get_shape()[d] for d in order])
+        view = _aligned(rewriter, op, padded_type(turned, _bits(kind)), f"{op.v.name_hint or 'V'}_transposed")
         rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
         maps = list(op.maps)
         maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))

@@ -37,7 +37,7 @@ from ...dialect.warp.elements import shape_of
 from ...dialect.warp.matmul import BY_ELEMENT
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
-from ..linalg.elementwise import check_nest, is_index, objection
+from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.window_sums import WindowSum
 from ..patterns import Index, IndexBuilder, operations_between
@@ -177,7 +177,7 @@ def tile(op: LinalgStructuredOperation) -> None:
     nest = Nest.of(op)
     if reason := why_not(op, nest):
         fail(op, f"{op.name} has no kernel: {reason}")
-    check_nest(op, nest)
+    check_unshared(op)
     if BY_ELEMENT in op.attributes and (windows := WindowSum.of(op)) is not None:
         from . import window_kernel  # with operations that other nests do not need
 

@@ -26,13 +26,12 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import fail
-from ..linalg.attention_gradient import AttentionGradient
-from ..linalg.elementwise import check_product
+from ..linalg.elementwise import check_unshared
 from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
-from ..linalg.read_attention import Attention
+from ..linalg.read_attention import Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from .operands import batch_sizes, cta_number, in_matrix
 from .tiling import Inside, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
@@ -229,7 +228,7 @@ class OutlineProduct(RewritePattern):
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
             schedule = schedule_of(op)
-            check_product(op, op)
+            check_unshared(op)
             outline(TiledProduct(read(op), schedule))
 
 

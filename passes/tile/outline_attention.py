@@ -22,10 +22,9 @@ from ...dialect.warp.attention import AttentionOp, M, N, StepOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import COMPUTES, FragmentType, fragment_of, in_place_of
 from ...dialect.warp.views import MatrixOp
-from ..linalg.attention_gradient import AttentionGradient
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
-from ..linalg.read_attention import FACTORS, Attention
+from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import slices_of, state_elements, values_schedule
 from .fragment_math import below, mapped, until

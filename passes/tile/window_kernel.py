@@ -31,8 +31,7 @@ from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
-from ..linalg.element_expressions import touched
-from ..linalg.elementwise import read_elementwise
+from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between

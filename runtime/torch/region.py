@@ -16,7 +16,7 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
-from ...passes.linalg.fuse_elementwise import fuse_elementwise
+from ...passes.linalg.tensors import fuse_elementwise
 from ..base.errors import CompileError
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel

@@ -76,6 +76,64 @@ def test_reshapes_around_a_transposition_leave_one_product() -> None:
     assert (np.abs(kernel(q, k, device="interp") - a @ b) <= 18 * 2.0**-23 * (np.abs(a) @ np.abs(b))).all()
 
 
+HEADS = """func.func @f(%a: tensor<2x9x2x16xf16>, %b: tensor<2x11x2x16xf16>) -> tensor<2x2x9x11xf16> {
+  %ea = tensor.empty() : tensor<2x2x9x16xf16>
+  %ta = linalg.transpose ins(%a : tensor<2x9x2x16xf16>) outs(%ea : tensor<2x2x9x16xf16>) permutation = [0, 2, 1, 3]
+  %eb = tensor.empty() : tensor<2x2x16x11xf16>
+  %tb = linalg.transpose ins(%b : tensor<2x11x2x16xf16>) outs(%eb : tensor<2x2x16x11xf16>) permutation = [0, 2, 3, 1]
+  %ca = tensor.collapse_shape %ta [[0, 1], [2], [3]] : tensor<2x2x9x16xf16> into tensor<4x9x16xf16>
+  %cb = tensor.collapse_shape %tb [[0, 1], [2], [3]] : tensor<2x2x16x11xf16> into tensor<4x16x11xf16>
+  %zero = arith.constant 0.0 : f16
+  %e = tensor.empty() : tensor<4x9x11xf16>
+  %c = linalg.fill ins(%zero : f16) outs(%e : tensor<4x9x11xf16>) -> tensor<4x9x11xf16>
+  %p = linalg.batch_matmul ins(%ca, %cb : tensor<4x9x16xf16>, tensor<4x16x11xf16>) outs(%c : tensor<4x9x11xf16>)
+    -> tensor<4x9x11xf16>
+  %r = tensor.expand_shape %p [[0, 1], [2], [3]] output_shape [2, 2, 9, 11]
+    : tensor<4x9x11xf16> into tensor<2x2x9x11xf16>
+  return %r : tensor<2x2x9x11xf16>
+}"""
+
+
+def test_heads_behind_their_rows_are_multiplied_where_they_are() -> None:
+    kernel = compile(HEADS, target="sm_80", cache=False)
+    assert len(kernel.plan.launches) == 1
+    q, k = draw(2, 9, 2, 16, dtype=np.float16), draw(2, 11, 2, 16, dtype=np.float16)
+    a, b = q.astype(np.float64).swapaxes(1, 2), k.astype(np.float64).transpose(0, 2, 3, 1)
+    bound = 2.0**-11 * np.abs(a @ b) + 18 * 2.0**-23 * (np.abs(a) @ np.abs(b)) + 2.0**-25
+    assert (np.abs(kernel(q, k, device="interp") - a @ b) <= bound).all()
+
+
+def test_a_chain_that_reads_a_product_at_both_ends_is_part_of_it() -> None:
+    maps, kinds = "affine_map<(i, j) -> (i, j)>", '"parallel", "parallel"'
+    ends = [("x", "arith.mulf %u, %u"), ("y1", "math.tanh %u"), ("y2", "arith.negf %u"), ("y3", "arith.mulf %u, %v")]
+    chain = "".join(
+        f"""%y{n + 1} = linalg.generic {{
+        indexing_maps = [{maps}, {maps}{f", {maps}" * two}], iterator_types = [{kinds}]}}
+        ins(%{of}{", %x" * two} : tensor<17x24xf32>{", tensor<17x24xf32>" * two}) outs(%e : tensor<17x24xf32>) {{
+        ^bb0(%u: f32, {"%v: f32, " * two}%old: f32): %w = {op} : f32 linalg.yield %w : f32 }} -> tensor<17x24xf32>
+        """
+        for n, (of, op) in enumerate(ends)
+        for two in [n == len(ends) - 1]
+    )
+    kernel = compile(
+        f"""func.func @f(%a: tensor<17x32xf16>, %b: tensor<32x24xf16>) -> tensor<17x24xf32> {{
+        %zero = arith.constant 0.0 : f32
+        %e = tensor.empty() : tensor<17x24xf32>
+        %c = linalg.fill ins(%zero : f32) outs(%e : tensor<17x24xf32>) -> tensor<17x24xf32>
+        %x = linalg.matmul ins(%a, %b : tensor<17x32xf16>, tensor<32x24xf16>) outs(%c : tensor<17x24xf32>)
+          -> tensor<17x24xf32>
+        {chain} return %y4 : tensor<17x24xf32> }}""",
+        target="sm_80",
+        cache=False,
+    )
+    assert len(kernel.plan.launches) == 1
+    a, b = draw(17, 32, dtype=np.float16), draw(32, 24, dtype=np.float16)
+    x = a.astype(np.float64) @ b.astype(np.float64)
+    # The slope of x tanh(x^2) is at most 1.61, and tanh is off by 1e-6 at most.
+    bound = 1.61 * 34 * 2.0**-23 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))) + 2e-6 * np.abs(x)
+    assert (np.abs(kernel(a, b, device="interp") + x * np.tanh(x * x)) <= bound).all()
+
+
 def test_weights_repeated_for_each_batch_are_read_where_they_are() -> None:
     kernel = compile(read("repeated"), target="sm_80", cache=False)
     assert len(kernel.plan.launches) == 1

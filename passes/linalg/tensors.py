@@ -1,0 +1,351 @@
+"""Elementwise operations on tensors: computed where an operation reads them, for each result, and for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr, f64, i1, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import is_plain, loops_of
+from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.warp.attributes import UNUSED
+from ...dialect.warp.elements import only_computes, shape_of
+from ..diagnostics import remark
+from ..patterns import IndexBuilder
+from .constants import number_for_input
+from .contraction import adds_products
+from .moved_operands import element_of
+
+
+def maker_of(op: LinalgStructuredOperation, number: int) -> GenericOp | None:
+    """The elementwise operation that makes an input, of nothing but its own inputs; None where another one does."""
+    maker = op.inputs[number].owner
+    if not isinstance(maker, GenericOp) or len(maker.results) != 1:
+        return None
+    nest = Nest.of(maker)
+    plain = nest.is_elementwise and is_plain(nest.writes[0].map) and not nest.writes[0].element.uses
+    return maker if plain and all(only_computes(op) or isinstance(op, YieldOp) for op in nest.body.ops) else None
+
+
+def fused(op: LinalgStructuredOperation, number: int, maker: LinalgStructuredOperation) -> GenericOp | None:
+    """An operation that computes one of its inputs, which an elementwise operation makes, itself; an element that both
+    read is read once. None if no operand would tell the length of some loop."""
+    outer, inner = Nest.of(op), Nest.of(maker)
+    replaced, written = outer.reads[number], inner.writes[0].loops
+    at = [replaced.map.results[written.index(loop)] for loop in range(inner.loops)]
+    moved = (read._replace(map=read.map.replace_dims_and_symbols(at, [], outer.loops, 0)) for read in inner.reads)
+    block, mapped = Block(), dict[SSAValue, SSAValue]()
+    arguments = dict[tuple[SSAValue, AffineMap], SSAValue]()
+
+    def add_argument(access: NestAccess) -> SSAValue:
+        mapped[access.element] = block.insert_arg(access.element.type, len(block.args))
+        return mapped[access.element]
+
+    for read in (*outer.reads[:number], *moved, *outer.reads[number + 1 :]):
+        key = read.value, read.map
+        arguments[key] = mapped[read.element] = arguments.get(key) or add_argument(read)
+    for each in outer.writes:
+        add_argument(each)
+    maps = [*(map_ for _, map_ in arguments), *(access.map for access in outer.writes)]
+    if not {loop for map_ in maps for loop in loops_of(map_)} >= set(range(outer.loops)):
+        return None
+    index = IndexBuilder(Builder(InsertPoint.at_end(block)))
+    for inside in inner.body.ops:
+        if isinstance(inside, YieldOp):
+            mapped[replaced.element] = mapped.get(inside.operands[0], inside.operands[0])
+        elif isinstance(inside, IndexOp):
+            place = index.evaluated(at[inside.dim.value.data], lambda loop: index.insert(IndexOp(loop)).result)
+            mapped[inside.result] = index.value(place)
+        else:
+            index.insert(inside.clone(mapped)).location = inside.location
+    for inside in outer.body.ops:
+        index.insert(inside.clone(mapped)).location = inside.location
+    inputs = [value for value, _ in arguments]
+    return generic(op, inputs, list(op.outputs), Region(block), maps, outer.summed, op.result_types)
+
+
+class ComputeWhereRead(RewritePattern):
+    """`generic(generic(x))` of one shape as one operation on x; the element between the two keeps its type. A tensor
+    that is filled with one number becomes that number."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        for number, value in enumerate(op.inputs if _is_in_order(op) else ()):
+            producer, made = value.owner, None
+            if isinstance(producer, FillOp) and isinstance(producer.inputs[0].owner, ConstantOp) and len(op.inputs) > 1:
+                made = number_for_input(op, number, producer.inputs[0].owner)
+            elif (maker := maker_of(op, number)) is not None and value.has_one_use() and _is_in_order(maker):
+                same = op.indexing_maps.data[number] == maker.indexing_maps.data[-1]
+                made = fused(op, number, maker) if same else None
+            if made is not None and isinstance(producer, GenericOp | FillOp):
+                _replace(rewriter, op, made, producer)
+                return
+
+
+def _replace(rewriter: PatternRewriter, op: GenericOp, made: GenericOp, producer: GenericOp | FillOp) -> None:
+    """Puts what is fused in the place of an operation, and removes what nobody reads any more."""
+    rewriter.replace(op, made)
+    for unread in (producer, producer.outputs[0].owner):
+        if isinstance(unread, Operation) and not any(result.uses for result in unread.results):
+            rewriter.erase(unread)
+
+
+def _is_in_order(op: GenericOp) -> bool:
+    """Whether an operation makes a new tensor, element by element in the order of its loops."""
+    nest = Nest.of(op)
+    in_order = not nest.summed and nest.writes[0].loops == tuple(range(nest.loops))
+    return in_order and isinstance(op.outputs[0].owner, tensor.EmptyOp)
+
+
+def fuse_elementwise(module: ModuleOp) -> None:
+    """Applies the pattern to a module, in place."""
+    PatternRewriteWalker(ComputeWhereRead()).rewrite_module(module)
+
+
+WIDE = (f64, i64, i1)
+LARGEST_BODY = 48
+"""Operations of a body; elements that are read several times are computed as often."""
+
+
+class FuseWide(RewritePattern):
+    """Computes tensors of f64, i64 or i1 inside the elementwise operations that read them. Front ends use such types
+    between two tensors."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        number = 0
+        while op.results and number < len(op.inputs) and not adds_products(op):
+            maker = maker_of(op, number)
+            wide = element_of(op.inputs[number]) in WIDE
+            bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
+            made = fused(op, number, maker) if maker is not None and 0 < len(bodies) <= LARGEST_BODY else None
+            number += made is None
+            if made is not None:
+                rewriter.replace(op, made)
+                op = made
+
+
+class FuseDiamond(RewritePattern):
+    """Puts the body of an elementwise operation into the only one that reads its result, if that reads a tensor which
+    the former is made of, too.
+
+    A front end writes `silu(x)` as `s = sigmoid(x)` and `x * s`, or a gelu as ten operations. As one operation it reads
+    `x` once, and where `x` is a product's result it can be part of the product.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        number = 0
+        while number < len(op.inputs):
+            maker = maker_of(op, number) if _closes(op, number) else None
+            made = None if maker is None else fused(op, number, maker)
+            number = 0 if made is not None else number + 1
+            if made is not None and maker is not None:
+                _replace(rewriter, op, made, maker)
+                op = made
+
+
+def _closes(op: GenericOp, number: int) -> bool:
+    """Whether an input of an elementwise operation is made for it alone, of something that it reads too."""
+    plain = len(op.results) == 1 and Nest.of(op).is_elementwise
+    return plain and not _read_before(op, number).isdisjoint(op.inputs)
+
+
+def _read_before(op: GenericOp, number: int) -> set[SSAValue]:
+    """What the elementwise operations read that make an input, and nothing else, one after another."""
+    maker = maker_of(op, number) if op.inputs[number].has_one_use() else None
+    numbers = () if maker is None else range(len(maker.inputs))
+    return {value for n in numbers if maker is not None for value in (maker.inputs[n], *_read_before(maker, n))}
+
+
+PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
+        tensor.CastOp, tensor.DimOp, tensor.ExtractOp, arith.ConstantOp)  # fmt: skip
+"""Operations that do nothing but make their results, beside those of `linalg` on tensors."""
+
+
+def drop_unused(block: Block, function: Operation | None = None) -> None:
+    """Erases the operations of a block whose results nobody uses, and which do nothing else; as they are written in a
+    function, with a remark."""
+    for op in reversed(list(block.ops)):
+        made = isinstance(op, (LinalgStructuredOperation, *PURE))
+        if made and op.results and not any(result.uses for result in op.results):
+            if isinstance(op, LinalgStructuredOperation) and function is not None:
+                remark(op, "warp-bufferize", f"nobody uses the result of {op.name}; it is not computed")
+                function.attributes[UNUSED] = UnitAttr()
+            Rewriter.erase_op(op)
+
+
+class OneResultEach(RewritePattern):
+    """Splits an operation with several results into one operation for each used result. A maximum with its index
+    becomes a maximum if only that is used.
+
+    It leaves an operation in which one of two results depends on the running value of the other.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        used = [number for number, result in enumerate(op.results) if result.uses]
+        if len(op.results) < 2 or any(_depends(Nest.of(op), number) for number in used):
+            return
+        values: list[SSAValue | None] = []
+        for number, result in enumerate(op.results):
+            values.append(rewriter.insert(_alone(op, number)).results[0] if result.uses else None)
+        rewriter.replace(op, [], values)
+
+
+def _depends(nest: Nest, number: int) -> bool:
+    """Whether a result depends on what another one has so far."""
+    needed = _needed(nest.yielded[number])
+    return any(access.element in needed for other, access in enumerate(nest.writes) if other != number)
+
+
+def _alone(op: GenericOp, number: int) -> GenericOp:
+    """What makes one result of an operation."""
+    nest = Nest.of(op)
+    needed = _needed(nest.yielded[number])
+    kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
+    told = {loop for n in kept for loop in loops_of(nest.reads[n].map)} | set(nest.writes[number].loops)
+    if not told >= set(range(nest.loops)):
+        kept = list(range(len(nest.reads)))
+    body = op.body.clone()
+    block, end = body.block, body.block.last_op
+    if end is not None:
+        end.operands = [end.operands[number]]
+    for inner in reversed(list(block.ops)):
+        if inner.results and not any(result.uses for result in inner.results):
+            Rewriter.erase_op(inner)
+    used = {*kept, len(nest.reads) + number}
+    for argument in reversed(list(block.args)):
+        if argument.index not in used:
+            block.erase_arg(argument)
+    maps = [nest.reads[n].map for n in kept] + [nest.writes[number].map]
+    inputs, kinds = [op.inputs[n] for n in kept], [op.results[number].type]
+    summed = [loop for loop in nest.summed if loop not in nest.writes[number].loops]
+    return generic(op, inputs, [op.outputs[number]], body, maps, summed, kinds)
+
+
+def _needed(value: SSAValue) -> Collection[SSAValue]:
+    """The values of a body that a value is made of, with itself."""
+    needed, rest = set[SSAValue](), [value]
+    while rest:
+        each = rest.pop()
+        if each not in needed:
+            needed.add(each)
+            owner = each.owner
+            rest += [] if isinstance(each, BlockArgument) or not isinstance(owner, Operation) else owner.operands
+    return needed
+
+
+MOST = 4
+"""Tensors behind one another that an operation is computed for one by one."""
+
+
+def _elementwise(op: object) -> Nest | None:
+    """The nest of an operation that computes each element of one new tensor once, in order; None for other
+    operations."""
+    if not isinstance(op, GenericOp) or len(op.results) != 1 or not isinstance(op.outputs[0].owner, tensor.EmptyOp):
+        return None
+    nest = Nest.of(op)
+    in_order = nest.writes[0].loops == tuple(range(nest.loops)) and not nest.summed and not nest.indices
+    reads = all(len(set(read.loops)) == len(read.loops) and min(read.loops, default=0) >= 0 for read in nest.reads)
+    static = min(shape_of(op.results[0]), default=0) > 0
+    return nest if in_order and reads and static and not nest.writes[0].element.uses else None
+
+
+def _on_part(op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+    """The operation on parts of its inputs, of which the result is one of a shape."""
+    part = _with_shape(op, shape)
+    empty = rewriter.insert(tensor.EmptyOp([], part)).tensor
+    maps = [attribute.data for attribute in op.indexing_maps]
+    return rewriter.insert(generic(op, inputs, [empty], op.body.clone(), maps, results=[part])).results[0]
+
+
+def _with_shape(op: GenericOp, shape: Sequence[int]) -> TensorType[Attribute]:
+    kind = op.results[0].type
+    if not isa(kind, TensorType[Attribute]):
+        raise ValueError(f"{kind} is no tensor")
+    return TensorType(kind.element_type, shape)
+
+
+class ComputeParts(RewritePattern):
+    """Replaces an elementwise operation on tensors behind one another by one on each."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = _elementwise(op)
+        for read in nest.reads if nest is not None else ():
+            joined = read.value.owner
+            if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MOST:
+                continue
+            loop, start, parts = read.loops[joined.dim.value.data], 0, list[SSAValue]()
+            for source in joined.inputs:
+                size = shape_of(source)[joined.dim.value.data]
+                inputs = list[SSAValue]()
+                for other in nest.reads:
+                    if other.value is joined.result and other.loops == read.loops:
+                        inputs.append(source)
+                    elif loop in other.loops:
+                        inputs.append(_slice(other.value, other.loops.index(loop), start, size, rewriter))
+                    else:
+                        inputs.append(other.value)
+                shape = list(shape_of(op.results[0]))
+                shape[loop] = size
+                parts.append(_on_part(op, inputs, shape, rewriter))
+                start += size
+            made = tensor.ConcatOp(parts, loop, _with_shape(op, shape_of(op.results[0])))
+            made.location = op.location
+            rewriter.replace(op, made)
+            if not joined.result.uses:
+                rewriter.erase(joined)
+            return
+
+
+def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: PatternRewriter) -> SSAValue:
+    shape = shape_of(value)
+    offsets = [start if d == dimension else 0 for d in range(len(shape))]
+    sizes = [size if d == dimension else each for d, each in enumerate(shape)]
+    return rewriter.insert(tensor.ExtractSliceOp.from_static_parameters(value, offsets, sizes)).result
+
+
+class ComputeSlice(RewritePattern):
+    """Replaces a slice of what an elementwise operation makes by the operation on slices, if nobody reads the rest."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:
+        source, offsets = op.source.owner, list(op.static_offsets.iter_values())
+        sizes, steps = list(op.static_sizes.iter_values()), list(op.static_strides.iter_values())
+        nest, users = _elementwise(source), [use.operation for use in op.source.uses]
+        plain = not any((op.offsets, op.sizes, op.strides)) and len(op.result.type.get_shape()) == len(sizes)
+        if nest is None or not isinstance(source, GenericOp) or not plain:
+            return
+        if not all(isinstance(user, tensor.ExtractSliceOp) for user in users):
+            return
+        inputs = list[SSAValue]()
+        for read in nest.reads:
+            first, count, step = ([numbers[loop] for loop in read.loops] for numbers in (offsets, sizes, steps))
+            part = tensor.ExtractSliceOp.from_static_parameters(read.value, first, count, step)
+            inputs.append(rewriter.insert(part).result)
+        rewriter.replace(op, [], [_on_part(source, inputs, sizes, rewriter)])
+        if not source.results[0].uses:
+            rewriter.erase(source)
+
+
+def compute_parts(module: ModuleOp) -> None:
+    """Applies the patterns to a module, in place, as often as they apply."""
+    PatternRewriteWalker(GreedyRewritePatternApplier([ComputeParts(), ComputeSlice()])).rewrite_module(module)
