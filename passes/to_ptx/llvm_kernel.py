@@ -24,7 +24,7 @@ from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import RegOp, VariableAttr
 from ..diagnostics import fail
 
-POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared::cluster", 101: "param"}
+POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 6: "tensor", 7: "shared::cluster", 101: "param"}
 """The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
 
 _NAMES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%d"}
@@ -75,7 +75,7 @@ def bits_of(kind: Attribute) -> int:
     if isa(kind, IntegerType):
         return kind.width.data
     if isinstance(kind, llvm.LLVMPointerType):
-        return 32 if space_of(kind) in ("shared", "shared::cluster") else 64
+        return 32 if space_of(kind) in ("shared", "tensor", "shared::cluster") else 64
     return kind.bitwidth if isinstance(kind, AnyFloat) else 0
 
 
@@ -299,6 +299,25 @@ class LlvmKernel:
             self.emit("setp.ne.s32", target, source, "0")
         else:
             self.emit(f"mov.{target.type}", target, source)
+
+
+def resized(
+    kernel: LlvmKernel, register: HeldRegister, kind: Attribute, to: Attribute, signed: bool = False
+) -> HeldRegister:
+    """An integer, or an address, of more or fewer bits."""
+    have, want = bits_of(kind), bits_of(to)
+    if kind == i1:
+        return kernel.compute(f"selp.b{max(16, want)}", to, "-1" if signed else "1", "0", register)
+    if to == i1:
+        word = kernel.compute(f"and.b{max(16, have)}", kind, register, "1")
+        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, "0")
+    sign = "s" if signed else "u"
+    if have == 8 and want > 8:
+        register = kernel.compute(f"cvt.{sign}16.{sign}8", IntegerType(16), register)
+        have = 16
+    if max(16, have) == max(16, want):
+        return register
+    return kernel.compute(f"cvt.{sign}{max(16, want)}.{sign}{max(16, have)}", to, register)
 
 
 _DIRECTIVES = {

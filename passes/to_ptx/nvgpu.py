@@ -23,7 +23,7 @@ from .addressing import element_bits, static_shared
 from .emitter import SINK, At, Both, EmittedOperand, IndexValue, Second, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .llvm_kernel import HeldRegister, KernelOperand, ResultAndPredicate, types_of
+from .llvm_kernel import HeldRegister, KernelOperand, ResultAndPredicate, Words, types_of
 from .nvvm_lines import InstructionLine
 from .tensor_copies import COMPLETES
 from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
@@ -345,6 +345,9 @@ class _Lines:
     def word(self, value: SSAValue) -> HeldRegister | str:
         register = number_of(self.lowering, value).held
         return self._as_held(register) if isinstance(register, VirtualRegister) else str(register)
+
+    def words(self, value: SSAValue) -> Words:
+        return [self.word(value)]
 
     def held(self, value: SSAValue) -> HeldRegister:
         word = self.word(value)

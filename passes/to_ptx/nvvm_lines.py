@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from xdsl.dialects.builtin import i1, i32
+from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, Shape
+from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
@@ -22,6 +24,7 @@ from .llvm_kernel import (
     ResultAndPredicate,
     Words,
     bits_of,
+    resized,
     space_of,
     types_of,
 )
@@ -46,6 +49,8 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
         InstructionLine(kernel, op).emit()
     elif op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
+    elif op.name == "nvvm.tcgen05.mma_smem_desc":
+        _descriptor(kernel, op)
     else:
         fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
 
@@ -58,6 +63,8 @@ class Receiver(Protocol):
     def held(self, value: SSAValue) -> HeldRegister: ...
 
     def word(self, value: SSAValue) -> HeldRegister | str: ...
+
+    def words(self, value: SSAValue) -> Words: ...
 
     def emit(self, opcode: str, *operands: KernelOperand) -> None: ...
 
@@ -96,9 +103,12 @@ class InstructionLine:
         match piece.kind:
             case "space":
                 space = space_of(values[0].type)
-                return f".{space}" if space else ""
+                return f".{piece.texts.get(space, space)}" if space else ""
             case "count":
                 return str(len(values))
+            case "times":
+                count = len(types_of(values[0].type)) if values else len(self.result)
+                return str(count // LOAD_SHAPES[spelled(self.op.properties["shape"]).removeprefix("shape_")])
             case "present":
                 return piece.texts[""] if values else ""
             case "typed":
@@ -118,8 +128,12 @@ class InstructionLine:
                 return place.name
             case "constant":
                 return spelled(self.op.properties.get(place.name))
-            case "address":
+            case "address" if isinstance(values[0].type, LLVMPointerType):
                 return AddressOf(kernel.held(values[0]))
+            case "address":
+                return kernel.held(values[0])
+            case "elements":
+                return self.result or (kernel.words(values[0]) if values else None)
             case "tensor":
                 return (AddressOf(kernel.held(values[0])), [kernel.word(each) for each in self.fields[place.more]])
             case "vector":
@@ -143,6 +157,22 @@ def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
     ended = kernel.compute(opcode, i1, AddressOf(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
     kernel.emit("bra", label, guard="@!", predicate=ended)
+
+
+DESCRIPTOR_FIELDS = ((0, 14), (16, 14), (32, 14), (49, 3), (52, 1), (61, 3))
+"""The lowest bit and the number of bits of each operand of `tcgen05.mma_smem_desc`. Source: PTX ISA 9.7.16.4.1."""
+
+DESCRIPTOR = 1 << 46
+"""The bits that every descriptor has."""
+
+
+def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`tcgen05.mma_smem_desc`: operands one after another into the word."""
+    word: HeldRegister | str = str(DESCRIPTOR)
+    for value, (at, bits) in zip(op.operands, DESCRIPTOR_FIELDS, strict=True):
+        field = resized(kernel, kernel.held(value), value.type, i64)
+        word = kernel.compute("bfi.b64", i64, field, word, str(at), str(bits))
+    kernel.give(op, word)
 
 
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
