@@ -201,7 +201,7 @@ ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars
 # - `{name}`: the word of a property; `{name/a=x/b=y}`: what stands for each word; `{name?/=.x}`: where it is set;
 # - `{@name}`: the state space of a pointer, `{@name/shared=shared::cta}`: as the instruction spells it;
 # - `{#name}`: how many operands `name` is, `{*name}`: how many times the words of the property `shape` it is;
-# - `{name?=.x}`: where the operand is there; `{name#i32=.x}`: where it has this type.
+# - `{name?=.x}`: where the operand is there; `{name#i32=.x/i64=.y}`: what stands where it has these types.
 #
 # Operands are names of operands and results, `name@space` of a pointer as a number; `name?` may be left out, as may
 # `name=text`, for which the text stands then; `[name]` is an address in the space of its pointer, `[name@space]` in
@@ -233,6 +233,9 @@ class TextPiece:
         match self.kind:
             case "text":
                 return re.escape(self.name)
+            case "space" if self.texts:
+                words = "|".join(re.escape(f".{text}") for text in self.texts.values())
+                return rf"(?P<{self.name}__space>({words})?)"
             case "space":
                 return rf"(?P<{self.name}__space>(\.global|\.shared(::c\w+)?|\.local|\.const)?)"
             case "count":
@@ -287,15 +290,16 @@ def _piece(text: str) -> TextPiece:
         return TextPiece("text", text, {})
     text = text[1:-1]
     name, *words = text.split("/")
+    if match := re.fullmatch(r"(\w+)#(\w+=.*)", name):
+        kinds = dict(word.split("=") for word in (match[2], *words))
+        return TextPiece(TYPED, match[1], kinds, optional=True)
     texts = dict(word.split("=") for word in words)
     if kind := {"@": SPACE, "#": COUNT, "*": TIMES}.get(name[0]):
         return TextPiece(kind, name[1:], texts)
     if words:
         return TextPiece(WORD, name.rstrip("?"), texts, name[-1] == "?")
-    for mark, kind in (("?=", PRESENT), ("#i32=", TYPED)):
-        if mark in text:
-            name, _, spelled = text.partition(mark)
-            return TextPiece(kind, name, {"": spelled}, optional=True)
+    if match := re.fullmatch(r"(\w+)\?=(.*)", text):
+        return TextPiece(PRESENT, match[1], {"": match[2]}, optional=True)
     return TextPiece(WORD, text, {})
 
 

@@ -172,7 +172,9 @@ class _Match:
         if place.more and operand_text(operand).lower() == place.more.lower():
             return True
         typed = next((p for p in self.made.pieces if p.kind == TYPED and p.name == place.name), None)
-        if typed is not None and bool(self.match[f"{place.name}__given"]) != (width(kind) == 32):
+        if typed is not None and (self.match[f"{place.name}__given"] or "") != typed.texts.get(str(kind), ""):
+            return False
+        if place.space and width(kind) != 32:
             return False
         if place.space:
             self.operands[place.name] = lambda: [of.build.pointer(of.value(i, kind), place.space)]

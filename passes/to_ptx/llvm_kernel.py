@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
@@ -243,7 +243,12 @@ class LlvmKernel:
                 self.values[argument] = [self.compute("cvta.param.u64", argument.type, place)]
                 continue
             types = types_of(argument.type)
-            if len(types) != 1 or types == ["pred"]:
+            if types == ["pred"]:
+                made.append(VariableAttr.of("u8", name))
+                byte = self.compute("ld.param.u8", i16, AddressOf(name))
+                self.values[argument] = [resized(self, byte, i16, i1)]
+                continue
+            if len(types) != 1:
                 fail(self.function, f"expected arguments of one register, got {argument.type}")
             type = f"u{types[0][1:]}" if types[0][0] == "b" else types[0]
             space = space_of(argument.type)

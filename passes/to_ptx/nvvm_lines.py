@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.dialects.builtin import i1, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.tensor_product import LOAD_SHAPES
-from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm import MmaOp, MmaScaledOp, MmaSparseOp, MmaSparseScaledOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ..diagnostics import fail
@@ -39,20 +39,18 @@ def lower(kernel: LlvmKernel, op: NvvmOp) -> None:
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
         kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, SPECIAL[op.name]))
-    elif isinstance(op, MmaOp | MmaSparseOp):
+    elif isinstance(op, MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp):
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
         _product_of_warpgroup(kernel, op)
     elif op.name == "nvvm.wmma.mma":
         _product_of_opaque(kernel, op)
-    elif op.PTX:
-        InstructionLine(kernel, op).emit()
     elif op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
     elif op.name == "nvvm.tcgen05.mma_smem_desc":
         _descriptor(kernel, op)
     else:
-        fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
+        InstructionLine(kernel, op).emit()
 
 
 class Receiver(Protocol):
@@ -103,7 +101,8 @@ class InstructionLine:
         match piece.kind:
             case "space":
                 space = space_of(values[0].type)
-                return f".{piece.texts.get(space, space)}" if space else ""
+                text = piece.texts.get(space, space)
+                return f".{text}" if text else ""
             case "count":
                 return str(len(values))
             case "times":
@@ -112,7 +111,7 @@ class InstructionLine:
             case "present":
                 return piece.texts[""] if values else ""
             case "typed":
-                return piece.texts[""] if values[0].type == i32 else ""
+                return piece.texts.get(str(values[0].type), "")
             case "word" if piece.name not in self.op.properties:
                 return ""
             case "word":
@@ -178,7 +177,7 @@ def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
 
 
-def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
+def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp) -> None:
     a, b = (
         spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
         for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
@@ -188,18 +187,26 @@ def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
     operands: list[KernelOperand] = [
         [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
     ]
-    narrow = a in ("s8", "u8", "s4", "u4")
-    if isinstance(op, MmaSparseOp):
-        kind = "" if op.kind is None else f".kind::{spelled(op.kind)}"
-        mnemonic, bits = f"mma.sp{'' if op.orderedMetadata is None else '::ordered_metadata'}", ""
-        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) == "satfinite" else ""
-        layouts = f"row.col{kind}"
+    overflow = spelled(op.properties.get("intOverflowBehavior"))
+    mnemonic, layouts, after = "mma", "row.col", ""
+    if isinstance(op, MmaSparseOp | MmaSparseScaledOp):
+        mnemonic += f".sp{'' if op.orderedMetadata is None else '::ordered_metadata'}"
         operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
-    else:
-        mnemonic, bits = "mma", f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
-        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
+    if isinstance(op, MmaOp):
         layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
-    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+        overflow = overflow or "satfinite"
+        after = f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
+    elif op.kind is not None:
+        layouts += f".kind::{spelled(op.kind)}"
+    if isinstance(op, MmaScaledOp | MmaSparseScaledOp):
+        layouts += f".block_scale.scale_vec::{spelled(op.scaleVecSize)[1:]}X"
+        after = f".{spelled(op.blockScaleFormat)}"
+        for data, *ids in (
+            (op.scaleAData, op.byteIdA, op.threadIdA), (op.scaleBData, op.byteIdB, op.threadIdB),
+        ):  # fmt: skip
+            operands += [[kernel.held(data)], [kernel.word(each) for each in ids]]
+    clamped = ".satfinite" if a in ("s8", "u8", "s4", "u4") and overflow == "satfinite" else ""
+    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{after}", result, *operands)
     kernel.give(op, *result)
 
 
