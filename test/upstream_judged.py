@@ -22,7 +22,7 @@ from upstream_suite import parts
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 FEATURES = {"sm_80": "80", "sm_90a": "80", "sm_100a": "88", "sm_120a": "88"}
-FUNCTION = re.compile(r"(?ms)^(?:llvm\.|func\.)func @(\w+)\((.*?)\)(?: ->.*?)?(?: attributes .*?)?\s*\{\n(.*?)^\}")
+FUNCTION = re.compile(r"(?ms)^(?:llvm\.|func\.)func @(\w+)\((.*?)\)(?:\s*->.*?)?(?:\s*attributes .*?)?\s*\{\n(.*?)^\}")
 
 
 def kernels(folder: Path, arch: str) -> Iterator[tuple[str, str]]:
@@ -37,13 +37,8 @@ def kernels(folder: Path, arch: str) -> Iterator[tuple[str, str]]:
                     arguments = arguments.replace(f"{value}: {kind}", f"{value}_at: !llvm.ptr")
                     loads += f"{value} = llvm.load {value}_at : !llvm.ptr -> {kind}\n"
                 target = f'#nvvm.target<chip = "{arch}", features = "+ptx{FEATURES[arch]}">'
-                yield (
-                    name,
-                    (
-                        f"gpu.module @k [{target}] {{\nllvm.func @{name}({arguments}) attributes {{gpu.kernel, nvvm.kernel}}"
-                        f" {{\n{loads}{body}\nllvm.return\n}}\n}}"
-                    ),
-                )
+                head = f"llvm.func @{name}({arguments}) attributes {{gpu.kernel, nvvm.kernel}}"
+                yield name, f"gpu.module @k [{target}] {{\n{head} {{\n{loads}{body}\nllvm.return\n}}\n}}"
 
 
 def assembled(ptx: str, arch: str) -> str:
@@ -73,18 +68,20 @@ def by_this(text: str, arch: str) -> str:
 
 def main(folder: Path, targets: list[str]) -> int:
     verdicts: Counter[str] = Counter()
+    behind: Counter[str] = Counter()
     for arch in targets or FEATURES:
         for name, text in kernels(folder, arch):
             theirs, ours = by_upstream(text, arch), by_this(text, arch)
             kind = ("both" if not ours else "upstream") if not theirs else "neither" if ours else "this compiler"
             verdicts[f"{arch} {kind}"] += 1
             if kind in ("upstream", "this compiler") or theirs.startswith("ptxas"):
-                print(
-                    f"{arch:8} {name:40} {kind}\n    upstream: {theirs or 'accepted'}\n    here: {ours or 'accepted'}"
-                )
-    for kind, count in sorted(verdicts.items()):
+                print(f"{arch:8} {name:40} {kind}", flush=True)
+                print(f"    upstream: {theirs or 'accepted'}\n    here: {ours or 'accepted'}", flush=True)
+            elif theirs.startswith("LLVM"):
+                behind[f"{arch} {theirs}"] += 1
+    for kind, count in (*sorted(verdicts.items()), *behind.most_common()):
         print(f"{count:5}  {kind}")
-    return int(any("ptxas" in kind for kind in verdicts))
+    return int(any(kind.endswith(("upstream", "this compiler")) for kind in verdicts))
 
 
 if __name__ == "__main__":
