@@ -28,8 +28,8 @@ from ...dialect.mlir.gpu import (
     ReturnOp,
     ThreadIdOp,
 )
-from ...dialect.mlir.gpu_modules import ModuleOp as KernelModuleOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
+from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
 from ..diagnostics import fail
 from ..linalg.product import fresh_name
 from ..patterns import PatternPass, constant_value

@@ -32,7 +32,7 @@ from xdsl.traits import SymbolTable
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
-from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
+from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, target_of, type_of_element
 from ...dialect.warp.cta import CopyOp

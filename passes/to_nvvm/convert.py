@@ -36,8 +36,8 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.utils.target import Target
 
-from ...dialect.mlir.gpu_modules import BinaryOp, assembly
-from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
+from ...dialect.mlir.launch import BinaryOp, assembly
+from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
