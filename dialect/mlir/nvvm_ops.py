@@ -28,7 +28,7 @@ from xdsl.traits import Pure
 
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
-from .nvvm_types import ConstantRangeAttr
+from .llvm import ConstantRangeAttr
 from .upstream import declared
 
 SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())

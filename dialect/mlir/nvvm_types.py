@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, IntegerType, UnitAttr, i1
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -115,32 +115,6 @@ class MatrixShapeAttr(SizesAttr):
 
     m: IntAttr
     n: IntAttr
-
-
-@irdl_attr_definition
-class ConstantRangeAttr(ParametrizedAttribute):
-    """The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
-
-    name = "llvm.constant_range"
-
-    type: IntegerType
-    lower: IntAttr
-    upper: IntAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            kind = parser.parse_type()
-            bounds: list[Attribute] = []
-            for _ in range(2):
-                parser.parse_punctuation(",")
-                bounds.append(IntAttr(parser.parse_integer()))
-        return (kind, *bounds)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_attribute(self.type)
-            printer.print_string(f", {self.lower.data}, {self.upper.data}")
 
 
 @irdl_attr_definition
