@@ -54,7 +54,8 @@ def by_upstream(text: str, arch: str) -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     found = re.search(r'assembly = "(.*?)">', done.stdout, re.DOTALL)
     if found is None:
-        line = next((each for each in done.stderr.splitlines() if "error" in each.lower() or "arg" in each), "crashes")
+        said = re.compile(r"(?i)error|immarg|number of arguments")
+        line = next(filter(said.search, done.stderr.splitlines()), "crashes")
         return ("MLIR: " if re.search(r"<stdin>:|-:\d+:\d+: error", line) else "LLVM: ") + line[:110]
     return assembled(re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), found[1]), arch)
 
