@@ -251,5 +251,10 @@ class NvvmTarget(Target):
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         made = module.clone()
         ConvertWarpToNvvmPass(self.bare, self.binary).apply(ctx, made)
+        for op in list(made.ops):
+            own = next((each for each in op.walk() if each.name.startswith("warp.")), None)
+            if own is not None:
+                remark(own, "convert-warp-to-nvvm", f"the host's part is left out: upstream has nothing for {own.name}")
+                made.body.block.erase_op(op)
         Printer(output).print_op(made)
         output.write("\n")
