@@ -163,8 +163,9 @@ LOWERINGS = _homes(
         nvgpu.warpgroup.mma.init.accumulator, nvgpu.warpgroup.mma.store, nvvm.bar.warp.sync, nvvm.barrier,
         nvvm.barrier.arrive, nvvm.barrier0, nvvm.breakpoint, nvvm.cluster.arrive, nvvm.cluster.arrive.relaxed,
         nvvm.cluster.wait, nvvm.cp.async.bulk.commit.group, nvvm.cp.async.commit.group, nvvm.elect.sync, nvvm.exit,
-        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.memory.barrier,
-        nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync, nvvm.wgmma.wait.group.sync.aligned
+        nvvm.fence.mbarrier.init, nvvm.fence.proxy, nvvm.fence.sc.cluster, nvvm.griddepcontrol, nvvm.match.sync,
+        nvvm.memory.barrier, nvvm.redux.sync, nvvm.setmaxregister, nvvm.shfl.sync, nvvm.vote.sync,
+        nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.packing": "warp.pack",
         "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",

@@ -310,6 +310,17 @@ OF_IDEAS = {
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
+    "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py dialect/mlir/subgroup.py "
+    "dialect/mlir/nvgpu.py dialect/mlir/nvgpu_types.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
+    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/subgroup.py passes/to_ptx/nvvm_lines.py "
+    "passes/to_ptx/llvm_kernel.py passes/to_ptx/llvm_operations.py passes/tile/outline_launches.py "
+    "passes/tile/vector_fragments.py",
+    "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
+    "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
+    "functions of front ends": "passes/linalg/front_ends.py passes/linalg/moved_operands.py "
+    "passes/linalg/several_results.py passes/linalg/scaled_products.py passes/partial.py",
+    "strategies": "dialect/schedule/transform.py passes/strategy/transform.py passes/strategy/handle.py "
+    "passes/strategy/fusion.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""
 

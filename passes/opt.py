@@ -99,6 +99,11 @@ PIPELINE = "warploom"
 _Factories: TypeAlias = Mapping[str, Callable[[], type[ArgSpecConvertible]]]
 
 
+def _path(text: str) -> str | None:
+    """A file; None for `-`, which is the standard input or output, as with `mlir-opt`."""
+    return None if text == "-" else text
+
+
 class WarploomOptMain(xDSLOptMain):
     """xDSL's driver with this project's names registered and its own rendering of errors."""
 
@@ -149,6 +154,9 @@ class WarploomOptMain(xDSLOptMain):
         arg_parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
         for option, meaning in _HELP.items():
             arg_parser._option_string_actions[option].help = meaning  # pyright: ignore[reportPrivateUsage]
+        for action in arg_parser._actions:  # pyright: ignore[reportPrivateUsage]
+            if action.dest in ("input_file", "output_file"):
+                action.type = _path
 
     def setup_pipeline(self) -> None:
         """Build the pipeline, having checked every name and option of it and of the target."""

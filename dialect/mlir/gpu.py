@@ -42,7 +42,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from . import gpu_async, gpu_modules, subgroup
+from . import gpu_async, launch, subgroup
 from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
 from .upstream import declared
 
@@ -419,7 +419,7 @@ class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
 OPERATIONS: tuple[type[Operation], ...] = (
     FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
     BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
-    *gpu_async.OPERATIONS, *gpu_modules.OPERATIONS, *CLUSTERS,
+    *gpu_async.OPERATIONS, *launch.MODULES, *CLUSTERS,
 )  # fmt: skip
 
 GPU = Dialect(
@@ -429,7 +429,7 @@ GPU = Dialect(
         *(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr),
         AddressSpaceAttr,
         *subgroup.ATTRIBUTES,
-        *gpu_modules.ATTRIBUTES,
+        *launch.ATTRIBUTES,
     ],
 )
 """xDSL's `gpu` with these in place of its own; patterns written for xDSL's match them too."""

@@ -9,23 +9,49 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import UnitAttr, VectorType
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.dialects.builtin import IntAttr, IntegerType, UnitAttr, VectorType
+from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
     VarConstraint,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.hints import isa
 
-from .nvvm_types import ConstantRangeAttr
+
+@irdl_attr_definition
+class ConstantRangeAttr(ParametrizedAttribute):
+    """The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
+
+    name = "llvm.constant_range"
+
+    type: IntegerType
+    lower: IntAttr
+    upper: IntAttr
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            kind = parser.parse_type()
+            bounds: list[Attribute] = []
+            for _ in range(2):
+                parser.parse_punctuation(",")
+                bounds.append(IntAttr(parser.parse_integer()))
+        return (kind, *bounds)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.type)
+            printer.print_string(f", {self.lower.data}, {self.upper.data}")
 
 
 @irdl_op_definition

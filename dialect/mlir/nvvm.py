@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, VectorType, f32, i8, i16, i32, i64
+from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
@@ -112,6 +112,173 @@ ROWS = (
         group=prop_def(IntegerAttr[i64]),
     ),
 )  # fmt: skip
+
+
+# Tensor memory.
+
+TensorPointer = LLVMPointerType(IntAttr(6))
+
+
+def _defaulted(words: type[types.WordAttr], word: str) -> Any:
+    return prop_def(words, default_value=words.of(word))
+
+
+def _sized(words: type[types.WordAttr]) -> str:
+    """The piece of an opcode that is a property `shape`."""
+    return "{shape/" + "/".join(f"{word}={word.removeprefix('shape_')}" for word in words.WORDS) + "}"
+
+
+def _collected(matrix: str) -> str:
+    """The piece of an opcode that says what becomes of a matrix that is kept for the products behind."""
+    kept = (f"{word}=.collector::{matrix}::{word}" for word in types.TENSOR_COLLECTOR.WORDS)
+    return f"{{collectorOp?/{'/'.join(kept)}}}"
+
+
+GROUPED: dict[str, Any] = {"group": _defaulted(types.CTA_GROUP, "cta_1")}
+
+TENSOR_MEMORY = (
+    operation(
+        "tcgen05.alloc",
+        "Allocates columns of tensor memory; their address is stored to shared memory.",
+        "tcgen05.alloc.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned{@addr/shared=shared::cta}.b32 [addr], nCols",
+        "$addr `,` $nCols attr-dict `:` type(operands)",
+        addr=operand_def(LLVMPointerType), nCols=operand_def(i32), **GROUPED,
+    ),
+    operation(
+        "tcgen05.dealloc",
+        "Frees columns of tensor memory.",
+        "tcgen05.dealloc.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned.b32 taddr@tensor, nCols",
+        "$taddr `,` $nCols attr-dict `:` type(operands)",
+        taddr=operand_def(TensorPointer), nCols=operand_def(i32), **GROUPED,
+    ),
+    operation(
+        "tcgen05.relinquish_alloc_permit",
+        "This CTA allocates no more tensor memory.",
+        "tcgen05.relinquish_alloc_permit.cta_group::{group/cta_1=1/cta_2=2}.sync.aligned",
+        "attr-dict",
+        **GROUPED,
+    ),
+    operation(
+        "tcgen05.fence",
+        "Orders operations on tensor memory before, or after, those that threads synchronise with.",
+        "tcgen05.fence::{kind/before=before_thread_sync/after=after_thread_sync}",
+        "$kind attr-dict",
+        kind=prop_def(types.TENSOR_FENCE),
+    ),
+    operation(
+        "tcgen05.wait",
+        "Waits for the loads, or the stores, of this thread.",
+        "tcgen05.wait::{kind/load=ld/store=st}.sync.aligned",
+        "$kind attr-dict",
+        kind=prop_def(types.TENSOR_WAIT),
+    ),
+    operation(
+        "tcgen05.commit",
+        "An arrival at an mbarrier, also in other CTAs, when what this thread began on tensor memory has ended.",
+        "tcgen05.commit.cta_group::{group/cta_1=1/cta_2=2}.mbarrier::arrive::one{@addr/shared=shared::cluster}"
+        "{multicastMask?=.multicast::cluster}.b64 [addr], multicastMask?",
+        "$addr (`,` `multicast_mask` `=` $multicastMask^)? attr-dict `:` type(operands)",
+        addr=operand_def(LLVMPointerType), multicastMask=opt_operand_def(i16), **GROUPED,
+    ),
+    operation(
+        "tcgen05.shift",
+        "Moves the rows of a matrix down by one.",
+        "tcgen05.shift.cta_group::{group/cta_1=1/cta_2=2}.down [taddr@tensor]",
+        "$taddr attr-dict `:` type(operands)",
+        taddr=operand_def(TensorPointer), **GROUPED,
+    ),
+    operation(
+        "tcgen05.cp",
+        "Copies a matrix of shared memory, by its descriptor, to tensor memory.",
+        f"tcgen05.cp.cta_group::{{group/cta_1=1/cta_2=2}}.{_sized(types.TENSOR_COPY_SHAPE)}"
+        "{multicast/none=/warpx2_02_13=.warpx2::02_13/warpx2_01_23=.warpx2::01_23/warpx4=.warpx4}"
+        "{srcFormat?/b6x16_p32=.b8x16.b6x16_p32/b4x16_p64=.b8x16.b4x16_p64} [taddr@tensor], smem_desc",
+        "$taddr `,` $smem_desc attr-dict",
+        taddr=operand_def(TensorPointer), smem_desc=operand_def(i64), shape=prop_def(types.TENSOR_COPY_SHAPE),
+        **GROUPED, multicast=_defaulted(types.TENSOR_COPY_MULTICAST, "none"),
+        srcFormat=opt_prop_def(types.TENSOR_COPY_FORMAT),
+    ),
+    operation(
+        "tcgen05.mma_smem_desc",
+        "The descriptor of a matrix in shared memory.",
+        "",
+        "`(` operands `)` attr-dict `:` `(` type(operands) `)` `->` type($res)",
+        startAddr=operand_def(i32), leadingDimOffset=operand_def(i32), strideDimOffset=operand_def(i32),
+        baseOffset=operand_def(i8), leadingDimMode=operand_def(i1), swizzleMode=operand_def(i8), res=result_def(i64),
+        traits=traits_def(Pure()),
+    ),
+    operation(
+        "tcgen05.ld",
+        "Loads what this warp may access of tensor memory.",
+        f"tcgen05.ld.sync.aligned.{_sized(types.TENSOR_MOVE_SHAPE)}.x{{*res}}{{pack?/=.pack::16b}}.b32"
+        " <res>, [tmemAddr@tensor], offset?",
+        "$tmemAddr (`,` $offset^)? (`pack` $pack^)? attr-dict `:` type($res)",
+        tmemAddr=operand_def(TensorPointer), offset=opt_operand_def(i64), pack=opt_prop_def(UnitAttr),
+        shape=prop_def(types.TENSOR_MOVE_SHAPE), res=result_def(),
+    ),
+    operation(
+        "tcgen05.st",
+        "Stores to what this warp may access of tensor memory.",
+        f"tcgen05.st.sync.aligned.{_sized(types.TENSOR_MOVE_SHAPE)}.x{{*val}}{{unpack?/=.unpack::16b}}.b32"
+        " [tmemAddr@tensor], offset?, <val>",
+        "$tmemAddr `,` $val (`,` $offset^)? (`unpack` $unpack^)? attr-dict `:` type($val)",
+        tmemAddr=operand_def(TensorPointer), val=operand_def(), offset=opt_operand_def(i64),
+        unpack=opt_prop_def(UnitAttr), shape=prop_def(types.TENSOR_MOVE_SHAPE),
+    ),
+)  # fmt: skip
+
+
+def _tensor_products(sparse: str, metadata: str, shown: str, more: dict[str, Any]) -> Iterator[type[NvvmOp]]:
+    """The products whose sums lie in tensor memory: plain, with scales of blocks, and with B in a buffer."""
+    pair, does = "cta_group::{ctaGroup/cta_1=1/cta_2=2}", "D = A B + D in tensor memory, begun"
+    factors = f"[matrixD@tensor], [matrixA@tensor|i64], matrixB,{metadata} idesc,"
+    text = f"$matrixD `,` $matrixA `,` $matrixB `,` $idesc `,` $enableInputD{shown}"
+    types_of = "attr-dict `:` `(` type(operands) `)`"
+    operands = {
+        "matrixD": operand_def(TensorPointer), "matrixA": operand_def(), "matrixB": operand_def(i64),
+        "idesc": operand_def(i32), "enableInputD": operand_def(i1), **more,
+    }  # fmt: skip
+    kind: dict[str, Any] = {
+        "kind": prop_def(types.TENSOR_KIND), "collectorOp": _defaulted(types.TENSOR_COLLECTOR, "discard"),
+    }  # fmt: skip
+    listed = " `,` ".join(f"type(${name})" for name in operands)
+    yield operation(
+        f"tcgen05.mma{sparse}",
+        f"{does}; D is scaled by a power of 2, rows of it may stay as they are.",
+        f"tcgen05.mma{sparse}.{pair}.kind::{{kind}}{{aShift?/=.ashift}}{_collected('a')}"
+        f" {factors} <disableOutputLane>?, enableInputD, scaleInputD?",
+        f"{text} (`scale` `=` $scaleInputD^)? (`mask` `=` $disableOutputLane^)? attr-dict `:` `(` {listed}"
+        " (`,` type($scaleInputD)^)? (`,` type($disableOutputLane)^)? `)`",
+        **operands, scaleInputD=opt_operand_def(i64), disableOutputLane=opt_operand_def(VectorType), **kind,
+        ctaGroup=prop_def(types.CTA_GROUP), aShift=opt_prop_def(UnitAttr), irdl_options=SEGMENTS,
+    )  # fmt: skip
+    yield operation(
+        f"tcgen05.mma{sparse}.block_scale",
+        f"{does}; blocks of A and B have scales.",
+        f"tcgen05.mma{sparse}.{pair}.kind::{{kind}}.block_scale{{blockScale/default=/block16=.block16/block32=.block32}}"
+        f"{_collected('a')} {factors} [scaleA@tensor], [scaleB@tensor], enableInputD",
+        f"{text} `,` $scaleA `,` $scaleB {types_of}",
+        **operands, scaleA=operand_def(TensorPointer), scaleB=operand_def(TensorPointer),
+        **kind | {"kind": prop_def(types.SCALE_KIND)}, ctaGroup=prop_def(types.CTA_GROUP),
+        blockScale=_defaulted(types.TENSOR_SCALE, "default"),
+    )  # fmt: skip
+    yield operation(
+        f"tcgen05.mma.ws{sparse}",
+        f"{does}; B stays in a buffer, columns of it may count as zero.",
+        f"tcgen05.mma.ws{sparse}.cta_group::1.kind::{{kind}}.collector::{{collectorBBuffer}}::{{collectorOp}}"
+        f" {factors} enableInputD, zeroColMask?",
+        f"{text} (`,` $zeroColMask^)? {types_of}",
+        **operands, zeroColMask=opt_operand_def(i64), **kind,
+        collectorBBuffer=_defaulted(types.TENSOR_COLLECTOR_B, "b0"),
+    )  # fmt: skip
+
+
+TENSOR_PRODUCTS = (
+    *_tensor_products("", "", "", {}),
+    *_tensor_products(
+        ".sp", " [sparseMetadata@tensor],", " `,` $sparseMetadata", {"sparseMetadata": operand_def(TensorPointer)}
+    ),
+)
 
 
 @irdl_op_definition
@@ -276,8 +443,8 @@ class MmaSparseScaledOp(_Mma, _Sparse, _Scaled):
 
 
 OPERATIONS: list[type[NvvmOp]] = [
-    *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, WgmmaMmaAsyncOp, MmaOp, MmaSparseOp, MmaScaledOp,
-    MmaSparseScaledOp,
+    *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, *TENSOR_MEMORY, *TENSOR_PRODUCTS, WgmmaMmaAsyncOp,
+    MmaOp, MmaSparseOp, MmaScaledOp, MmaSparseScaledOp,
 ]  # fmt: skip
 
 NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES])

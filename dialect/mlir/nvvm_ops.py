@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1, i16, i32, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i1, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -28,7 +28,7 @@ from xdsl.traits import Pure
 
 from ..isa.row import SPECIAL_REGISTERS
 from . import nvvm_types as types
-from .nvvm_types import ConstantRangeAttr
+from .llvm import ConstantRangeAttr
 from .upstream import declared
 
 SEGMENTS = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
@@ -207,8 +207,8 @@ EXCHANGES = (
     ),
     operation(
         "match.sync",
-        "The lanes that have the same value.",
-        "",
+        "The lanes that have the same value; of `all` also whether all have it.",
+        "match.{kind}.sync{val#i32=.b32/i64=.b64} res, val, thread_mask",
         "$kind $thread_mask `,` $val attr-dict `:` type($val) `->` type($res)",
         thread_mask=operand_def(i32), val=operand_def(), kind=prop_def(types.MATCH), res=result_def(),
     ),
@@ -216,10 +216,12 @@ EXCHANGES = (
         "redux.sync",
         "A reduction over the lanes.",
         "redux.sync.{kind/add=add.s32/min=min.s32/max=max.s32/umin=min.u32/umax=max.u32"
-        "/and=and.b32/or=or.b32/xor=xor.b32}"
+        "/and=and.b32/or=or.b32/xor=xor.b32/fmin=min/fmax=max}{abs/true=.abs/false=}{nan/true=.NaN/false=}{val#f32=.f32}"
         " res, val, mask_and_clamp",
         "$kind $val `,` $mask_and_clamp attr-dict `:` type($val) `->` type($res)",
         val=operand_def(), mask_and_clamp=operand_def(i32), kind=prop_def(types.REDUX), res=result_def(),
+        abs=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
+        nan=prop_def(BoolAttr, default_value=BoolAttr.from_bool(False)),
     ),
     operation(
         "elect.sync",
@@ -359,7 +361,7 @@ COPIES = (
     operation(
         "st.bulk",
         "Sets `size` bytes of shared memory to `initVal`, which is 0.",
-        "st.bulk.weak{@addr} [addr], size, {initVal}",
+        "st.bulk.weak{@addr/shared=shared::cta} [addr], size, {initVal}",
         "$addr `,` `size` `=` $size (`,` `init` `=` $initVal^)? attr-dict `:` type($addr)",
         addr=operand_def(LLVMPointerType), size=operand_def(i64),
         initVal=prop_def(IntegerAttr[i64], default_value=IntegerAttr(0, i64)),
@@ -378,7 +380,7 @@ COPIES = (
     operation(
         "mapa",
         "The address of shared memory in another CTA of the cluster.",
-        "mapa.shared::cluster.u32 res@shared::cluster, a@shared, b",
+        "mapa{@a/shared=shared::cluster.u32/=u64} res@shared::cluster, a@shared, b",
         "$a `,` $b attr-dict `:` type($a) `->` type($res)",
         a=operand_def(LLVMPointerType), b=operand_def(i32), res=result_def(LLVMPointerType),
         traits=traits_def(Pure()),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, IntegerType, UnitAttr, i1
+from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -48,6 +48,20 @@ CACHE_LEVEL = words("nvvm.prefetch_cache_level", "L1 L2", BareWordAttr)
 EVICTION = words(
     "nvvm.cache_eviction_priority", "evict_normal evict_first evict_last evict_unchanged no_allocate", BareWordAttr
 )
+TENSOR_FENCE = words("nvvm.tcgen05_fence", "before after")
+TENSOR_WAIT = words("nvvm.tcgen05_wait", "load store")
+TENSOR_COPY_SHAPE = words(
+    "nvvm.tcgen05_cp_shape", "shape_128x256b shape_4x256b shape_128x128b shape_64x128b shape_32x128b"
+)
+TENSOR_COPY_MULTICAST = words("nvvm.tcgen05_cp_multicast", "none warpx2_02_13 warpx2_01_23 warpx4")
+TENSOR_COPY_FORMAT = words("nvvm.tcgen05_cp_src_fmt", "b6x16_p32 b4x16_p64")
+TENSOR_MOVE_SHAPE = words(
+    "nvvm.tcgen05_ldst_shape", "shape_16x64b shape_16x128b shape_16x256b shape_32x32b shape_16x32bx2"
+)
+TENSOR_KIND = words("nvvm.tcgen05_mma_kind", "f16 tf32 f8f6f4 i8")
+TENSOR_COLLECTOR = words("nvvm.tcgen05_mma_collectorop", "discard lastuse fill use")
+TENSOR_COLLECTOR_B = words("nvvm.tcgen05_mma_collectorb", "b0 b1 b2 b3")
+TENSOR_SCALE = words("nvvm.tcgen05_mma_block_scale", "default block16 block32")
 GRID_ACTION = words("nvvm.grid_dep_action", "wait launch_dependents", BareWordAttr)
 
 
@@ -101,32 +115,6 @@ class MatrixShapeAttr(SizesAttr):
 
     m: IntAttr
     n: IntAttr
-
-
-@irdl_attr_definition
-class ConstantRangeAttr(ParametrizedAttribute):
-    """The values that a special register has: `#llvm.constant_range<i32, 0, 32>`, the last one excluded."""
-
-    name = "llvm.constant_range"
-
-    type: IntegerType
-    lower: IntAttr
-    upper: IntAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            kind = parser.parse_type()
-            bounds: list[Attribute] = []
-            for _ in range(2):
-                parser.parse_punctuation(",")
-                bounds.append(IntAttr(parser.parse_integer()))
-        return (kind, *bounds)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_attribute(self.type)
-            printer.print_string(f", {self.lower.data}, {self.upper.data}")
 
 
 @irdl_attr_definition
@@ -185,20 +173,22 @@ ATTRIBUTES = [k for k in _KINDS if issubclass(k, ParametrizedAttribute) and vars
 #
 # In an opcode:
 # - `{name}`: the word of a property; `{name/a=x/b=y}`: what stands for each word; `{name?/=.x}`: where it is set;
-# - `{@name}`: the state space of a pointer, `{#name}`: how many operands `name` is;
-# - `{name?=.x}`: where the operand is there; `{name#i32=.x}`: where it has this type.
+# - `{@name}`: the state space of a pointer, `{@name/shared=shared::cta}`: as the instruction spells it;
+# - `{#name}`: how many operands `name` is, `{*name}`: how many times the words of the property `shape` it is;
+# - `{name?=.x}`: where the operand is there; `{name#i32=.x/i64=.y}`: what stands where it has these types.
 #
 # Operands are names of operands and results, `name@space` of a pointer as a number; `name?` may be left out, as may
 # `name=text`, for which the text stands then; `[name]` is an address in the space of its pointer, `[name@space]` in
-# that space, `[name, {names}]` a place in a tensor; `(name)` a vector: several operands, or the parts of a struct;
+# that space, `[name@space|i64]` such an address or a number; `[name, {names}]` a place in a tensor; `(name)` a vector:
+# several operands, or the parts of a struct; `<name>` the elements of one `vector`, or a number in its stead;
 # `{name}` the number that a property is; others are text.
 
 
-WORD, SPACE, COUNT, PRESENT, TYPED = "word", "space", "count", "present", "typed"
+WORD, SPACE, COUNT, TIMES, PRESENT, TYPED = "word", "space", "count", "times", "present", "typed"
 """Kinds of pieces of an opcode."""
 
 VALUE, ADDRESS, TENSOR, VECTOR = "value", "address", "tensor", "vector"
-CONSTANT, TEXT, ELECTED = "constant", "text", "elected"
+CONSTANT, TEXT, ELECTED, ELEMENTS = "constant", "text", "elected", "elements"
 """Kinds of operands."""
 
 
@@ -217,10 +207,15 @@ class TextPiece:
         match self.kind:
             case "text":
                 return re.escape(self.name)
+            case "space" if self.texts:
+                words = "|".join(re.escape(f".{text}") for text in self.texts.values())
+                return rf"(?P<{self.name}__space>({words})?)"
             case "space":
                 return rf"(?P<{self.name}__space>(\.global|\.shared(::c\w+)?|\.local|\.const)?)"
             case "count":
                 return rf"(?P<{self.name}__count>\d+)"
+            case "times":
+                return r"\d+"
             case "word" if not self.texts:
                 return rf"(?P<{self.name}>[a-z\d][\w:]*(\.b[46]x16_p\d\d)?|L\d)"
             case _:
@@ -268,25 +263,27 @@ def _piece(text: str) -> TextPiece:
     if text[0] != "{":
         return TextPiece("text", text, {})
     text = text[1:-1]
-    if text[0] in "@#":
-        return TextPiece(SPACE if text[0] == "@" else COUNT, text[1:], {})
     name, *words = text.split("/")
+    if match := re.fullmatch(r"(\w+)#(\w+=.*)", name):
+        kinds = dict(word.split("=") for word in (match[2], *words))
+        return TextPiece(TYPED, match[1], kinds, optional=True)
+    texts = dict(word.split("=") for word in words)
+    if kind := {"@": SPACE, "#": COUNT, "*": TIMES}.get(name[0]):
+        return TextPiece(kind, name[1:], texts)
     if words:
-        return TextPiece(WORD, name.rstrip("?"), dict(word.split("=") for word in words), name[-1] == "?")
-    for mark, kind in (("?=", PRESENT), ("#i32=", TYPED)):
-        if mark in text:
-            name, _, spelled = text.partition(mark)
-            return TextPiece(kind, name, {"": spelled}, optional=True)
+        return TextPiece(WORD, name.rstrip("?"), texts, name[-1] == "?")
+    if match := re.fullmatch(r"(\w+)\?=(.*)", text):
+        return TextPiece(PRESENT, match[1], {"": match[2]}, optional=True)
     return TextPiece(WORD, text, {})
 
 
 def _place(text: str) -> TextPlace:
     if match := re.fullmatch(r"\[(\w+), \{(\w+)\}\]", text):
         return TextPlace(TENSOR, match[1], match[2])
-    if match := re.fullmatch(r"\[(\w+)(?:@([\w:]+))?\]", text):
-        return TextPlace(ADDRESS, match[1], space=match[2] or "")
-    if match := re.fullmatch(r"([{(])(\w+)[})]", text):
-        return TextPlace(CONSTANT if match[1] == "{" else VECTOR, match[2])
+    if match := re.fullmatch(r"\[(\w+)(?:@([\w:]+))?(?:\|(\w+))?\]", text):
+        return TextPlace(ADDRESS, match[1], match[3] or "", space=match[2] or "")
+    if match := re.fullmatch(r"([{(<])(\w+)[})>](\?)?", text):
+        return TextPlace({"{": CONSTANT, "(": VECTOR, "<": ELEMENTS}[match[1]], match[2], optional=bool(match[3]))
     if match := re.fullmatch(r"_\|(\w+)", text):
         return TextPlace(ELECTED, match[1])
     if match := re.fullmatch(r"([A-Za-z]\w*)(?:@([\w:]+))?(\?|=(\w+))?", text):

@@ -35,8 +35,8 @@ from ...dialect.isa import mma
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.arithmetic import VectorContractOp
 from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.gpu_modules import ModuleOp as KernelModuleOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
+from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
 from ...dialect.warp.attributes import FragmentType, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp

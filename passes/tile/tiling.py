@@ -34,7 +34,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
-from ...dialect.mlir.gpu_modules import ModuleOp as GpuModuleOp
+from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, memory_of, target_of, type_of_element
 from ...dialect.warp.cta import CopyOp

@@ -44,7 +44,10 @@ from .blocks import Registers
 
 FLOATS: dict[str, AnyFloat] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type(), "f64": Float64Type()}
 
-SPACES = {"": 0, "global": 1, "shared": 3, "shared::cta": 3, "const": 4, "local": 5, "shared::cluster": 7, "param": 101}
+SPACES = {
+    "": 0, "global": 1, "shared": 3, "shared::cta": 3, "const": 4, "local": 5, "tensor": 6, "shared::cluster": 7,
+    "param": 101,
+}  # fmt: skip
 """The address spaces of LLVM's NVPTX by the state spaces of PTX."""
 
 POINTERS = {name: llvm.LLVMPointerType(IntAttr(number) if number else NoneAttr()) for name, number in SPACES.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import cast
 
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, UnitAttr
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, UnitAttr, VectorType
 from xdsl.dialects.llvm import LLVMPointerType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, OptOperandDef, VarOperandDef
+from xdsl.irdl import EqAttrConstraint, IRDLOperation, OptOperandDef, VarOperandDef
 
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
@@ -17,11 +18,13 @@ from ...dialect.isa.wmma import WmmaMma
 from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, WgmmaMmaAsyncOp, WmmaMmaOp
 from ...dialect.mlir.nvvm_types import (
     COUNT,
+    ELEMENTS,
     MMA_BIT_OP,
     MMA_LAYOUT,
     MMA_OVERFLOW,
     MMA_TYPE,
     PRESENT,
+    SPACE,
     TYPED,
     WGMMA_SCALE_IN,
     WGMMA_SCALE_OUT,
@@ -99,18 +102,17 @@ class _Match:
         return True
 
     def _operands(self) -> bool:
-        places, operands = list(self.made.places), list(self.of.operands)
-        if len(operands) > len(places):
-            return False
-        for i, place in enumerate(places):
-            if i >= len(operands):
-                if not place.optional:
-                    return False
+        operands, i = list(self.of.operands), 0
+        for place in self.made.places:
+            operand = operands[i] if i < len(operands) else None
+            if place.optional and (operand is None or isinstance(operand, Vector) != (place.kind == ELEMENTS)):
                 continue
-            if not self._operand(i, place, operands[i]):
+            if operand is None or not self._operand(i, place, operand):
                 return False
+            i += 1
         optional = {piece.name: piece for piece in self.made.pieces if piece.kind == PRESENT}
-        return all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in optional)
+        present = all((name in self.operands) == bool(self.match[f"{name}__given"]) for name in optional)
+        return present and i == len(operands)
 
     def _operand(self, i: int, place: TextPlace, operand: Operand) -> bool:
         of = self.of
@@ -122,14 +124,16 @@ class _Match:
                 if not isinstance(operand, Immediate):
                     return False
                 self.properties[place.name] = property_of(self.definition, place.name, str(operand.value))
+            case "address" if place.more and not isinstance(operand, Address):
+                self.operands[place.name] = lambda: [of.value(i)]
             case "address":
                 if not isinstance(operand, Address) or isinstance(operand.base, Immediate):
                     return False
-                space = place.space or (self.match[f"{place.name}__space"] or "").removeprefix(".")
+                space = place.space or self._space(place.name)
                 self.operands[place.name] = lambda: [of.pointer(i, space)]
             case "tensor":
                 return self._tensor(place, operand)
-            case "vector":
+            case "vector" | "elements":
                 return self._vector(i, place)
             case "elected":
                 if not isinstance(operand, Pair) or operand_text(operand.first) != "_":
@@ -138,8 +142,20 @@ class _Match:
             case _:
                 if slot is None or isinstance(operand, Vector):
                     return False
-                return self._value(i, place, operand, value_type(slot.type))
+                return self._value(i, place, operand, self._demanded(place.name) or value_type(slot.type))
         return True
+
+    def _demanded(self, name: str) -> Attribute | None:
+        """The one type that an operand of the operation may have."""
+        constraint = next((each.constr for operand, each in self.definition.operands if operand == name), None)
+        exact = isinstance(constraint, EqAttrConstraint)
+        return cast("EqAttrConstraint[Attribute]", constraint).attr if exact else None
+
+    def _space(self, name: str) -> str:
+        """The state space of a pointer, by the word that the opcode has for it."""
+        text = (self.match[f"{name}__space"] or "").removeprefix(".")
+        (piece,) = (p for p in self.made.pieces if p.kind == SPACE and p.name == name)
+        return next((space for space, spelled in piece.texts.items() if spelled == text), text)
 
     def _value(self, i: int, place: TextPlace, operand: Operand, kind: Attribute) -> bool:
         of = self.of
@@ -156,7 +172,9 @@ class _Match:
         if place.more and operand_text(operand).lower() == place.more.lower():
             return True
         typed = next((p for p in self.made.pieces if p.kind == TYPED and p.name == place.name), None)
-        if typed is not None and bool(self.match[f"{place.name}__given"]) != (width(kind) == 32):
+        if typed is not None and (self.match[f"{place.name}__given"] or "") != typed.texts.get(str(kind), ""):
+            return False
+        if place.space and width(kind) != 32:
             return False
         if place.space:
             self.operands[place.name] = lambda: [of.build.pointer(of.value(i, kind), place.space)]
@@ -189,8 +207,19 @@ class _Match:
             self.results[place.name] = (items, [kind] * len(items))
             return True
         counts = [p for p in self.made.pieces if p.kind == COUNT and p.name == place.name]
-        self.operands[place.name] = lambda: [of.read(item, kind) for item in items]
+        if place.kind == ELEMENTS:
+            self.operands[place.name] = lambda: [self._elements([of.read(item, kind) for item in items])]
+        else:
+            self.operands[place.name] = lambda: [of.read(item, kind) for item in items]
         return not counts or len(items) == int(self.match[f"{place.name}__count"])
+
+    def _elements(self, values: list[SSAValue]) -> SSAValue:
+        return self.of.build.vector(values) if len(values) > 1 else values[0]
+
+    def _together(self, kinds: list[Attribute]) -> Attribute:
+        """The type of a result in several registers."""
+        elements = any(place.kind == ELEMENTS and place.name in self.results for place in self.made.places)
+        return VectorType(kinds[0], [len(kinds)]) if elements else struct(kinds)
 
     def _add(self) -> None:
         operands: list[SSAValue | list[SSAValue] | None] = []
@@ -201,7 +230,7 @@ class _Match:
             else:
                 operands.append(values[0])
         kinds = [self.results[name][1] if name in self.results else [] for name, _ in self.definition.results]
-        types = [[struct(each)] if len(each) > 1 else each for each in kinds]
+        types = [[self._together(each)] if len(each) > 1 else each for each in kinds]
         op = self.kind.build(operands=operands, result_types=types, properties=self.properties)
         self.of.build.place(op)
         self._write(op)

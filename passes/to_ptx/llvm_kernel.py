@@ -13,14 +13,15 @@ from math import prod
 from typing import Protocol, TypeAlias
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
-from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
+from ...dialect.isa.tensor_product import LOAD_SHAPES
+from ...dialect.mlir.nvvm import MmaOp, MmaScaledOp, MmaSparseOp, MmaSparseScaledOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ...dialect.ptx.ops import FuncOp
@@ -29,7 +30,7 @@ from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
 from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister
 
-POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared::cluster", 101: "param"}
+POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 6: "tensor", 7: "shared::cluster", 101: "param"}
 """The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
 
 Words: TypeAlias = "list[VirtualRegister | Immediate]"
@@ -43,7 +44,7 @@ def bits_of(kind: Attribute) -> int:
     if isa(kind, IntegerType):
         return kind.width.data
     if isinstance(kind, llvm.LLVMPointerType):
-        return 32 if space_of(kind) in ("shared", "shared::cluster") else 64
+        return 32 if space_of(kind) in ("shared", "tensor", "shared::cluster") else 64
     return kind.bitwidth if isinstance(kind, AnyFloat) else 0
 
 
@@ -174,7 +175,12 @@ class LlvmKernel:
                 self.values[argument] = [self.compute("cvta.param.u64", argument.type, place)]
                 continue
             types = types_of(argument.type)
-            if len(types) != 1 or types == ["pred"]:
+            if types == ["pred"]:
+                made.append(VariableAttr.of("u8", name))
+                byte = self.compute("ld.param.u8", i16, Address(Symbol(name)))
+                self.values[argument] = [resized(self, byte, i16, i1)]
+                continue
+            if len(types) != 1:
                 fail(self.function, f"expected arguments of one register, got {argument.type}")
             type = f"u{types[0][1:]}" if types[0][0] == "b" else types[0]
             space = space_of(argument.type)
@@ -207,6 +213,25 @@ class LlvmKernel:
         self.emitter.move_all(moves)
         if to is not following:
             self.emitter.branch(self.labels[to])
+
+
+def resized(
+    kernel: LlvmKernel, register: VirtualRegister, kind: Attribute, to: Attribute, signed: bool = False
+) -> VirtualRegister:
+    """An integer, or an address, of more or fewer bits."""
+    have, want = bits_of(kind), bits_of(to)
+    if kind == i1:
+        return kernel.compute(f"selp.b{max(16, want)}", to, -1 if signed else 1, 0, register)
+    if to == i1:
+        word = kernel.compute(f"and.b{max(16, have)}", kind, register, 1)
+        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, 0)
+    sign = "s" if signed else "u"
+    if have == 8 and want > 8:
+        register = kernel.compute(f"cvt.{sign}16.{sign}8", IntegerType(16), register)
+        have = 16
+    if max(16, have) == max(16, want):
+        return register
+    return kernel.compute(f"cvt.{sign}{max(16, want)}.{sign}{max(16, have)}", to, register)
 
 
 _DIRECTIVES = {
@@ -249,18 +274,18 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
         kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
-    elif isinstance(op, MmaOp | MmaSparseOp):
+    elif isinstance(op, MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp):
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
         _product_of_warpgroup(kernel, op)
     elif op.name == "nvvm.wmma.mma":
         _product_of_opaque(kernel, op)
-    elif op.PTX:
-        InstructionLine(kernel, op).emit()
     elif op.name == "nvvm.mbarrier.try_wait.parity":
         _wait(kernel, op)
+    elif op.name == "nvvm.tcgen05.mma_smem_desc":
+        _descriptor(kernel, op)
     else:
-        fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
+        InstructionLine(kernel, op).emit()
 
 
 class Receiver(Protocol):
@@ -271,6 +296,8 @@ class Receiver(Protocol):
     def held(self, value: SSAValue) -> VirtualRegister: ...
 
     def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
+
+    def registers(self, value: SSAValue) -> list[VirtualRegister]: ...
 
     def emit(self, opcode: str, *operands: EmittedOperand) -> None: ...
 
@@ -309,13 +336,17 @@ class InstructionLine:
         match piece.kind:
             case "space":
                 space = space_of(values[0].type)
-                return f".{space}" if space else ""
+                text = piece.texts.get(space, space)
+                return f".{text}" if text else ""
             case "count":
                 return str(len(values))
+            case "times":
+                count = len(types_of(values[0].type)) if values else len(self.result)
+                return str(count // LOAD_SHAPES[spelled(self.op.properties["shape"]).removeprefix("shape_")])
             case "present":
                 return piece.texts[""] if values else ""
             case "typed":
-                return piece.texts[""] if values[0].type == i32 else ""
+                return piece.texts.get(str(values[0].type), "")
             case "word" if piece.name not in self.op.properties:
                 return ""
             case "word":
@@ -331,8 +362,12 @@ class InstructionLine:
                 return parsed(place.name)
             case "constant":
                 return parsed(spelled(self.op.properties.get(place.name)))
-            case "address":
+            case "address" if isinstance(values[0].type, llvm.LLVMPointerType):
                 return At(kernel.held(values[0]))
+            case "address":
+                return kernel.held(values[0])
+            case "elements":
+                return self.result or (kernel.registers(values[0]) if values else None)
             case "tensor":
                 return TensorBox(kernel.held(values[0]), [kernel.word(each) for each in self.fields[place.more]])
             case "vector":
@@ -367,10 +402,26 @@ def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
     kernel.emitter.branch(label, unless=ended)
 
 
+DESCRIPTOR_FIELDS = ((0, 14), (16, 14), (32, 14), (49, 3), (52, 1), (61, 3))
+"""The lowest bit and the number of bits of each operand of `tcgen05.mma_smem_desc`. Source: PTX ISA 9.7.16.4.1."""
+
+DESCRIPTOR = 1 << 46
+"""The bits that every descriptor has."""
+
+
+def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`tcgen05.mma_smem_desc`: the operands as fields of the descriptor."""
+    word: VirtualRegister | int = DESCRIPTOR
+    for value, (at, bits) in zip(op.operands, DESCRIPTOR_FIELDS, strict=True):
+        field = resized(kernel, kernel.held(value), value.type, i64)
+        word = kernel.compute("bfi.b64", i64, field, word, at, bits)
+    kernel.give(op, word if isinstance(word, VirtualRegister) else Immediate(str(word)))
+
+
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
 
 
-def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
+def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp) -> None:
     a, b = (
         spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
         for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
@@ -380,18 +431,29 @@ def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
     operands: list[EmittedOperand] = [
         [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
     ]
-    narrow = a in ("s8", "u8", "s4", "u4")
-    if isinstance(op, MmaSparseOp):
-        kind = "" if op.kind is None else f".kind::{spelled(op.kind)}"
-        mnemonic, bits = f"mma.sp{'' if op.orderedMetadata is None else '::ordered_metadata'}", ""
-        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) == "satfinite" else ""
-        layouts = f"row.col{kind}"
+    overflow = spelled(op.properties.get("intOverflowBehavior"))
+    mnemonic, layouts, after = "mma", "row.col", ""
+    if isinstance(op, MmaSparseOp | MmaSparseScaledOp):
+        mnemonic += f".sp{'' if op.orderedMetadata is None else '::ordered_metadata'}"
         operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
-    else:
-        mnemonic, bits = "mma", f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
-        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
+    if isinstance(op, MmaOp):
         layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
-    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+        overflow = overflow or "satfinite"
+        after = f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
+    elif op.kind is not None:
+        layouts += f".kind::{spelled(op.kind)}"
+    if isinstance(op, MmaScaledOp | MmaSparseScaledOp):
+        layouts += f".block_scale.scale_vec::{spelled(op.scaleVecSize)[1:]}X"
+        after = f".{spelled(op.blockScaleFormat)}"
+        for data, *ids in (
+            (op.scaleAData, op.byteIdA, op.threadIdA), (op.scaleBData, op.byteIdB, op.threadIdB),
+        ):  # fmt: skip
+            words = [kernel.word(each) for each in ids]
+            numbers = tuple(int(str(word.value)) for word in words if isinstance(word, Immediate))
+            operands.append([kernel.held(data)])
+            operands.append(numbers if len(numbers) == len(words) else [kernel.held(each) for each in ids])
+    clamped = ".satfinite" if a in ("s8", "u8", "s4", "u4") and overflow == "satfinite" else ""
+    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{after}", result, *operands)
     kernel.give(op, *result)
 
 

@@ -20,7 +20,7 @@ from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
 from . import llvm_kernel
 from .emitter import At, VirtualRegister, floating
-from .llvm_kernel import LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
+from .llvm_kernel import LlvmKernel, Words, bits_of, literal, resized, space_of, types_of, variable
 
 HandlerT = TypeVar("HandlerT", bound=Callable[[LlvmKernel, Any], None])
 
@@ -97,7 +97,7 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
-            _resized(kernel, operands[1], amount.type, i32) if isinstance(operands[1], VirtualRegister) else operands[1]
+            resized(kernel, operands[1], amount.type, i32) if isinstance(operands[1], VirtualRegister) else operands[1]
         )
     kernel.give(op, kernel.compute(f"{name}.{suffix}", kind, *operands))
 
@@ -126,7 +126,7 @@ def _select(kernel: LlvmKernel, op: Operation) -> None:
     predicate, kind = kernel.held(condition), op.results[0].type
     if kind == i1:
         result = kernel.compute(
-            "selp.b32", i32, *(_resized(kernel, kernel.held(v), i1, i32) for v in (first, second)), predicate
+            "selp.b32", i32, *(resized(kernel, kernel.held(v), i1, i32) for v in (first, second)), predicate
         )
         return kernel.give(op, kernel.compute("setp.ne.s32", i1, result, 0))
     pairs = zip(types_of(kind), kernel.words(first), kernel.words(second), strict=True)
@@ -152,31 +152,12 @@ def _undefined(kernel: LlvmKernel, op: Operation) -> None:
     kernel.give(op, *(zeros.get(type, Immediate("0")) for type in types_of(op.results[0].type)))
 
 
-def _resized(
-    kernel: LlvmKernel, register: VirtualRegister, kind: Attribute, to: Attribute, signed: bool = False
-) -> VirtualRegister:
-    """An integer, or an address, of more or fewer bits."""
-    have, want = bits_of(kind), bits_of(to)
-    if kind == i1:
-        return kernel.compute(f"selp.b{max(16, want)}", to, -1 if signed else 1, 0, register)
-    if to == i1:
-        word = kernel.compute(f"and.b{max(16, have)}", kind, register, 1)
-        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, 0)
-    sign = "s" if signed else "u"
-    if have == 8 and want > 8:
-        register = kernel.compute(f"cvt.{sign}16.{sign}8", IntegerType(16), register)
-        have = 16
-    if max(16, have) == max(16, want):
-        return register
-    return kernel.compute(f"cvt.{sign}{max(16, want)}.{sign}{max(16, have)}", to, register)
-
-
 def _resize(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
     word = kernel.word(source)
     if isinstance(word, Immediate) and kind != i1 and source.type != i1:
         return kernel.give(op, word)
-    kernel.give(op, _resized(kernel, kernel.held(source), source.type, kind, op.name == "llvm.sext"))
+    kernel.give(op, resized(kernel, kernel.held(source), source.type, kind, op.name == "llvm.sext"))
 
 
 def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
@@ -205,10 +186,10 @@ def _to_space(kernel: LlvmKernel, op: Operation) -> None:
     if have and want:
         return kernel.give(op, register)
     if have:
-        wide = _resized(kernel, register, source.type, i64)
+        wide = resized(kernel, register, source.type, i64)
         return kernel.give(op, kernel.compute(f"cvta.{have}.u64", i64, wide))
     address = kernel.compute(f"cvta.to.{want}.u64", i64, register)
-    kernel.give(op, _resized(kernel, address, i64, kind))
+    kernel.give(op, resized(kernel, address, i64, kind))
 
 
 @_lowers(llvm.AddressOfOp)
@@ -242,7 +223,7 @@ def _element_pointer(kernel: LlvmKernel, op: llvm.GEPOp) -> None:
             step: VirtualRegister | int = index * size
         else:
             value = next(dynamic)
-            wide = _resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
+            wide = resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
             step = kernel.compute(f"mul.lo.s{bits}", pointer, wide, size)
         if step != 0:
             place = kernel.compute(f"add.s{bits}", pointer, place, step)

@@ -340,6 +340,9 @@ class _Lines:
         held = number_of(self.lowering, value).held
         return Immediate(str(held)) if isinstance(held, int) else held
 
+    def registers(self, value: SSAValue) -> list[VirtualRegister]:
+        return [self.held(value)]
+
     def held(self, value: SSAValue) -> VirtualRegister:
         word, (type,) = self.word(value), types_of(value.type)
         return word if isinstance(word, VirtualRegister) else self.lowering.emitter.compute(f"mov.{type}", word)

@@ -78,6 +78,17 @@ def test_a_product_of_hopper_out_and_back_has_the_same_words() -> None:
     assert (results(back, *arguments) == results(kernel, *arguments)).all()
 
 
+def test_a_product_in_tensor_memory_out_and_back_has_the_same_words() -> None:
+    kernel = compile(HOPPER, target="sm_100a", cta=(64, 64, 64), mma="m64n64k16")
+    arguments = half(96, 128), half(128, 72), half(96, 72)
+    text = as_nvvm(kernel.ptx)
+    assert "nvvm.tcgen05.mma " in text
+    assert "inline_asm" not in text
+    back = replace(kernel, ptx=to_ptx(text))
+    assert "tcgen05.mma" in back.ptx
+    assert (results(back, *arguments) == results(kernel, *arguments)).all()
+
+
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 def test_a_product_through_mlir_opt_has_the_same_words() -> None:
     kernel = compile(PRODUCT, target="sm_80")
@@ -173,6 +184,7 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         (MMA.replace("TYPE", "tf32").replace("K", "12"), "sm_80", "m16n8k12"),
         (MMA.replace("TYPE", "tf32").replace("K", "4"), "sm_75", "needs"),
         ("nvvm.cluster.arrive\nllvm.return", "sm_80", "needs"),
+        ("nvvm.tcgen05.wait <load>\nllvm.return", "sm_90a", "nvvm.tcgen05.wait takes tcgen05.wait::ld"),
         ("%x = llvm.mlir.constant(dense<1.0> : vector<2xf32>) : vector<2xf32>\nllvm.return", "sm_80",
          "expected a number"),
         ("%b = llvm.mlir.addressof @nothing : !llvm.ptr<3>\nllvm.return", "sm_80", "there is no variable 'nothing'"),

@@ -118,14 +118,27 @@ def test_the_text_is_read_back() -> None:
         assert out.getvalue() == text
 
 
-@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
-def test_upstream_compiles_the_module_by_itself() -> None:
-    out, ctx = StringIO(), make_context()
-    NvvmTarget().emit(ctx, ModuleOp([import_ptx(parse_ptx(compile(PRODUCT, target="sm_80").ptx))]), out)
-    assert '#nvvm.target<chip = "sm_80", features = "+ptx80">' in out.getvalue()
+def by_upstream(kernel: Kernel) -> Kernel:
+    """The same kernel with the PTX that `mlir-opt` makes of its module by itself."""
+    out = StringIO()
+    NvvmTarget().emit(make_context(), ModuleOp([import_ptx(parse_ptx(kernel.ptx))]), out)
+    assert f'#nvvm.target<chip = "{kernel.target}"' in out.getvalue()
     binary = piped(out.getvalue(), ("mlir-opt", "--gpu-module-to-binary=format=isa"))
-    assert "gpu.binary" in binary
-    assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in binary
+    (text,) = re.findall(r'assembly = "(.*?)">', binary, re.DOTALL)
+    return replace(kernel, ptx=re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), text))
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+@pytest.mark.parametrize(
+    ("target", "mma", "opcode"),
+    [("sm_80", "m16n8k16", "mma.sync.aligned.m16n8k16"), ("sm_100a", "m64n64k16", "tcgen05.mma")],
+)
+def test_upstream_compiles_the_module_by_itself(target: str, mma: str, opcode: str) -> None:
+    kernel = compile(HOPPER, target=target, mma=mma)
+    made = by_upstream(kernel)
+    assert opcode in made.ptx
+    a, b, c = drawn(96, 128), drawn(128, 72), drawn(96, 72)
+    assert (results(made, a, b, c) == results(kernel, a, b, c)).all()
 
 
 def kernel_of(body: str, parameters: str = ".param .u64 a", directives: str = "", before: str = "") -> str:

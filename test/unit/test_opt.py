@@ -507,7 +507,7 @@ class TestProcess:
     """Whole processes: the same code paths as above, once each for the kinds of ending."""
 
     def test_stdin_to_stdout(self) -> None:
-        done = process(stdin=GOOD.encode())
+        done = process("-", stdin=GOOD.encode())
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"func.func @f()" in done.stdout
 

@@ -120,7 +120,11 @@ MMA = """%a = arith.constant dense<1.0> : vector<4x2xf16>
         (MMA.format("16, 8, 16"), "sm_75", "nvgpu.mma.sync takes .*m16n8k16"),
         (MMA.format("16, 8, 12"), "sm_80", "nvgpu.mma.sync of .*m16n8k12"),
         ("%x = arith.constant dense<1.0> : vector<3xf16>", "sm_80", "vectors of whole registers, got vector<3xf16>"),
-        ("%y = nvvm.match.sync any %i, %i : i32 -> i32", "sm_80", "nvvm.match.sync is not lowered"),
+        (
+            "%x = arith.constant 1.0 : f32\n    %y = nvvm.redux.sync fmin %x, %i : f32 -> f32",
+            "sm_90a",
+            "redux.sync.min.f32",
+        ),
         (
             "%s = memref.get_global @g : memref<4xf32>",
             "sm_80",

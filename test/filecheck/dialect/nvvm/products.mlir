@@ -41,11 +41,11 @@ gpu.module @dot {
 
 // -----
 
-// CHECK: nvvm.match.sync any %c, %c : i32 -> i32
-gpu.module @carried {
-  llvm.func @k(%c: i32) attributes {nvvm.kernel} {
-    // expected-error @+1 {{nvvm.match.sync is not lowered: it is read and printed, but stands for no instruction here}}
-    %1 = nvvm.match.sync any %c, %c : i32 -> i32
+// CHECK: nvvm.redux.sync fmin %x, %c : f32 -> f32
+gpu.module @later {
+  llvm.func @k(%c: i32, %x: f32) attributes {nvvm.kernel} {
+    // expected-error @+1 {{nvvm.redux.sync takes redux.sync.min.f32}}
+    %1 = nvvm.redux.sync fmin %x, %c : f32 -> f32
     llvm.return
   }
 }
