@@ -35,7 +35,7 @@ from ..isa.row import (
 from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, immediate, nowhere, outside
 from .instructions import find, nearest
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
+from .types import OPAQUE_TYPES, PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
 
 # An instruction against the rows that spell it.
 
@@ -209,7 +209,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == TENSOR:
         return _check_box(operand, slot.count, type_of, rules)
     if slot.kind == TEXTURE:
-        return _check_opaque(slot, operand, type_of)
+        return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
         literal = isinstance(operand, Immediate)
         return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
@@ -356,21 +356,21 @@ def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules
     return problem or _check_vector(Slot("coordinates", VECTOR, count=rank), where, type_of)
 
 
-def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:
     """`[texture, sampler, {c0, ...}]`, `[surface, {c0, ...}]`, `[texture]`: opaque objects, and coordinates, of which
     four always may be written."""
     if slot.type == "u64":
         return _check_endpoint(slot.count, operand, type_of)
     if not slot.count:
         object_ = operand.base if isinstance(operand, Address) and operand == Address(operand.base) else None
-        return _check_object(object_, type_of) or None
+        return _check_object(object_, type_of, rules) or None
     dimensions = 3 if slot.wider else 2
     if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= dimensions:
         return (
             f"expected [{'texture' if slot.wider else 'surface'}, {{coordinates}}], got {_describe(operand, type_of)}"
         )
     *objects, where = operand.items
-    problems = (_check_object(each, type_of) for each in objects)
+    problems = (_check_object(each, type_of, rules) for each in objects)
     if problem := next(filter(None, problems), ""):
         return problem
     places = where.items if isinstance(where, Vector) else (where,)
@@ -394,10 +394,12 @@ def _check_endpoint(count: int, operand: Operand, type_of: TypeOf) -> str | None
     return next(filter(None, problems), None)
 
 
-def _check_object(operand: Operand | None, type_of: TypeOf) -> str:
+def _check_object(operand: Operand | None, type_of: TypeOf, rules: AddressRules) -> str:
     """A texture, a sampler or a surface: its name, or a register that holds its address or handle."""
     if isinstance(operand, Symbol):
-        return ""
+        where = rules.space_of(operand.name)
+        opaque = operand != _SINK and (where is None or where in (*OPAQUE_TYPES, "tex"))
+        return "" if opaque else f"expected a texture, a sampler or a surface, got '{operand.name}'"
     if not isinstance(operand, Register):
         return "expected a name or a 64-bit register in brackets"
     declared = type_of(operand)

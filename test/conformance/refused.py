@@ -52,8 +52,8 @@ KINDS = (
     ),
     Kind(
         r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
-        r"expected an address in a 32 or 64-bit integer register|a literal address|expected a generic address"
-        r"|the special register",
+        r"expected an address in (a 32 or 64-bit integer register|brackets)|a literal address"
+        r"|expected a generic address|the special register",
         "9.7.9.25.5.2: tensorMap is a generic address, coordinates are of type .s32; ptxas looks at neither's register",
     ),
     Kind(
@@ -111,8 +111,8 @@ KINDS = (
     ),
     Kind(
         r"(add|sub|mul|fma)\.[\w.]*x4\..*",
-        "got a vector of 2 ",
-        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes two such registers in braces",
+        r"got a vector of \d ",
+        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes several such registers in braces",
     ),
     Kind(
         r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2",
@@ -150,7 +150,124 @@ KINDS = (
         r"operand e: expected a (\.b32 register, got a vector of 1|register that holds \.b32, got \.pred)",
         "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",
     ),
+    Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
+    Kind(
+        r"rcp\.(?!.*approx)(?=.*\.ftz\b)(?=.*\.f64\b).*",
+        "is not a PTX instruction",
+        "9.7.3.13: rcp.rnd{.ftz}.f32, rcp.rnd.f64; ptxas takes .ftz with .f64",
+    ),
+    Kind(
+        r"(tex|tld4|suld|sust|sured)\..*",
+        r"got a vector|got the literal|got a \.\w+ register|got the symbol|expected \d( to \d)? (coordinates|operands)"
+        r"|expected \d x|that holds|floating-point literal|(integer|a) literal|one type, or",
+        "9.7.10, 9.7.11: operands have the types and numbers of the syntax; ptxas takes more coordinates, vectors of "
+        "other sizes, other registers and literals for some of them",
+    ),
+    Kind(
+        r"tensormap\.cp_fenceproxy\..*",
+        "is not a PTX instruction",
+        "9.7.13.17: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
+        "tensormap.replace too",
+    ),
+    Kind(
+        r"tensormap\.replace\..*",
+        "is not a PTX instruction",
+        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order",
+    ),
+    Kind(
+        r"fabric\.wait\..*reads.*",
+        r"expected \d operands",
+        "9.7.9.27 of PTX 9.3: fabric.wait.sync_restrict::reads; with N from 9.5 on it is .sync_restrict::read",
+    ),
+    Kind(
+        r"fabric\..*",
+        r"is not a PTX instruction|expected an address in|got the symbol|expected a number",
+        "9.7.9.27 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
+        "some of it without .relaxed, and other registers",
+    ),
+    Kind(
+        r"(atom|red)\.(?!.*cache_hint).*",
+        r"expected \d operands \(.*got",
+        "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint; ptxas takes one without",
+    ),
+    Kind(
+        r"mbarrier\.(test|try)_wait\..*parity.*",
+        r"operand s: expected a number from 0 to 1",
+        "9.7.13.15.16: phaseParity is the integer parity of a phase, 0 or 1",
+    ),
+    Kind(
+        r"mbarrier\.arrive.*",
+        r"operand n: expected a (number from 1|\.u32 register, got a vector)|operand d: expected _",
+        "9.7.13.15.4, .13: counts are from 1 to 2^20 - 1, in a register or a literal; there is no state of an arrival "
+        "in other CTAs",
+    ),
+    Kind(
+        r"tcgen05\.mma\..*",
+        r"operand p: expected 0 or 1|operand (m|mask): expected a vector",
+        "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector",
+    ),
+    Kind(
+        r"(tcgen05\.(?!cp)|ldmatrix|stmatrix).*b(4x16_p64|6x16_p32|8x16).*",
+        "is not a PTX instruction",
+        "9.7.16.8, 9.7.14.5.15: the syntax has no such format there",
+    ),
+    Kind(
+        r"tcgen05\.(?!ld).*\bb2\b.*",
+        "is not a PTX instruction",
+        "9.7.16 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
+    ),
+    Kind(
+        r"tcgen05\.ld\..*red.*",
+        r"got a vector",
+        "9.7.16.8.3: redval is a register, which ptxas takes in braces",
+    ),
+    Kind(
+        r"w?mma\..*",
+        r"cannot be a literal|got the literal",
+        "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals in their place",
+    ),
+    Kind(
+        r"st\.async\..*",
+        r"expected 3 operands",
+        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism [a], b, [mbar]; ptxas takes it without mbar",
+    ),
+    Kind(
+        r"multimem\..*",
+        r"the special register",
+        "9.7.9.14: b is a register or a vector of registers",
+    ),
+    Kind(
+        r"mov\.b(16|32|64|128)",
+        r"got the symbol",
+        "9.7.9.4: mov.btype d, a packs and unpacks registers; ptxas takes the address of a variable, too",
+    ),
+    Kind(
+        r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
+        "is not a PTX instruction",
+        "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
+    ),
+    Kind(
+        r"applypriority\.async\.bulk.*",
+        r"expected an address",
+        "9.7.9.16 of PTX 9.4: an address in global memory; ptxas looks at neither its space nor its register",
+    ),
 )
+
+
+FAULTS = (
+    Kind(
+        r"tex(\.level\.3d|\.cube)\..*",
+        r"Illegal modifier '\.(3d|cube)'",
+        "9.7.10.1: tex.geom and tex.level.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, ..}, with a sampler; ptxas "
+        "refuses it for these two, and takes tex.3d and tex.level.cube",
+    ),
+)
+"""What ptxas refuses, with its message, and the text has."""
+
+
+def fault(opcode: str, message: str) -> str | None:
+    """Why we take what ptxas refuses; None where nothing says it."""
+    return next((kind.reason for kind in FAULTS if kind.explains(opcode, message)), None)
 
 
 def reason(opcode: str, message: str, target: str) -> str | None:
