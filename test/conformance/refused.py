@@ -223,13 +223,30 @@ KINDS = (
     ),
     Kind(
         r"w?mma\..*",
-        r"cannot be a literal|got the literal",
-        "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals in their place",
+        r"cannot be a literal|got the literal|expected a vector .* got a \.\w+ register",
+        "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
     Kind(
         r"st\.async\..*",
-        r"expected 3 operands",
-        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism [a], b, [mbar]; ptxas takes it without mbar",
+        r"expected 3 operands|expected a vector",
+        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, and "
+        "one register for .vec",
+    ),
+    Kind(
+        r"st\..*v8\.[bus](8|16)",
+        "is not a PTX instruction",
+        "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others in stores",
+    ),
+    Kind(
+        r"multimem\.(st|red)\..*acc::.*",
+        "is not a PTX instruction",
+        "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
+    ),
+    Kind(r"mov\.v[24]\..*", "expected a vector", "9.7.9.3: of a vector, d and a are vector expressions"),
+    Kind(
+        r"prefetch\..*valid_addr.*",
+        "is not a PTX instruction",
+        "9.7.9.15 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
     ),
     Kind(
         r"multimem\..*",
