@@ -229,8 +229,8 @@ KINDS = (
     Kind(
         r"st\.async\..*",
         r"expected 3 operands|expected a vector",
-        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, and "
-        "one register for .vec",
+        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, "
+        "and one register for .vec",
     ),
     Kind(
         r"st\..*v8\.[bus](8|16)",
