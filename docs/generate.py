@@ -251,7 +251,7 @@ whose authors compared it with GPUs; sparse ones nobody has compared. Open besid
   (only figures say where the scales lie, and the order of the sum is not public); `kind::ti16` and `decompress::lut::b`
   (no text says what they compute); `tcgen05.ld.spcompress` (nor what it keeps of equal values and NaN); absolute
   addresses in descriptors of shared memory.
-- Verified, and not run: `spcompress` and `spdecompress`. Neither: the `.override` forms of tensor copies (sm_107).
+- Verified, and not run: `spcompress`, `spdecompress`, and the `.override` forms of tensor copies (sm_107).
 
 What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a:
 f16, bf16, e4m3,

@@ -30,7 +30,15 @@ def operand(row: PatternRow, slot: Slot, number: int) -> str:
     if slot.kind == ADDRESS:
         return "[%b32_7]" if slot.type == "tensor" else "[%b64_7]"
     if slot.kind == TENSOR:
-        return "[%b64_6, {" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
+        places, rank = ", ".join(f"%b32_{i}" for i in range(slot.count)), slot.count
+        fields = [
+            "%b64_1",
+            f"{{{', '.join(['%b16_1'] * rank)}}}",
+            f"{{{', '.join(['%b32_1'] * (rank - 1))}}}",
+            "%b16_2",
+        ]
+        own = fields[: {"": 0, "address": 1, "dim": 2, "dim_stride": 4}[slot.span]]
+        return f"[%b64_6, {''.join(field + ', ' for field in own)}{{{places}}}]"
     if slot.kind == TEXTURE and slot.type == "u64":
         return f"[%b32_6, {', '.join(['%b64_6'] * (slot.count - 1))}]"
     if slot.kind == TEXTURE:

@@ -207,7 +207,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == CONSTANT:
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:
-        return _check_box(operand, slot.count, type_of, rules)
+        return _check_box(slot, operand, type_of, rules)
     if slot.kind == TEXTURE:
         return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
@@ -346,14 +346,28 @@ def _check_address(kind: str, bindings: Bindings, operand: Operand, type_of: Typ
     return problem and problem.replace("{}", _describe(operand.base, type_of))
 
 
-def _check_box(operand: Operand, rank: int, type_of: TypeOf, rules: AddressRules) -> str | None:
-    """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension."""
-    if not isinstance(operand, Indexed) or len(operand.items) != 2:
-        return f"expected [map, {{coordinates}}], got {_describe(operand, type_of)}"
-    base, where = operand.items
+def _check_box(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:
+    """`[map, {c0, ...}]`: the generic address of a tensor map, what overrides its fields, a coordinate for each
+    dimension."""
+    own = {"": 0, "address": 1, "dim": 2, "dim_stride": 4}[slot.span]
+    if not isinstance(operand, Indexed) or len(operand.items) != 2 + own:
+        between = ("global address", "{sizes}", "{lower strides}", "upper strides")[:own]
+        return f"expected [{', '.join(('map', *between, '{coordinates}'))}], got {_describe(operand, type_of)}"
+    base, *fields, where = operand.items
     address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
     problem = _check_address("global", {}, address, type_of, rules)
-    return problem or _check_vector(Slot("coordinates", VECTOR, count=rank), where, type_of)
+    for field, item in zip(_overriding(slot.count), fields, strict=False):
+        problem = problem or _check_slot(field, item, {}, type_of, rules)
+    return problem or _check_vector(Slot("coordinates", VECTOR, count=slot.count), where, type_of)
+
+
+@lru_cache
+def _overriding(rank: int) -> tuple[Slot, ...]:
+    """The global address, sizes, lower and upper parts of strides that override those of a tensor map. Sizes may lie
+    in registers of 8 bits."""
+    strides = Slot("lower strides", VECTOR, "b32", rank - 1, register=True)
+    return (Slot("global address", type="b64", register=True), Slot("sizes", VECTOR, "b8", rank, wider=True), strides,
+            Slot("upper strides", type="b16", register=True))  # fmt: skip
 
 
 def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:

@@ -76,6 +76,30 @@ def test_operands_that_are_something_else(body: str, message: str | None) -> Non
     assert message is None or message in found[0]
 
 
+OVERRIDE = "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes.override::global_address"
+STRIDES = f"{OVERRIDE}.override::global_dim_stride [%rd0], [%rd1, %rd2, "
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (f"{OVERRIDE} [%rd0], [%rd1, %rd2, {{%r1, %r2}}], [smem];", None),
+        (f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", None),
+        (f"{OVERRIDE} [%rd0], [%rd1, {{%r1, %r2}}], [smem];", "expected [map, global address, {coordinates}]"),
+        (f"{STRIDES}{{%h1}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", "expected 2 x .b8, got 1"),
+        (
+            f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %r3, {{%r1, %r2}}], [smem];",
+            "expected a register that holds .b16, got .b32",
+        ),
+    ],
+)
+def test_fields_of_a_tensor_map_that_are_overridden(statement: str, message: str | None) -> None:
+    text = PTX.replace("8.5", "9.4").replace("sm_90a", "sm_107a")
+    found = messages(text.replace("BODY", statement).replace("DIRECTIVES", ""))
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
 def test_names_that_are_declared() -> None:
     body = """
       bra AFTER; { bra AFTER; INNER: bra INNER; .reg .b32 %x; mov.u32 %x, %laneid; } AFTER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
@@ -277,13 +277,30 @@ def _replacements() -> Iterator[PatternRow]:
 
 
 OTHER = "tensor.unmodelled"
-"""The meaning of what the interpreter refuses: im2col along the width alone."""
+"""The meaning of what the interpreter refuses: im2col along the width alone, fields of maps that are overridden."""
 
 _TENSOR_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
 _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
-TENSOR_ROWS: tuple[PatternRow, ...] = (
+
+def _overridden(rows: Sequence[PatternRow]) -> Iterator[PatternRow]:
+    """The rows, and those in which the family of sm_107 overrides fields of the map: its address; of tiles sizes and
+    strides, too, which one dimension has not."""
+    yield from rows
+    for line in (line for line in rows if ".tensor" in line.pattern):
+        word, whole = ".override::global_address", "tensor(5)" if "tensor(5)" in line.notation else "tensor"
+        forms = [(line.pattern, "address", "")]
+        if _TILE in line.pattern:
+            pattern = line.pattern.replace(_MULTICAST, "")  # ptxas takes masks of 32 bits alone with sizes
+            forms.append((pattern.replace(_ANY, "D{1d}"), "dim", ".override::global_dim"))
+            forms.append((pattern.replace(_ANY, "D{2d,3d,4d,5d}"), "dim_stride", ".override::global_dim_stride"))
+        for pattern, what, more in forms:
+            operands = line.notation.replace(f":{whole}", f":{whole}/{what}")
+            yield row(f"{pattern}{word}{more}", operands, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=OTHER)
+
+
+_COPIED: tuple[PatternRow, ...] = (
     # 9.7.9.25.5.2  cp.async.bulk.tensor
     *_on_rubin(_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0))),
     *_on_rubin(
@@ -341,6 +358,10 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
         ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch"),
     row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}.L2::evict_last", "b:tensor", "9.7.9.25.5.4", ptx=(9, 4), sm=107,
         only=RUBIN, meaning="tensor.prefetch"),
+)  # fmt: skip
+
+TENSOR_ROWS: tuple[PatternRow, ...] = (
+    *_overridden(_COPIED),
     # 9.7.9.27  tensormap.query, tensormap.replace
     row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[P]", "9.7.9.27", ptx=(9, 5), sm=90,
         only=_QUERIED, meaning=OTHER),
