@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from ..isa.form import Form
 from ..isa.row import (
     ADDRESS,
     ANYTHING,
@@ -136,6 +137,8 @@ def fitting(
     misses: list[_Miss] = []
     for row, bindings in matches:
         problems = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
+        if isinstance(row, Form) and None in problems:
+            problems = [_literals_alone(row.signatures_of(bindings)[problems.index(None)], operands)]
         if None in problems:
             fits.append((row, bindings))
         misses += filter(None, problems)
@@ -176,6 +179,15 @@ def _check_operands(
         problem = _check_slot(slot, operand, bindings, type_of, rules)
         if problem is not None:
             return _Miss(f"operand {slot.name}: {problem}", fits)
+    return None
+
+
+def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand]) -> _Miss | None:
+    """A fragment of packed elements that has no register."""
+    for fits, (slot, operand) in enumerate(zip(slots, operands, strict=False)):
+        packed = slot.kind == VECTOR and slot.type not in ("f32", "f64", "s32")
+        if packed and isinstance(operand, Vector) and all(isinstance(item, Immediate) for item in operand.items):
+            return _Miss(f"operand {slot.name}: expected registers, got literals alone", fits)
     return None
 
 

@@ -84,7 +84,7 @@ KINDS = (
     ),
     Kind(
         r".*",
-        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(",
+        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(|only a predicate that is read may be",
         "9.1: a predicate is compatible with .pred alone; ptxas does not look at some operands",
     ),
     Kind(
@@ -152,7 +152,7 @@ KINDS = (
     ),
     Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
     Kind(
-        r"rcp\.(?!.*approx)(?=.*\.ftz\b)(?=.*\.f64\b).*",
+        r"rcp\.(?!.*approx)(?=.*\bftz\b)(?=.*\bf64\b).*",
         "is not a PTX instruction",
         "9.7.3.13: rcp.rnd{.ftz}.f32, rcp.rnd.f64; ptxas takes .ftz with .f64",
     ),
@@ -228,7 +228,7 @@ KINDS = (
     ),
     Kind(
         r"st\.async\..*",
-        r"expected 3 operands|expected a vector",
+        r"expected 3 operands|expected a vector|is not a PTX instruction",
         "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, "
         "and one register for .vec",
     ),
@@ -277,6 +277,11 @@ FAULTS = (
         r"Illegal modifier '\.(3d|cube)'",
         "9.7.10.1: tex.geom and tex.level.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, ..}, with a sampler; ptxas "
         "refuses it for these two, and takes tex.3d and tex.level.cube",
+    ),
+    Kind(
+        r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
+        "Arguments mismatch",
+        "9.7.7: c is a predicate, in place of which ptxas takes 0 and 1 with all types but .bf16",
     ),
 )
 """What ptxas refuses, with its message, and the text has."""

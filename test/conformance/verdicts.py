@@ -27,7 +27,7 @@ OLDEST = 75
 RENAMED = {101: 110}
 ROUNDS = 40
 TIMEOUT_S = 300
-MOST_REFUSED = 0.0005
+MOST_REFUSED = 0.001
 """The part of a suite's statements that we may refuse and ptxas takes."""
 SHOWN = 60
 """Lines of a report that are printed."""

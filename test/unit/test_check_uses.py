@@ -67,6 +67,8 @@ def test_names_that_are_not_declared(body: str, message: str) -> None:
         ("mbarrier.arrive.noComplete.shared.b64 _, [smem], -1;", "operand n: expected a number from 1 to 1048575"),
         ("createpolicy.fractional.L2::evict_first.L2::evict_last.b64 %rd0;", "is not a PTX instruction known here"),
         ("createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %rd0;", None),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [smem], {0, 0};", "operand r: expected registers, got literals"),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [smem], {0, %r1};", None),
         ("txq.width.b32 %r0, [smem];", "operand a: expected a texture, a sampler or a surface, got 'smem'"),
     ],
 )
