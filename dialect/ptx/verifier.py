@@ -399,6 +399,8 @@ def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressR
     problems = (_check_object(each, type_of, rules) for each in objects)
     if problem := next(filter(None, problems), ""):
         return problem
+    if not isinstance(where, Vector | Register):
+        return f"expected coordinates in braces, got {_describe(where, type_of)}"
     places = where.items if isinstance(where, Vector) else (where,)
     if len(places) not in (slot.count, 4):
         return f"expected {slot.count} coordinates, got {len(places)}"

@@ -136,7 +136,7 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
-        r"tcgen05\.(alloc|commit)\..*",
+        r"(tcgen05\.(alloc|commit)|multimem\.(st|red)\.async)\..*",
         r"a generic address takes 64 bits, got a \.b32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
@@ -157,7 +157,7 @@ KINDS = (
         "9.7.3.13: rcp.rnd{.ftz}.f32, rcp.rnd.f64; ptxas takes .ftz with .f64",
     ),
     Kind(
-        r"(tex|tld4|suld|sust|sured)\..*",
+        r"(tex|tld4|suld|sust|sured|txq|suq)\..*",
         r"got a vector|got the literal|got a \.\w+ register|got the symbol|expected \d( to \d)? (coordinates|operands)"
         r"|expected \d x|that holds|floating-point literal|(integer|a) literal|one type, or",
         "9.7.10, 9.7.11: operands have the types and numbers of the syntax; ptxas takes more coordinates, vectors of "
@@ -187,8 +187,8 @@ KINDS = (
     ),
     Kind(
         r"(atom|red)\.(?!.*cache_hint).*",
-        r"expected \d operands \(.*got",
-        "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint; ptxas takes one without",
+        r"expected \d operands \(.*got|address in brackets, got the symbol _",
+        "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint, and a an address; ptxas takes one without",
     ),
     Kind(
         r"mbarrier\.(test|try)_wait\..*parity.*",
@@ -203,8 +203,9 @@ KINDS = (
     ),
     Kind(
         r"tcgen05\.mma\..*",
-        r"operand p: expected 0 or 1|operand (m|mask): expected a vector",
-        "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector",
+        r"operand p: expected 0 or 1|operand (m|mask): expected a vector|operand s: expected a number",
+        "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector, scale-input-d is "
+        "from 0 to 15",
     ),
     Kind(
         r"(tcgen05\.(?!cp)|ldmatrix|stmatrix).*b(4x16_p64|6x16_p32|8x16).*",
@@ -222,7 +223,7 @@ KINDS = (
         "9.7.16.8.3: redval is a register, which ptxas takes in braces",
     ),
     Kind(
-        r"w?mma\..*",
+        r"(w?mma|movmatrix)\..*",
         r"cannot be a literal|got the literal|expected a vector .* got a \.\w+ register",
         "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
@@ -242,6 +243,16 @@ KINDS = (
         "is not a PTX instruction",
         "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
     ),
+    Kind(
+        r"clusterlaunchcontrol\..*",
+        "got a vector",
+        "9.7.13.18: try_cancel_response is a .b128 register; ptxas takes vectors in its place",
+    ),
+    Kind(
+        r"(ld|st|multimem)\..*",
+        "got a vector of 1 ",
+        "9.7.9.8, .11, .14: without .vec a register; ptxas takes it in braces",
+    ),
     Kind(r"mov\.v[24]\..*", "expected a vector", "9.7.9.3: of a vector, d and a are vector expressions"),
     Kind(
         r"prefetch\..*valid_addr.*",
@@ -249,9 +260,9 @@ KINDS = (
         "9.7.9.15 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
     ),
     Kind(
-        r"multimem\..*",
-        r"the special register",
-        "9.7.9.14: b is a register or a vector of registers",
+        r".*",
+        r"the special register .* can be read by mov and cvt",
+        "10: special registers are read by mov and cvt; ptxas takes some among the elements of vectors",
     ),
     Kind(
         r"mov\.b(16|32|64|128)",
@@ -273,10 +284,20 @@ KINDS = (
 
 FAULTS = (
     Kind(
-        r"tex(\.level\.3d|\.cube)\..*",
-        r"Illegal modifier '\.(3d|cube)'",
-        "9.7.10.1: tex.geom and tex.level.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, ..}, with a sampler; ptxas "
-        "refuses it for these two, and takes tex.3d and tex.level.cube",
+        r"(tex|tld4)\..*",
+        r"Illegal modifier '\.(3d|a?cube)'|Arguments mismatch for instruction 'tex.level'",
+        "9.7.10.1, .3: tex.geom, tex.level.geom, tld4.comp.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, .acube}, "
+        "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
+    ),
+    Kind(
+        r"mma(\.sp)?\..*\.e[45]m[23]\..*",
+        "Result discard mode is not allowed for instruction 'add'",
+        "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+    ),
+    Kind(
+        r"wmma\.load\.[ab]\..*\.[su][48]",
+        "Arguments mismatch",
+        "9.7.14.4.1: fragments of integers are .b32 registers, which a .f32 one is compatible with (9.4.1)",
     ),
     Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",

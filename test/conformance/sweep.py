@@ -182,7 +182,7 @@ def blamed(lines: Sequence[str], target: Target, version: Version) -> dict[int, 
     said = done.stderr + done.stdout
     found: dict[int, str] = {}
     for line, message in re.findall(r"line (\d+); (?:error|fatal)\s*: (.*)", said):
-        found.setdefault(int(line) - first, message)
+        found.setdefault(int(line) - first, CRASHED if "Internal compiler error" in message else message)
     inside = {number: message for number, message in found.items() if 0 <= number < len(lines)}
     crashed = done.returncode < 0 or "error" not in said or re.search(r"Memory allocation|Internal compiler", said)
     return inside or {-1: CRASHED if crashed else said.strip()[-200:]}

@@ -273,7 +273,9 @@ def _signals() -> Iterator[PatternRow]:
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
         for expected in ("", ".expect_tx"):
             for order in (_HERE, ".relaxed.{cta,cluster}"):
-                counts = ("d:_, a:[], n:u32, k:b32",) if expected else ("d:_, a:[], k:b32", "d:_, a:[], n:u32, k:b32")
+                counts = ["d:_, a:[], n:u32, k:b32"]
+                if not expected:
+                    counts = ["d:_, a:[], k:b32", f"d:_, a:[], n:{_COUNT}, k:b32"]
                 for operands in counts:
                     yield row(
                         f"mbarrier.{root}{expected}{order}{away}",
