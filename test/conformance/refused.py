@@ -224,7 +224,7 @@ KINDS = (
     ),
     Kind(
         r"(w?mma|movmatrix)\..*",
-        r"cannot be a literal|got the literal|expected a vector .* got a \.\w+ register",
+        r"cannot be a literal|got the literal|floating-point literal|expected a vector .* got a \.\w+ register",
         "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
     Kind(
@@ -293,6 +293,11 @@ FAULTS = (
         r"mma(\.sp)?\..*\.e[45]m[23]\..*",
         "Result discard mode is not allowed for instruction 'add'",
         "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+    ),
+    Kind(
+        r"mma(\.sp[:\w]*)?\..*",
+        r"<builtin>",
+        "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
     ),
     Kind(
         r"wmma\.load\.[ab]\..*\.[su][48]",

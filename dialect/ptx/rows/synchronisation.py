@@ -301,7 +301,7 @@ MBARRIER_ROWS = (
     # 9.7.13.15.9, .17  Layouts of objects
     row(
         "mbarrier.init.LAYOUT{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
-        "a:[mbarrier], n:u32",
+        f"a:[mbarrier], n:{_COUNT}",
         f"{_SECTION}.9",
         ptx=(9, 3),
         sm=90,
@@ -327,7 +327,7 @@ MBARRIER_ROWS = (
     *_reported_waits("try_wait", ", ?h:u32"),
     *_signals(),
     # 9.7.13.15.9, .10  mbarrier.init, mbarrier.inval
-    *_spaces("mbarrier.init", "a:[mbarrier], n:u32", f"{_SECTION}.9"),
+    *_spaces("mbarrier.init", f"a:[mbarrier], n:{_COUNT}", f"{_SECTION}.9"),
     *_spaces("mbarrier.inval", "a:[mbarrier]", f"{_SECTION}.10"),
     # 9.7.13.15.11, .12  mbarrier.expect_tx, mbarrier.complete_tx
     _form(
