@@ -50,6 +50,8 @@ def check_address(
         space = "global" if isinstance(base, Symbol) else ""
     if kind == "tensor" and (declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] != 32):
         return "expected an address of tensor memory in a 32-bit integer register, got {}"
+    if isinstance(base, Immediate) and isinstance(base.value, float):
+        return "an address is an integer, got {}"
     if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
         return None if space == "local" else "a literal address is one of .local memory"
     if base == Symbol("_"):

@@ -136,8 +136,8 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
-        r"(tcgen05\.(alloc|commit)|multimem\.(st|red)\.async)\..*",
-        r"a generic address takes 64 bits, got a \.b32 register",
+        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async)\..*",
+        r"a (generic|\.global) address takes 64 bits, got a \.b32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
     Kind(
@@ -159,7 +159,7 @@ KINDS = (
     Kind(
         r"(tex|tld4|suld|sust|sured|txq|suq)\..*",
         r"got a vector|got the literal|got a \.\w+ register|got the symbol|expected \d( to \d)? (coordinates|operands)"
-        r"|expected \d x|that holds|floating-point literal|(integer|a) literal|one type, or",
+        r"|expected \d x|that holds|floating-point literal|(integer|a) literal|one type, or|the literal",
         "9.7.10, 9.7.11: operands have the types and numbers of the syntax; ptxas takes more coordinates, vectors of "
         "other sizes, other registers and literals for some of them",
     ),
@@ -170,9 +170,10 @@ KINDS = (
         "tensormap.replace too",
     ),
     Kind(
-        r"tensormap\.replace\..*",
+        r"tensormap\.(replace|query)\..*",
         "is not a PTX instruction",
-        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order",
+        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
+        "in a query",
     ),
     Kind(
         r"fabric\.wait\..*reads.*",
@@ -181,7 +182,7 @@ KINDS = (
     ),
     Kind(
         r"fabric\..*",
-        r"is not a PTX instruction|expected an address in|got the symbol|expected a number",
+        r"is not a PTX instruction|expected an address in|got the symbol|expected a number|got a vector",
         "9.7.9.27 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
         "some of it without .relaxed, and other registers",
     ),
@@ -224,7 +225,8 @@ KINDS = (
     ),
     Kind(
         r"(w?mma|movmatrix)\..*",
-        r"cannot be a literal|got the literal|floating-point literal|expected a vector .* got a \.\w+ register",
+        r"cannot be a literal|got the literal|(floating-point|integer) literal"
+        r"|expected a vector .* got a \.\w+ register",
         "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
     Kind(
@@ -234,15 +236,26 @@ KINDS = (
         "and one register for .vec",
     ),
     Kind(
-        r"st\..*v8\.[bus](8|16)",
+        r"(ld|st)\..*v8\.[bus](8|16)",
         "is not a PTX instruction",
-        "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others in stores",
+        "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others",
     ),
     Kind(
         r"multimem\.(st|red)\..*acc::.*",
         "is not a PTX instruction",
         "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
     ),
+    Kind(
+        r"wmma\.(load|store)\..*",
+        "is not a PTX instruction",
+        "9.7.14.4.3, .4: wmma.load.c.sync.aligned.layout.shape{.ss}.type; ptxas takes a second type",
+    ),
+    Kind(
+        r"multimem\.st\.async\..*",
+        r"expected a register that holds \.[su]16",
+        "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
+    ),
+    Kind(r"spcompress\..*", "the literal .* is no", "4.5: a literal of f32 is no .b32"),
     Kind(
         r"clusterlaunchcontrol\..*",
         "got a vector",
@@ -253,7 +266,7 @@ KINDS = (
         "got a vector of 1 ",
         "9.7.9.8, .11, .14: without .vec a register; ptxas takes it in braces",
     ),
-    Kind(r"mov\.v[24]\..*", "expected a vector", "9.7.9.3: of a vector, d and a are vector expressions"),
+    Kind(r"mov\.v[24]\..*", "expected a vector|the literal", "9.7.9.3: of a vector, d and a are vector expressions"),
     Kind(
         r"prefetch\..*valid_addr.*",
         "is not a PTX instruction",
@@ -285,7 +298,7 @@ KINDS = (
 FAULTS = (
     Kind(
         r"(tex|tld4)\..*",
-        r"Illegal modifier '\.(3d|a?cube)'|Arguments mismatch for instruction 'tex.level'",
+        r"Illegal modifier '\.(3d|a?cube)'|Arguments mismatch for instruction '(tex.level|mov)'|doesn't match geometry",
         "9.7.10.1, .3: tex.geom, tex.level.geom, tld4.comp.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, .acube}, "
         "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
     ),
@@ -293,6 +306,21 @@ FAULTS = (
         r"mma(\.sp)?\..*\.e[45]m[23]\..*",
         "Result discard mode is not allowed for instruction 'add'",
         "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+    ),
+    Kind(
+        r"mbarrier\..*::32b.*",
+        "out of range",
+        "9.7.13.15.11 of PTX 9.4: ctaMask is a .b32 operand, and -1 is a number of 32 bits (4.5.1)",
+    ),
+    Kind(
+        r"(sp(de)?compress|multimem\.red)\..*",
+        "Arguments mismatch",
+        "4.5: a literal may stand for an operand that is read; ptxas takes none as a selector, or as all elements",
+    ),
+    Kind(
+        r"mov\..*",
+        "Incompatible elements of vector expression",
+        "10: special registers are read by mov, among the elements of a vector as elsewhere",
     ),
     Kind(
         r"mma(\.sp[:\w]*)?\..*",

@@ -61,6 +61,7 @@ def test_names_that_are_not_declared(body: str, message: str) -> None:
     ("body", "message"),
     [
         ("ld.u32 %r0, [_];", "operand a: '_' discards a result, it is no address"),
+        ("ld.local.u32 %r0, [0f3F800000];", "operand a: an address is an integer, got the literal 0f3F800000"),
         ("prefetchu.L1 [smem];", "operand a: expected an address in .global memory, got 'smem', a .shared variable"),
         ("prefetchu.L1 [table];", None),
         ("stackrestore.u32 3;", "operand a: expected a .u32 register, got the literal 3"),
