@@ -106,8 +106,8 @@ _H200 = "results of an H200 for normal, wide, subnormal, cancelling, random and 
 _LIKE_DENSE = "assumed, as no published model covers mma.sp: the selected products form blocks as in the dense form"
 _ISA = "the ISA defines the result exactly (9.7.14.5.14)"
 _TENSOR_MEMORY = (
-    "MMA-Sim 2.1.1's model of tcgen05.mma, of which test/public_models.py finds no difference; no recorded word is known "
-    "to come from it"
+    "MMA-Sim 2.1.1's model of tcgen05.mma, of which test/public_models.py finds no difference; no recorded word is "
+    "known to come from it"
 )
 _SASS = "machine code of ptxas 13.0"
 
