@@ -175,9 +175,8 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.wait
+        warp.make_barriers, warp.tensor_load, warp.tensor_store, warp.wait
         """,
-        "passes.to_ptx.tensor_copies": "warp.tensor_load, warp.tensor_store",
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
@@ -207,23 +206,22 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.convert": """
         cvt.fixed, cvt.float, cvt.four, cvt.from_integer, cvt.integer, cvt.narrow, cvt.pack, cvt.pair, cvt.scale,
-        cvt.tf32, cvt.to_integer, cvt.widen
+        cvt.tf32, cvt.to_integer, cvt.widen, spcompress, spdecompress
         """,
         "runtime.interp.meaning.floating": """
         abs.float, add.down, add.float, add.mixed, copysign.float, cos.float, div.float, ex2.float, fma.float,
-        fma.mixed, fma.oob, lg2.float, mad.float, max.float, min.float, mul.down, mul.float, neg.float, rcp.float,
-        rsqrt.float, selp, set, setp, sin.float, slct, sqrt.float, sub.down, sub.float, sub.mixed, tanh.float,
-        testp.float
+        fma.mixed, lg2.float, mad.float, max.float, min.float, mul.down, mul.float, neg.float, rcp.float, rsqrt.float,
+        selp, set, setp, sin.float, slct, sqrt.float, sub.down, sub.float, sub.mixed, tanh.float, testp.float
         """,
         "runtime.interp.meaning.integer": """
-        abs, add, add.cc, addc, and, bfe, bfi, bfind, bmsk, brev, carry.untold, clmad, clz, cnot, div, dp2a, dp4a, fns,
-        lop3, mad, mad.cc, mad24, madc, max, min, mul, mul24, neg, neg.packed, not, or, popc, rem, sad, set.packed, shf,
-        shl, shr, sub, sub.cc, subc, szext, xor
+        abs, add, add.cc, addc, and, bfe, bfi, bfind, bmsk, brev, clmad, clz, cnot, div, dp2a, dp4a, fns, lop3, mad,
+        mad.cc, mad24, madc, max, min, mul, mul24, neg, neg.packed, not, or, popc, rem, sad, set.packed, shf, shl, shr,
+        sub, sub.cc, subc, szext, xor
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
         "runtime.interp.meaning.refused": """
-        cp.async.bulk.edges, cvt.unsigned, fabric, fours, mbarrier.multicast, mbarrier.reports, mul.halves, multimem,
-        texture
+        carry.untold, cp.async.bulk.edges, cvt.unsigned, fabric, fma.oob, fours, mbarrier.multicast, mbarrier.reports,
+        mul.halves, multimem, tcgen05.untold, tensor.class, tensor.replace later, tensor.unmodelled, texture
         """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
@@ -232,12 +230,11 @@ MEANINGS = _homes(
         """,
         "runtime.interp.meaning.tcgen05": "tcgen05.mma",
         "runtime.interp.meaning.tensor_copies": """
-        tensor.copy map, tensor.load, tensor.prefetch, tensor.replace, tensor.replace later, tensor.store,
-        tensor.unmodelled
+        tensor.copy map, tensor.load, tensor.prefetch, tensor.replace, tensor.store
         """,
         "runtime.interp.meaning.tensor_memory": """
         tcgen05.alloc, tcgen05.commit, tcgen05.cp, tcgen05.dealloc, tcgen05.fence, tcgen05.ld, tcgen05.ld.red,
-        tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.untold, tcgen05.wait
+        tcgen05.ld.spcompress, tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.wait
         """,
         "runtime.interp.meaning.video": """
         prmt, video.vabsdiff, video.vabsdiff2, video.vabsdiff4, video.vadd, video.vadd2, video.vadd4, video.vavrg2,

@@ -43,7 +43,8 @@ You can set any field yourself:
 | Python | `compile(text, stages=4)` |
 | the IR | the attribute above |
 
-- If you set a field, the compiler changes other fields only where they contradict it. `--remarks` lists these changes.
+- If you set a field, the compiler changes other fields only where they contradict it. If that is not enough, it takes
+  the best schedule with other tiles or instructions that has the field. `--remarks` lists the changes.
 - If a schedule contradicts itself, or does not fit the product or the target, one error says why.
 - Most fields are printed only if they differ from the default in the last column.
 - `warploom tune` searches for the fastest schedule.
@@ -249,9 +250,12 @@ whose authors compared it with GPUs; sparse ones nobody has compared. Open besid
 - With `.cta_group::2` each CTA reads the scales of all columns of B in its own tensor memory.
 - Verified as ptxas 13.5 does, and not run: K = 96 of `kind::mxf4` and `kind::mxf4nvf4`, and the longer K of sm_107
   (only figures say where the scales lie, and the order of the sum is not public); `kind::ti16` and `decompress::lut::b`
-  (no text says what they compute); `tcgen05.ld.spcompress` (nor what it keeps of equal values and NaN); absolute
-  addresses in descriptors of shared memory.
-- Verified, and not run: `spcompress`, `spdecompress`, and the `.override` forms of tensor copies (sm_107).
+  (no text says what they compute); absolute addresses in descriptors of shared memory.
+- `spcompress` and `tcgen05.ld.spcompress` (sm_107) keep NaNs before numbers, and 0.0 is greater than -0.0; of equal
+  elements, and of more than two NaNs, they keep the first, which the text leaves open. `spdecompress` keeps the last of
+  two elements for one place.
+- Tensor copies with `.override` (sm_107) take the address, sizes and strides of their operands for those of the map.
+  That 128 KiB from the address on can be read is not looked at.
 
 What layouts and encodings could be held against are CUTLASS's traits, and kernels that Triton compiles for sm_100a:
 f16, bf16, e4m3,

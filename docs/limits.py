@@ -251,8 +251,9 @@ TAIL = f"""## What is checked and not run
 |---|---|
 {NOT_RUN}
 
-It also refuses tensor copies of `im2col::w`, and products of sm_107 that no public text describes.
-The message says so.
+A form may be refused because of what a register holds when the kernel runs: products of `tcgen05` with K = 96, or with
+the longer K of sm_107, and absolute addresses in descriptors of shared memory
+([arithmetic.md](arithmetic.md#tensor-memory-what-no-silicon-has-confirmed) says why). The message names the bits.
 
 ## What is not measured
 

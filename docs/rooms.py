@@ -290,7 +290,7 @@ OF_IDEAS = {
     "passes/to_ptx/synchronisation.py runtime/plan/plan.py",
     "producer and consumers": "passes/pipelining/specialise.py passes/pipelining/ring.py passes/pipelining/roles.py",
     "tensor memory": "dialect/isa/tensor_product.py dialect/layouts/tensor_memory.py dialect/warp/tensor_memory.py "
-    "passes/schedule/tensor_memory.py passes/pipelining/tensor_products.py passes/pipelining/tensor_memory.py "
+    "passes/schedule/warpgroup_model.py passes/pipelining/tensor_products.py passes/pipelining/tensor_memory.py "
     "passes/pipelining/tensor_attention.py passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
@@ -308,7 +308,7 @@ OF_IDEAS = {
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/concatenations.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
-    "changes of layout": "dialect/conversions/algebra.py dialect/conversions/search.py dialect/conversions/steps.py "
+    "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
 }
 """The files of each idea; the page is not written if one of them is gone."""

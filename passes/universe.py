@@ -349,7 +349,7 @@ def _builtin() -> Dialect:
     return builtin()
 
 
-CARRIED_STEP: Callable[[], Callable[[str], type[Operation]]] = _lazy(("dialect.schedule.carried", "carried"))
+CARRIED_STEP: Callable[[], Callable[[str], type[Operation]]] = _lazy(("dialect.schedule.transform", "carried"))
 """A step of `transform` by its name that is read and printed as it is written."""
 
 TRANSFORM: Callable[[], Dialect] = _lazy(DIALECTS["transform"])

@@ -10,6 +10,7 @@ from warploom.dialect.isa.families import FAMILIES
 from warploom.dialect.isa.row import ADDRESS, CONSTANT, DISCARDED, LABEL, TENSOR, TEXTURE, VECTOR, Slot
 from warploom.dialect.ptx.rows.grammar import NAME_PARTS, PatternRow
 from warploom.dialect.ptx.types import PACKED_BITS, REGISTER_BITS
+from warploom.dialect.ptx.verifier import replacing
 
 BY_SPELLING = {form.spelling: form for forms in FAMILIES.values() for form in forms()}
 """Every spelling of the matrix instructions that the text has, and its form."""
@@ -30,15 +31,8 @@ def operand(row: PatternRow, slot: Slot, number: int) -> str:
     if slot.kind == ADDRESS:
         return "[%b32_7]" if slot.type == "tensor" else "[%b64_7]"
     if slot.kind == TENSOR:
-        places, rank = ", ".join(f"%b32_{i}" for i in range(slot.count)), slot.count
-        fields = [
-            "%b64_1",
-            f"{{{', '.join(['%b16_1'] * rank)}}}",
-            f"{{{', '.join(['%b32_1'] * (rank - 1))}}}",
-            "%b16_2",
-        ]
-        own = fields[: {"": 0, "address": 1, "dim": 2, "dim_stride": 4}[slot.span]]
-        return f"[%b64_6, {''.join(field + ', ' for field in own)}{{{places}}}]"
+        fields = "".join(f"{operand(row, field, number)}, " for field in replacing(slot))
+        return f"[%b64_6, {fields}{{" + ", ".join(f"%b32_{i}" for i in range(slot.count)) + "}]"
     if slot.kind == TEXTURE and slot.type == "u64":
         return f"[%b32_6, {', '.join(['%b64_6'] * (slot.count - 1))}]"
     if slot.kind == TEXTURE:

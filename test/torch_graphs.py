@@ -232,7 +232,7 @@ class Drawing:
     def attend(self) -> None:
         """Attention of a value to another, as models call it, causal or with a mask."""
         x = self.pick()
-        fits = [y for y, v in enumerate(self.values) if 2 <= v.dim() <= 4 and v.shape[-1] == self.values[x].shape[-1]]
+        fits = [y for y, v in enumerate(self.values) if 2 <= v.dim() <= 4 and v.shape[-1:] == self.values[x].shape[-1:]]
         if self.values[x].dim() >= 2 and fits:
             kind = self.draw.choice(("plain", "causal", "masked", "by hand"))
             self.add(f"attention {kind}", partial(_attention, kind), x, self.draw.choice(fits))

@@ -226,7 +226,8 @@ Bindings = dict[str, str]
 """What the qualifiers of an opcode bind: types, sizes and spaces by the names that the operands use."""
 
 SCALAR, VECTOR, ADDRESS, TENSOR, TEXTURE = "scalar", "vector", "address", "tensor", "texture"
-"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`; `[texture, sampler,
+"""Kinds of operands: one register or literal; registers in braces; `[p]`; `[map, {coordinates}]`, with
+fields that replace those of the map before the coordinates; `[texture, sampler,
 {coordinates}]` or `[surface, {coordinates}]`."""
 
 CONSTANT, SELECTOR, DESCRIPTOR, PREDICATE = "constant", "selector", "descriptor", "predicate"
@@ -245,8 +246,9 @@ class Slot:
     """One operand of a row, in the order of the text.
 
     `type` is the type of a register, or a qualifier name that is bound to one. For an address it is the state space, or
-    the name of one. `count` is the number of registers of a vector, or of coordinates. `span` are the legal literals,
-    such as "4/8/16" or "24..256/8".
+    the name of one; of a place in a tensor, what it replaces of the map: the "address", its "shape" too, or nothing.
+    `count` is the number of registers of a vector, or of coordinates. `span` are the legal literals, such as
+    "4/8/16" or "24..256/8".
     """
 
     name: str
@@ -295,7 +297,8 @@ class Slot:
     def bound(self, bindings: Bindings) -> Slot:
         """The operand with what the qualifiers of an opcode bind."""
         if self.kind == TENSOR:
-            return self if self.count else replace(self, count=int(bindings["D"][0]))
+            replaces = "shape" if bindings.get("SHAPE") else "address" if bindings.get("BASE") else ""
+            return replace(self, count=self.count or int(bindings["D"][0]), type=replaces)
         if self.kind == TEXTURE:
             return replace(self, type=bindings.get(self.type, self.type))
         if self.kind not in VALUES or not (self.size or self.doubled or self.type in bindings):

@@ -6,7 +6,7 @@ Source: MLIR, the dialects `scf` and `tensor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 from xdsl.dialects import scf, tensor
 from xdsl.dialects.builtin import (
@@ -43,6 +43,15 @@ from xdsl.utils.exceptions import VerifyException
 
 class PadOp(tensor.PadOp):
     """xDSL's `tensor.pad`, of which it has all but a check: amounts may be unknown where the result's size is not."""
+
+    @classmethod
+    def around(cls, source: SSAValue, counts: Sequence[int], number: SSAValue) -> Self:
+        """A number so many times before and behind a tensor along each dimension, whose sizes are static where it is
+        padded."""
+        body = Block([tensor.YieldOp(number)], arg_types=[IndexType()] * len(counts))
+        kind = cast("TensorType[Attribute]", source.type)
+        sizes = [size + 2 * count for size, count in zip(kind.get_shape(), counts, strict=True)]
+        return cls(source, [], [], Region(body), counts, counts, TensorType(kind.element_type, sizes))
 
     def verify_(self) -> None:
         rank = self.result.type.get_num_dims()

@@ -219,7 +219,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == CONSTANT:
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:
-        return _check_box(slot, operand, type_of, rules)
+        return _check_box(operand, slot, type_of, rules)
     if slot.kind == TEXTURE:
         return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
@@ -358,28 +358,34 @@ def _check_address(kind: str, bindings: Bindings, operand: Operand, type_of: Typ
     return problem and problem.replace("{}", _describe(operand.base, type_of))
 
 
-def _check_box(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:
-    """`[map, {c0, ...}]`: the generic address of a tensor map, what overrides its fields, a coordinate for each
-    dimension."""
-    own = {"": 0, "address": 1, "dim": 2, "dim_stride": 4}[slot.span]
-    if not isinstance(operand, Indexed) or len(operand.items) != 2 + own:
-        between = ("global address", "{sizes}", "{lower strides}", "upper strides")[:own]
-        return f"expected [{', '.join(('map', *between, '{coordinates}'))}], got {_describe(operand, type_of)}"
+def _check_box(operand: Operand, slot: Slot, type_of: TypeOf, rules: AddressRules) -> str | None:
+    """`[map, {c0, ...}]`: the generic address of a tensor map, and a coordinate for each dimension. What replaces
+    fields of the map stands before the coordinates: an address, sizes, and strides in two parts."""
+    more = replacing(slot)
+    if not isinstance(operand, Indexed) or len(operand.items) != 2 + len(more):
+        listed = ", ".join(["map", *(field.name for field in more), "{coordinates}"])
+        return f"expected [{listed}], got {_describe(operand, type_of)}"
     base, *fields, where = operand.items
     address = base if isinstance(base, Address) else Address(base) if isinstance(base, Register | Symbol) else base
     problem = _check_address("global", {}, address, type_of, rules)
-    for field, item in zip(_overriding(slot.count), fields, strict=False):
-        problem = problem or _check_slot(field, item, {}, type_of, rules)
+    for field, item in zip(more, fields, strict=True):
+        first = item.items[0] if field.name == "sizes" and isinstance(item, Vector) else None
+        narrow = isinstance(first, Register) and type_of(first) in ("b8", "u8", "s8")
+        problem = problem or _check_value(replace(field, type="b8") if narrow else field, item, type_of)
     return problem or _check_vector(Slot("coordinates", VECTOR, count=slot.count), where, type_of)
 
 
-@lru_cache
-def _overriding(rank: int) -> tuple[Slot, ...]:
-    """The global address, sizes, lower and upper parts of strides that override those of a tensor map. Sizes may lie
-    in registers of 8 bits."""
-    strides = Slot("lower strides", VECTOR, "b32", rank - 1, register=True)
-    return (Slot("global address", type="b64", register=True), Slot("sizes", VECTOR, "b8", rank, wider=True), strides,
-            Slot("upper strides", type="b16", register=True))  # fmt: skip
+def replacing(slot: Slot) -> list[Slot]:
+    """The fields of a map that a place in a tensor replaces: PTX ISA 9.4, 9.7.10.28.5.2."""
+    if not slot.type:
+        return []
+    fields = [Slot("address", type="b64", register=True)]
+    if slot.type == "shape":
+        fields.append(Slot("sizes", VECTOR, "b16", slot.count))
+        if slot.count > 1:
+            strides = Slot("low strides", VECTOR, "b32", slot.count - 1, register=True)
+            fields += [strides, Slot("high strides", type="b16", register=True)]
+    return fields
 
 
 def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:

@@ -35,7 +35,7 @@ from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
 from .stored import StoredIntegers
 
 if TYPE_CHECKING:
-    from ..conversions.algebra import Conversion
+    from ..conversions.search import Conversion
 
 # On fragments, element by element: `warp.constant`, `warp.elementwise`, `warp.convert`.
 
@@ -212,7 +212,7 @@ class ConvertLayoutOp(IRDLOperation):
         %b = warp.convert_layout %raw : !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | c0 r1 r0 r4]>
                                      to !warp.fragment<b, 32x16xi8, [r2 r3 c1 c2 c3 | r0 r1 r4 c0]>
 
-    `Conversion` (`dialect/conversions/algebra.py`) chooses the cheapest way: another order of registers, which needs no
+    `Conversion` (`dialect/conversions/search.py`) chooses the cheapest way: another order of registers, which needs no
     instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
 
     With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as the fragment::
@@ -257,7 +257,7 @@ class ConvertLayoutOp(IRDLOperation):
         Raises:
             VerifyException: if there are none.
         """
-        from ..conversions.algebra import LayoutMismatchError, convert
+        from ..conversions.search import LayoutMismatchError, convert
 
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if source.layout.data.warp != result.layout.data.warp:
@@ -292,7 +292,7 @@ class ConvertLayoutOp(IRDLOperation):
 
 def _of_a_warp(base: Layout, tile: tuple[int, int]) -> Layout:
     """The layout of one warp's part of a tile, its bits of rows and columns numbered on without those of the warp."""
-    from ..conversions.algebra import tiled
+    from ..conversions.search import tiled
 
     layout = tiled(base, tile[0] // base.rows, tile[1] // base.columns)
     if not layout.warp:

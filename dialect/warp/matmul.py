@@ -52,10 +52,10 @@ from .epilogue import WithEpilogue
 from .groups import grouped_loop, verify_groups
 from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
-    BlockScaledOp,
     OperandForm,
     OperandType,
     PairedOp,
+    ScaledOp,
     form_of,
     matrix_behind,
     metadata_of,
@@ -147,9 +147,9 @@ class FactorsOp(IRDLOperation):
         return 2 if isinstance(self.forms[1], PairedOp) else 1
 
     @property
-    def block_scales(self) -> tuple[BlockScaledOp, ...]:
+    def block_scales(self) -> tuple[ScaledOp, ...]:
         """The forms of A and B whose blocks have scales of f32, or none."""
-        return tuple(form for form in self.forms if isinstance(form, BlockScaledOp))
+        return tuple(form for form in self.forms if isinstance(form, ScaledOp) and form.of_any_blocks)
 
     @property
     def b_stored(self) -> StoredIntegers | None:

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa import families
 from ..isa.families import LoadMatrix, StoreMatrix
-from ..isa.form import having
+from ..isa.form import Form, having
 from ..layouts.layout import LANES, Bit, Layout, column, multiplicand, places_of
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, memory_space
 
@@ -169,45 +169,6 @@ class Matrix(NamedTuple):
     rows: tuple[int, ...]
 
 
-def _type(instruction: str, bits: int, transpose: bool) -> str:
-    """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
-    if not transpose or bits == 16:
-        return "b16"
-    if bits != 8:
-        raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
-    return "b8"
-
-
-def load_rows(bits: int, transpose: bool, count: int, source: str) -> tuple[LoadMatrix, ...]:
-    """The forms of `ldmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
-
-    Raises:
-        VerifyException: if there is none of `count` matrices.
-    """
-    type = "b8x16" if source else _type("ldmatrix", bits, transpose)
-    rows = having(families.load_rows, space=families.SHARED, type=type, source=source, transpose=transpose)
-    return _up_to("ldmatrix loads", count, rows)
-
-
-def store_rows(bits: int, transpose: bool, count: int) -> tuple[StoreMatrix, ...]:
-    """The forms of `stmatrix` for elements of `bits` bits, of `count` matrices or fewer: widest first.
-
-    Raises:
-        VerifyException: if there is none of `count` matrices.
-    """
-    type = _type("stmatrix", bits, transpose)
-    rows = having(families.store_rows, space=families.SHARED, type=type, transpose=transpose)
-    return _up_to("stmatrix stores", count, rows)
-
-
-def _up_to(what: str, count: int, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    fitting = tuple(sorted((row for row in rows if row.count <= count), key=lambda row: -row.count))
-    if not fitting or fitting[0].count != count:
-        *few, last = sorted(row.count for row in rows)
-        raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {count}")
-    return fitting
-
-
 def unit(row: MoveRow, bits: int) -> Layout:
     """The layout of one matrix over memory, in elements of `bits` bits."""
     if row.type == "b16" and not row.transpose:
@@ -276,7 +237,7 @@ def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tu
     return [(column, row) for row, column in places] if swapped else places
 
 
-def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bool) -> None:
+def _verify_matrices(row: MoveRow, fragment: FragmentType, swapped: bool) -> None:
     """Checks that a fragment consists of the instruction's matrices.
 
     Raises:
@@ -291,6 +252,7 @@ def verify_matrices(row: MoveRow, verb: str, fragment: FragmentType, swapped: bo
     hint = f"; try {other} trans, or {swap} swapped if memory holds {holds}"
     if layout.lane != piece.transposed().lane:
         hint = ""
+    verb = "delivers" if isinstance(row, LoadMatrix) else "takes"
     raise VerifyException(
         f"{row.spelling} {verb} {piece.rows}x{piece.columns} matrices in layout [{piece}], the fragment over memory is "
         f"[{layout}]{hint}"
@@ -335,40 +297,57 @@ class MatrixMove:
         return ".".join(filter(None, words))
 
     def loads(self, bits: int) -> tuple[LoadMatrix, ...]:
-        """The forms of `ldmatrix` that may load elements of `bits` bits: `count` matrices or fewer, widest first."""
+        """The forms of `ldmatrix` that may load elements of `bits` bits: `count` matrices or fewer, widest first.
+
+        Raises:
+            VerifyException: if there is none of `count` matrices.
+        """
         if self.b16 and (bits > 16 or self.packed):
             raise VerifyException(f"b16 is for elements of at most 16 bits, unpacked, got {bits} bits")
-        return load_rows(16 if self.b16 else bits, self.trans, self.count, self.packed)
+        type = "b8x16" if self.packed else self._type("ldmatrix", 16 if self.b16 else bits)
+        rows = having(families.load_rows, space=families.SHARED, type=type, source=self.packed, transpose=self.trans)
+        return self._fitting("ldmatrix loads", rows)
 
     def stores(self, bits: int) -> tuple[StoreMatrix, ...]:
-        """The forms of `stmatrix` that may store elements of `bits` bits: `count` matrices or fewer, widest first."""
+        """The forms of `stmatrix` that may store elements of `bits` bits: `count` matrices or fewer, widest first.
+
+        Raises:
+            VerifyException: if there is none of `count` matrices.
+        """
         if self.b16 or self.packed:
             raise VerifyException(f"stmatrix has no {self.packed or 'b16'}: it stores elements as they are")
-        return store_rows(bits, self.trans, self.count)
+        type = self._type("stmatrix", bits)
+        rows = having(families.store_rows, space=families.SHARED, type=type, transpose=self.trans)
+        return self._fitting("stmatrix stores", rows)
+
+    def _type(self, instruction: str, bits: int) -> str:
+        """The `.type`: without `.trans` rows of 16 bytes move as they are, whatever is in them."""
+        if not self.trans or bits == 16:
+            return "b16"
+        if bits != 8:
+            raise VerifyException(f"{instruction} with trans moves elements of 8 or 16 bits, got {bits}")
+        return "b8"
+
+    def _fitting(self, what: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        fitting = tuple(sorted((row for row in rows if row.count <= self.count), key=lambda row: -row.count))
+        if not fitting or fitting[0].count != self.count:
+            *few, last = sorted(row.count for row in rows)
+            raise VerifyException(f"{what} {', '.join(map(str, few))} or {last} matrices, got {self.count}")
+        return fitting
 
 
-def verify_matrix_load(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool) -> LoadMatrix:
-    """Checks that `ldmatrix` loads a fragment from memory, and returns the widest form that does.
+def verify_matrix_move(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool, *, loads: bool) -> Form:
+    """Checks that `ldmatrix` loads a fragment from memory, or `stmatrix` stores it, and returns the widest form that
+    does.
 
     Raises:
         VerifyException: if it does not.
     """
-    _verify_memory("ldmatrix reads", memory, fragment)
-    _verify_packed(move.packed, memory, fragment)
-    form = move.loads(fragment.bits)[0]
-    verify_matrices(form, "delivers", fragment, swapped)
-    return form
-
-
-def verify_matrix_store(move: MatrixMove, memory: Memory, fragment: FragmentType, swapped: bool) -> StoreMatrix:
-    """Checks that `stmatrix` stores a fragment to memory, and returns the widest form that does.
-
-    Raises:
-        VerifyException: if it does not.
-    """
-    _verify_memory("stmatrix writes", memory, fragment)
-    form = move.stores(fragment.bits)[0]
-    verify_matrices(form, "takes", fragment, swapped)
+    _verify_memory("ldmatrix reads" if loads else "stmatrix writes", memory, fragment)
+    if loads:
+        _verify_packed(move.packed, memory, fragment)
+    form = move.loads(fragment.bits)[0] if loads else move.stores(fragment.bits)[0]
+    _verify_matrices(form, fragment, swapped)
     return form
 
 

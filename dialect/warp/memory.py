@@ -57,8 +57,7 @@ from .matrices import (
     in_memory,
     verify_element,
     verify_indices,
-    verify_matrix_load,
-    verify_matrix_store,
+    verify_matrix_move,
     verify_registers,
 )
 from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
@@ -277,7 +276,7 @@ class LoadOp(_FragmentAccess):
         if (move := self.move) is not None:
             if self.in_bounds is not None or self.order:
                 raise VerifyException("matrices lie in shared memory: they have no in_bounds and no registers")
-            verify_target(self, verify_matrix_load(move, memory, fragment, self.swapped is not None))
+            verify_target(self, verify_matrix_move(move, memory, fragment, self.swapped is not None, loads=True))
         elif self.order:
             if self.in_bounds is not None or self.swapped is not None:
                 raise VerifyException("registers lie in memory as a whole: they have no in_bounds and no swapped")
@@ -437,7 +436,7 @@ class StoreOp(_FragmentAccess):
         if (move := self.move) is not None:
             if self.in_bounds is not None or self.order or self.taken is not None:
                 raise VerifyException("matrices go to shared memory: no in_bounds, no registers, no condition")
-            verify_target(self, verify_matrix_store(move, memory, fragment, swapped))
+            verify_target(self, verify_matrix_move(move, memory, fragment, swapped, loads=False))
         elif self.order:
             verify_registers(self.order, ORDERS[:2], memory, fragment)
         else:

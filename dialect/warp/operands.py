@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.dialects.builtin import MemRefType, UnitAttr, f32
 from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -178,17 +178,44 @@ class ScaledOp(OperandForm):
     The scales are a matrix with a row for each row of A, or for each column of B, after the dimensions of the batch.
     The kind of the product and the type of the scales determine how many elements along k share a scale (PTX ISA
     9.7.14.3). Scales of f8E4M3FN are read without their sign, as ue4m3.
+
+    Of 8-bit floats, scales of f32, which no instruction takes, may be of blocks of any size::
+
+        %a = warp.scaled %A, %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
+        %b = warp.scaled %B, %SB : memref<384x512xf8E4M3FN>, memref<3x4xf32>
+        warp.matmul e4m3 x e4m3 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
+
+    They are a matrix with rows along those of A, or the columns of B, and columns along k; with `across` it lies the
+    other way. How many there are says how large a block is. The kernel adds the products of blocks along k, and
+    multiplies each sum with the scales of both blocks.
     """
 
     name = "warp.scaled"
 
     memory = operand_def(MEMORY)
     scales = operand_def(MemRefType)
+    across = opt_prop_def(UnitAttr)
 
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
 
-    def __init__(self, memory: SSAValue, scales: SSAValue):
-        super().__init__(operands=[memory, scales], result_types=[OperandType(memory_of(memory))])
+    def __init__(self, memory: SSAValue, scales: SSAValue, *, across: bool = False):
+        super().__init__(
+            operands=[memory, scales],
+            properties={"across": flag(across)},
+            result_types=[OperandType(memory_of(memory))],
+        )
+
+    @property
+    def of_any_blocks(self) -> bool:
+        """Whether the kernel multiplies sums with the scales, and not an instruction."""
+        return memory_of(self.scales).element_type == f32
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """How many blocks of any size there are along the rows of A, or the columns of B, and along k."""
+        own, k = memory_of(self.scales).get_shape()[:: -1 if self.across is not None else 1]
+        return own, k
 
     def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> ScaledOp:
         (scales,) = side_operands
@@ -197,6 +224,9 @@ class ScaledOp(OperandForm):
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
+        if self.of_any_blocks:
+            self._verify_blocks(side, sizes)
+            return
         (*rows, k), block, shape = sizes, blocks()[variant], memory_of(self.scales).get_shape()
         expected = (*rows, -(-k // block) if k >= 0 else -1)
         pairs = zip(shape, expected, strict=False)
@@ -206,11 +236,18 @@ class ScaledOp(OperandForm):
                 f"expected {text} scales of {side}, one for each {block} elements of a {what}, got {self.scales.type}"
             )
 
+    def _verify_blocks(self, side: str, sizes: Sequence[int]) -> None:
+        if len(sizes) != 2 or memory_of(self.scales).get_num_dims() != 2:
+            raise VerifyException(f"expected a matrix of scales of f32 for one {side}, got {self.scales.type}")
+        for size, count in zip(sizes, self.blocks, strict=True):
+            if min(size, count) >= 0 and (count < 1 or size % count):
+                raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
+
 
 def scales_of(a: SSAValue, b: SSAValue) -> tuple[SSAValue, ...]:
-    """The scales of A and of B, of those that have some."""
+    """The scales of A and of B that instructions take, of those that have some."""
     forms = (form_of(value) for value in (a, b))
-    return tuple(form.scales for form in forms if isinstance(form, ScaledOp))
+    return tuple(form.scales for form in forms if isinstance(form, ScaledOp) and not form.of_any_blocks)
 
 
 def scale_type(scales: Sequence[SSAValue]) -> str:
@@ -247,59 +284,6 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
 def _stored(scale: str) -> str:
     """The MLIR type that holds scales of a type."""
     return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
-
-
-# Blocks of any size that have scales of f32, which no instruction knows: `warp.block_scaled`.
-
-
-@irdl_op_definition
-class BlockScaledOp(OperandForm):
-    """An operand of 8-bit floats, each of which is multiplied with the scale of the block that it is in::
-
-        %a = warp.block_scaled %A times %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
-        %b = warp.block_scaled %B times %SB : memref<384x512xf8E4M3FN>, memref<3x4xf32>
-        warp.matmul e4m3 x e4m3 %a, %b init 0.0 : f32 into %D maps [...] : !warp.operand<...>, ...
-
-    The scales are a matrix with rows along those of A, or the columns of B, and columns along k; with `across` it lies
-    the other way. How many there are says how large a block is. The kernel adds the products of blocks along k, and
-    multiplies each sum with the scales of both blocks.
-    """
-
-    name = "warp.block_scaled"
-
-    memory = operand_def(MEMORY)
-    scales = operand_def(MemRefType)
-    across = opt_prop_def(UnitAttr)
-
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$memory `times` $scales attr-dict `:` type($memory) `,` type($scales)"
-
-    def __init__(self, memory: SSAValue, scales: SSAValue, *, across: bool = False):
-        super().__init__(
-            operands=[memory, scales],
-            properties={"across": flag(across)},
-            result_types=[OperandType(memory_of(memory))],
-        )
-
-    @property
-    def blocks(self) -> tuple[int, int]:
-        """How many blocks there are along the rows of A, or the columns of B, and along k."""
-        own, k = memory_of(self.scales).get_shape()[:: -1 if self.across is not None else 1]
-        return own, k
-
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> BlockScaledOp:
-        (scales,) = side_operands
-        return BlockScaledOp(memory, scales)
-
-    def verify_sizes(
-        self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
-    ) -> None:
-        kind = memory_of(self.scales)
-        if len(sizes) != 2 or kind.get_num_dims() != 2 or str(kind.element_type) != "f32":
-            raise VerifyException(f"expected a matrix of scales of f32 for one {side}, got {kind}")
-        for size, count in zip(sizes, self.blocks, strict=True):
-            if min(size, count) >= 0 and (count < 1 or size % count):
-                raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
 
 
 # A sparse A: `warp.sparse`, an operand of products.

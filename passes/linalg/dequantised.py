@@ -33,7 +33,7 @@ from ...dialect.mlir.generic import arithmetic, converted, may_scale_sums
 from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.elements import K, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import BlockScaledOp
+from ...dialect.warp.operands import ScaledOp
 from ...dialect.warp.stored import NIBBLES
 from ..diagnostics import remark
 from ..patterns import operations_between
@@ -227,7 +227,7 @@ def dequantised(made: Elementwise) -> Dequantised | None:
 # quotients of its loops: `(m, k) -> (m, k floordiv 128)`. The product reads the floats instead, and multiplies the sums
 # of blocks along k with the scales of both operands::
 #
-#     %a = warp.block_scaled %A times %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
+#     %a = warp.scaled %A, %SA : memref<256x512xf8E4M3FN>, memref<256x4xf32>
 
 
 BY = "warp-fuse-weights"
@@ -313,7 +313,7 @@ class ScaledOperand(NamedTuple):
         first = loops_of(self.made.maps[self.scales])[0]
         place = next(place for place, loops in enumerate(self.dimensions) if first in loops)
         across = self.loops[place] == self.product.outer + K
-        return formed(self.product, BlockScaledOp(floats, self.made.inputs[self.scales], across=across))
+        return formed(self.product, ScaledOp(floats, self.made.inputs[self.scales], across=across))
 
 
 def dimensions_of(made: Elementwise, value: SSAValue) -> list[list[int]]:

@@ -27,7 +27,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import ACQUIRE, RELEASE, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.matrices import load_rows, matrices, unit
+from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import (
@@ -378,7 +378,7 @@ class StagedLoads:
             decline(odd, f"it reads {odd.fragment.type}, others {kind}")
         if kind.bits != MATRIX_BITS:
             decline(first, f"`ldmatrix` reads elements of {MATRIX_BITS} bits, got {kind.element.name}")
-        if matrices(kind, False, unit(load_rows(MATRIX_BITS, False, 1, "")[0], MATRIX_BITS)) is None:
+        if matrices(kind, False, unit(MatrixMove.of("x1").loads(MATRIX_BITS)[0], MATRIX_BITS)) is None:
             decline(first, f"`ldmatrix` does not read a fragment of layout [{kind.layout.data}]")
         _check_map(first, self.view, launch)
         (self.rows, columns), self.width = kind.shape, kind.shape[1] * kind.bits // BYTE

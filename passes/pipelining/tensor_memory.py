@@ -28,7 +28,7 @@ from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass
-from ..schedule.tensor_memory import BUFFERS
+from ..schedule.warpgroup_model import BUFFERS
 from .ring import Ring
 from .tensor_attention import AttentionProducts
 from .tensor_products import TensorProducts, along_mn, is_of_wgmma

@@ -1,12 +1,14 @@
-"""The schedule of `warp.attention`: that of its scores, Q K^T; the one of P V follows from it."""
+"""The schedules of `warp.attention` and `warp.attention_gradient`: that of their scores, Q K^T; those of the other
+products follow from it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-
-from xdsl.dialects.builtin import MemRefType, f32
+from typing import ClassVar
 
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M
@@ -14,18 +16,17 @@ from ...dialect.schedule import Schedule, ScheduleError
 from ...dialect.schedule.fields import ATTENTION
 from ...dialect.schedule.schedule import FIELDS, MOST_PARTS
 from ...dialect.warp.attention import AttentionOp
+from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import BYTE
 from ..diagnostics import fail, remark
-from ..linalg.product import padded
+from ..linalg.attention_gradient import AttentionGradient
+from ..linalg.product import Product, padded
 from ..linalg.read_attention import Attention
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .tensor_memory import why_no_attention
-from .validity import asked_of
+from .validity import asked_of, completed
 from .warpgroup import ROLES, why_not
-
-HALF = 2
-"""Bytes of an element of 16 bits."""
+from .warpgroup_model import why_no_attention
 
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""
@@ -85,24 +86,9 @@ def values_schedule(schedule: Schedule, columns: int) -> Schedule:
     return schedule.with_fields(cta=(m, columns, n), warp=(rows, width), sliced_k=slices, split_k=1)
 
 
-def element_bytes(read: Attention) -> int:
-    """Bytes of an element of Q, K, V and P."""
-    return read.scores.a.element.bits // BYTE
-
-
 def slices_of(schedule: Schedule) -> int:
     """How many warps share the keys of a tile; each has a part of them, and all columns of V."""
     return schedule.cta[1] // schedule.warp[1]
-
-
-def part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
-    """The memory for partial results of CTAs that share keys, for `tiles` tiles of O: sums of products, and for each
-    row the largest score and the sum of exponentials. A row has the registers of all warps."""
-    columns = padded(read.values.n)
-    (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
-    count = 1 if slices_of(schedule) > 1 else columns // width
-    sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
-    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
 
 
 def state_elements(rows: int) -> int:
@@ -116,139 +102,350 @@ def part_schedule(values: Schedule) -> Schedule:
     return values.with_fields(cta=(m, columns, n))
 
 
-def attention_schedule(op: AttentionOp, target: Target, fields: Mapping[str, object]) -> Schedule:
+def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fields: Mapping[str, object]) -> Schedule:
     """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
-    read = Attention.of(op)
     if target.sm < LEAST_SM:
-        fail(op, f"warp.attention is lowered for sm_{LEAST_SM} and later; the target is {target}")
+        fail(op, f"{op.name} is lowered for sm_{LEAST_SM} and later; the target is {target}")
+    asked = ForwardScores.of(op) if isinstance(op, AttentionOp) else GradientScores.of(op)
     try:
-        invariant = fields.get("batch_invariant") == "True"
-        schedule = _chosen(read, target, asked_of(fields), invariant=invariant)
-        schedule = with_given(schedule, fields, FIXED, "an attention has", target, partial(_shared_bytes, read))
-        _check(schedule, read, target)
+        chosen = asked.chosen(target, asked_of(fields), invariant=fields.get("batch_invariant") == "True")
+        if named := [name for name in asked.fixed if name in fields and fields[name] != chosen[name]]:
+            raise ScheduleError(f"{asked.owner} no choice of {', '.join(named)}")
+        schedule = completed(chosen, fields, _warp_of(chosen, fields), partial(asked.check, target=target))
     except ScheduleError as error:
         fail(op, f"schedule: {error}")
-    if needs.adds_in_tensor_memory(target) and (reason := _not_by_warpgroups(read, target)):
+    if isinstance(op, AttentionOp) and needs.adds_in_tensor_memory(target) and (reason := asked.objection(target)):
         remark(op, "warp-schedule", f"{schedule.mma} by fragments, not in tensor memory: {reason}")
     return schedule
 
 
-def with_given(
-    schedule: Schedule,
-    fields: Mapping[str, object],
-    fixed: Sequence[str],
-    who_has: str,
-    target: Target,
-    shared_bytes: Callable[[Schedule], int],
-) -> Schedule:
-    """A default schedule with the fields of the user, none of which may be `fixed`. Results are not staged if the tiles
-    would not fit in shared memory otherwise.
-
-    Raises:
-        ScheduleError: for another value of a fixed field.
-    """
-    if named := [name for name in fixed if name in fields and fields[name] != schedule[name]]:
-        raise ScheduleError(f"{who_has} no choice of {', '.join(named)}")
-    schedule = schedule.with_fields(**around(schedule, fields))
-    too_large = "staging" not in fields and shared_bytes(schedule) > target.shared
-    return schedule.with_fields(staging=0) if too_large else schedule
+def _warp_of(chosen: Schedule, fields: Mapping[str, object]) -> dict[str, object]:
+    """The warp tile that goes with a CTA tile that is given."""
+    if not isinstance(cta := fields.get("cta"), tuple):
+        return {}
+    m, n, _ = (int(size) for size in cta)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return {"warp": (chosen.warp[0] if m % chosen.warp[0] == 0 else 16, n)}
 
 
-def _chosen(read: Attention, target: Target, by: str, *, invariant: bool) -> Schedule:
-    """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
-    number of rows."""
-    reason = _not_by_warpgroups(read, target)
-    if by in ROLES and reason:
-        raise ScheduleError(f"warpgroups cannot multiply this attention: {reason}")
-    rows = read.scores.m if read.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
-    if not reason and by != "fragments" and (by or rows > LONGEST_FOR_FRAGMENTS):
-        return (_by_lanes if needs.adds_in_tensor_memory(target) else _by_warpgroups)(read, target)
-    few = _by_slices(read, target) if rows <= MOST_SLICED and read.op.lse is None else None
-    return few or _by_fragments(read, target)
+@dataclass(frozen=True)
+class ScheduledScores(ABC):
+    """The scores of an attention or of its gradients, and what a kernel keeps in shared memory for them: `stays` has
+    the columns, padded, of tiles of rows that stay there, `steps` those of the tiles of a stage, `results` the products
+    whose sums are staged."""
 
+    scores: Product
+    stays: Sequence[int]
+    steps: Sequence[int]
+    results: Sequence[Product]
 
-def _not_by_warpgroups(read: Attention, target: Target) -> str:
-    """Why warpgroups cannot multiply; "" if they can."""
-    if reason := why_not(read.scores, target, packed=False):
-        return reason
-    if read.paged:
-        return "K and V lie in pages"
-    columns, bytes_ = padded(read.values.n), element_bytes(read) < HALF
-    if bytes_ and needs.adds_in_tensor_memory(target):
-        return "P of bytes lies otherwise in registers than in tensor memory"
-    if bytes_ and not read.values.b.transposed:
-        if read.values.dynamic or not read.scores.is_known("n"):
-            return "V of bytes with a row for each key is transposed before, where its size is known"
-    elif reason := needs.not_copied(read.values.b):
-        return f"V {reason}"
-    if bytes_ and max(columns, padded(read.scores.k)) > MOST_OF_BYTES:
-        return f"sums of bytes are added in f32, and a thread has no registers for {columns} columns twice"
-    fits = 64 <= columns <= MOST_COLUMNS and 64 <= padded(read.scores.k) <= MOST_COLUMNS
-    return "" if fits else f"heads of {read.scores.k} and {read.values.n} columns"
+    fixed: ClassVar[Sequence[str]] = FIXED
+    owner: ClassVar[str]
+    kind: ClassVar[str]
+    shares_keys: ClassVar[bool] = False
 
+    @abstractmethod
+    def own_objection(self, target: Target) -> str:
+        """Why warpgroups cannot multiply what is beside the scores; "" if they can."""
 
-def _by_lanes(read: Attention, target: Target) -> Schedule:
-    """As many rows for a warpgroup as tensor memory has lanes: two warpgroups where there is a place for the scores,
-    P and O of both, with as many keys as fit."""
-    depth, columns = padded(read.scores.k), padded(read.values.n)
-    groups = 1 if read.scores.is_known("m") and read.scores.m <= 2 * M else 2
-    for count, keys in ((groups, 128), (groups, 64), (1, 128), (1, 64), (1, 32)):
-        if keys == 128 and read.op.score is not None:
-            continue  # whose region has no registers beside so many
-        row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape[:2] == (2 * M, keys) and r.d.name == "f32")
-        for stages in (4, 3, 2):
-            schedule = Schedule(
-                cta=(count * 2 * M, keys, depth),
-                warp=(2 * M, keys),
-                mma=row.shape,
-                stages=stages,
-                consumers="cooperative",
-                edges="predicated",
-                ctas=_ctas(read, count * 2 * M, target),
-            )
-            staging = needs.staged_part(read.values, values_schedule(schedule, columns))[0]
-            schedule = schedule.with_fields(staging=staging)
-            fits = not why_no_attention(schedule, columns)
-            if fits and _shared_bytes(read, schedule) + needs.LEFT_FOR_BARRIERS <= target.shared:
+    @abstractmethod
+    def by_warpgroups(self, target: Target) -> Schedule:
+        """The default by warpgroups."""
+
+    @abstractmethod
+    def by_fragments(self, target: Target, rows: int) -> Schedule:
+        """The default by fragments, for so many rows."""
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether elements of Q, K, V and P are bytes."""
+        return self.scores.a.element.bits == BYTE
+
+    def objection(self, target: Target) -> str:
+        """Why warpgroups cannot multiply; "" if they can."""
+        fits = all(64 <= width <= MOST_COLUMNS for width in self.steps)
+        heads = "" if fits else f"heads of {' and '.join(map(str, self.steps))} columns"
+        return why_not(self.scores, target, packed=False) or self.own_objection(target) or heads
+
+    def chosen(self, target: Target, by: str, *, invariant: bool) -> Schedule:
+        """The default: by warpgroups where they can, and have rows enough, or the bits of a row are to be those of any
+        number of rows."""
+        reason = self.objection(target)
+        if by in ROLES and reason:
+            raise ScheduleError(f"warpgroups cannot multiply {self.kind}: {reason}")
+        few = self.scores.m if self.scores.is_known("m") and not invariant else LONGEST_FOR_FRAGMENTS + 1
+        by_groups = not reason and by != "fragments" and (by or few > LONGEST_FOR_FRAGMENTS)
+        return self.by_warpgroups(target) if by_groups else self.by_fragments(target, few)
+
+    def first_fitting(self, sizes: Sequence[tuple[int, int, int]], target: Target) -> Schedule:
+        """The first CTA tile of so many warps, of so many rows and keys, that fits in shared memory."""
+        row = needs.instruction(self.scores, "f32", target)
+        if row is None:
+            raise ScheduleError(f"{target} has no mma for {self.scores.a.element.name}")
+        for warps, rows, keys in sizes:
+            cta = (rows * warps, keys, self.steps[0])
+            schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=2, edges="predicated")
+            if self.shared_bytes(schedule) <= target.shared:
                 return schedule
-    raise ScheduleError(f"heads of {read.scores.k} and {read.values.n} columns take more memory than {target} has")
+        raise ScheduleError(f"heads of {max(self.steps)} columns take more shared memory than {target} has")
+
+    def of_groups(self, keys: int, groups: int, stages: int, rows: int = M) -> Schedule:
+        """The schedule of so many warpgroups, of so many rows each."""
+        every = needs.warpgroup_rows(self.scores)
+        row = next(r for r in every if r.shape[:2] == (rows, keys) and r.d.name == "f32")
+        cta = (groups * rows, keys, self.steps[0])
+        return Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=stages, edges="predicated")
+
+    def staged(self, schedule: Schedule) -> Schedule:
+        """The schedule whose warpgroups stage results where tensor copies can store them."""
+        (product, *_) = self.results
+        return schedule.with_fields(staging=needs.staged_part(product, values_schedule(schedule, padded(product.n)))[0])
+
+    def check(self, schedule: Schedule, target: Target) -> None:
+        """Refuses a schedule that is not one of scores, or whose tiles take too much shared memory."""
+        (m, n, k), (rows, width), depth = schedule.cta, schedule.warp, padded(self.scores.k)
+        if k != depth or (width != n and (schedule.together > 1 or not self.shares_keys)):
+            raise ScheduleError(
+                f"a CTA tile is as deep as Q, {depth}, and a warp's or a warpgroup's tile as wide as a CTA tile; "
+                f"got cta = {m}x{n}x{k}, warp = {rows}x{width}"
+            )
+        if schedule.own_tiles:
+            raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
+        if (needed := self.shared_bytes(schedule)) > target.shared:
+            raise ScheduleError(
+                f"the tiles that stay, {schedule.stages} stages of the others and the results take {needed} bytes of "
+                f"shared memory, {target} has {target.shared} for a CTA; use fewer stages or a smaller tile"
+            )
+
+    def shared_bytes(self, schedule: Schedule) -> int:
+        """Shared memory of a CTA: tiles that stay, the stages of the others, what slices leave, and results on their
+        way."""
+        (m, n, _), warps, rows = schedule.cta, schedule.warps, schedule.warp[0]
+        tiles = [m * width for width in self.stays] + [n * width for width in self.steps] * schedule.stages
+        sizes = [needs.whole_swizzles(size * self.scores.a.element.bits // BYTE) for size in tiles]
+        if slices_of(schedule) > 1:
+            sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * state_elements(rows)]
+        for product in self.results:
+            values = values_schedule(schedule, padded(product.n))
+            sizes.append(needs.staging_bytes(product, values if schedule.together > 1 else part_schedule(values)))
+        return needs.behind_each_other(sizes)
 
 
-def _by_warpgroups(read: Attention, target: Target) -> Schedule:
-    """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
+@dataclass(frozen=True)
+class ForwardScores(ScheduledScores):
+    """The scores of an attention."""
 
-    H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412,
-    344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in turns 611,
-    495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3 microseconds for
-    21.5. Where the last turn of three would be mostly empty, two in turns: 16 heads of 4096, H100, 160 for 167. Three
-    of bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
-    """
-    depth, columns = padded(read.scores.k), padded(read.values.n)
-    width = max(depth, columns)
-    keys = 128 if columns <= 128 and depth <= DEEP else 64
-    m, of_bytes = read.scores.m, element_bytes(read) < HALF
-    groups = 3 if width <= 64 or of_bytes else 2
-    if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
-        keys, groups = (128 if of_bytes else 64), 2
-    in_turns = read.op.diagonal is None and (
-        (128 <= width <= DEEP and columns <= 128 and groups == 2)
-        or (groups == 3 and not of_bytes and _fewer_turns(read, target))
-    )
-    if in_turns:
-        groups = 2
-    row = next(r for r in needs.warpgroup_rows(read.scores) if r.shape.n == keys and r.d.name == "f32")
-    schedule = Schedule(
-        cta=(groups * M, keys, depth),
-        warp=(M, keys),
-        mma=row.shape,
-        stages=3 if groups == 3 or width <= 64 else 2,
-        consumers="pingpong" if in_turns else "cooperative",
-        edges="predicated",
-        ctas=_ctas(read, groups * M, target),
-    )
-    if element_bytes(read) < HALF and not read.values.b.transposed:
-        schedule = schedule.with_fields(transpose="b")
-    return schedule.with_fields(staging=needs.staged_part(read.values, values_schedule(schedule, columns))[0])
+    read: Attention
+
+    owner = "an attention has"
+    kind = "this attention"
+    shares_keys = True
+
+    @staticmethod
+    def of(op: AttentionOp) -> ForwardScores:
+        """Those of an operation."""
+        read = Attention.of(op)
+        depth, columns = padded(read.scores.k), padded(read.values.n)
+        return ForwardScores(read.scores, (depth,), (depth, columns), (read.values,), read)
+
+    def own_objection(self, target: Target) -> str:
+        read, of_bytes = self.read, self.of_bytes
+        if read.paged:
+            return "K and V lie in pages"
+        if of_bytes and needs.adds_in_tensor_memory(target):
+            return "P of bytes lies otherwise in registers than in tensor memory"
+        if of_bytes and not read.values.b.transposed:
+            if read.values.dynamic or not read.scores.is_known("n"):
+                return "V of bytes with a row for each key is transposed before, where its size is known"
+        elif reason := needs.not_copied(read.values.b):
+            return f"V {reason}"
+        if of_bytes and max(self.steps) > MOST_OF_BYTES:
+            return f"sums of bytes are added in f32, and a thread has no registers for {self.steps[-1]} columns twice"
+        return ""
+
+    def _by_lanes(self, target: Target) -> Schedule:
+        """As many rows for a warpgroup as tensor memory has lanes: two warpgroups where there is a place for the
+        scores, P and O of both, with as many keys as fit."""
+        read, columns = self.read, self.steps[-1]
+        groups = 1 if read.scores.is_known("m") and read.scores.m <= 2 * M else 2
+        for count, keys in ((groups, 128), (groups, 64), (1, 128), (1, 64), (1, 32)):
+            if keys == 128 and read.op.score is not None:
+                continue  # whose region has no registers beside so many
+            for stages in (4, 3, 2):
+                schedule = self.of_groups(keys, count, stages, 2 * M)
+                schedule = self.staged(schedule.with_fields(ctas=_ctas(read, count * 2 * M, target)))
+                fits = not why_no_attention(schedule, columns)
+                if fits and self.shared_bytes(schedule) + needs.LEFT_FOR_BARRIERS <= target.shared:
+                    return schedule
+        raise ScheduleError(f"heads of {read.scores.k} and {read.values.n} columns take more memory than {target} has")
+
+    def by_warpgroups(self, target: Target) -> Schedule:
+        """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
+
+        H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups
+        412, 344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in
+        turns 611, 495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
+        microseconds for 21.5. Where the last turn of three would be mostly empty, two in turns: 16 heads of 4096,
+        H100, 160 for 167. Three of bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
+        """
+        if needs.adds_in_tensor_memory(target):
+            return self._by_lanes(target)
+        read, (depth, columns) = self.read, self.steps
+        width, m, of_bytes = max(self.steps), read.scores.m, self.of_bytes
+        keys = 128 if columns <= 128 and depth <= DEEP else 64
+        groups = 3 if width <= 64 or of_bytes else 2
+        if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
+            keys, groups = (128 if of_bytes else 64), 2
+        in_turns = read.op.diagonal is None and (
+            (128 <= width <= DEEP and columns <= 128 and groups == 2)
+            or (groups == 3 and not of_bytes and _fewer_turns(read, target))
+        )
+        groups = 2 if in_turns else groups
+        schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
+        schedule = schedule.with_fields(
+            consumers="pingpong" if in_turns else "cooperative",
+            ctas=_ctas(read, groups * M, target),
+            transpose="b" if of_bytes and not read.values.b.transposed else "none",
+        )
+        return self.staged(schedule)
+
+    def _by_slices(self, target: Target) -> Schedule | None:
+        """For few queries: warps that share the keys of a tile. None where tiles of K or V are too wide for that.
+
+        One CTA for each SM, whose stages take all its memory, and CTAs that share keys, as many as there are SMs for;
+        but where there are more tiles than that, two CTAs, so that one begins while the other ends. H100, microseconds:
+        8 tiles of 32768 keys, 4, 8, 10 and 16 CTAs each, 61, 52, 55, 51; 512 tiles of 1024 keys, 92 by one CTA in
+        an SM and 91 by two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
+        """
+        row = needs.instruction(self.scores, "f32", target)
+        read, (depth, columns), page = self.read, self.steps, page_rows(self.read)
+        rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
+        keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
+        slices = min(slices, max(1, page // keys))
+        if row is None or columns < MIN_SLICE * slices or columns > MOST_COLUMNS or depth > MOST_DEPTH:
+            return None
+        if depth > MOST_COLUMNS or columns & columns - 1:
+            slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
+        cta = (rows, slices * keys, depth)
+        schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
+        split = not _unsplit(read, schedule)
+        slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
+        tiles = read.tiles(rows) if split else slots + 1
+        memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
+        while schedule.stages > 2 and self.shared_bytes(schedule) > memory:
+            schedule = schedule.with_fields(stages=schedule.stages - 1)
+        if self.shared_bytes(schedule) > target.shared:
+            return None
+        turns = -(-read.scores.n // cta[1])
+        return schedule.with_fields(split_k=max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS)))
+
+    def by_fragments(self, target: Target, rows: int) -> Schedule:
+        """For few queries warps that share keys; else four or eight with rows of their own, and as many keys at a time
+        as fit."""
+        if rows <= MOST_SLICED and self.read.op.lse is None and (few := self._by_slices(target)) is not None:
+            return few
+        read, (depth, columns) = self.read, self.steps
+        if columns > MOST_COLUMNS or depth > MOST_DEPTH:
+            raise ScheduleError(
+                f"heads have up to {MOST_DEPTH} columns of Q, and {MOST_COLUMNS} of V or several times as many, got "
+                f"{read.scores.k} and {read.values.n}"
+            )
+        # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
+        narrow = ((4, 32, 32 if max(self.steps) > 64 else 64),)
+        sizes = ((8, 16, 64), (8, 16, 32), (4, 16, 32), (4, 16, 16)) if max(self.steps) > 128 else narrow
+        paged = [(warps, m, min(keys, page_rows(read))) for warps, m, keys in sizes]
+        schedule = self.first_fitting(paged, target)
+        taken = self.shared_bytes(schedule)
+        left = (target.shared // 2 if taken <= target.shared // 2 else target.shared) - taken
+        part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, schedule.mma.m, left)
+        return schedule.with_fields(staging=part.staging)
+
+    def check(self, schedule: Schedule, target: Target) -> None:
+        read, (_, n, _), slices = self.read, schedule.cta, slices_of(schedule)
+        if schedule.ctas and _keys_differ(read):
+            raise ScheduleError(
+                f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own"
+            )
+        if read.paged and page_rows(read) % n:
+            raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
+        if slices > 1 and self.steps[-1] < slices * MIN_SLICE:
+            raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
+        if slices > 1 and read.op.lse is not None:
+            raise ScheduleError("warps that share keys store no logarithms of sums")
+        if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
+            raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
+        if schedule.together == 1:
+            check_epilogue(schedule, read.values, schedule.mma.m)
+        elif needs.adds_in_tensor_memory(target) and (reason := why_no_attention(schedule, self.steps[-1])):
+            raise ScheduleError(reason)
+        elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
+            raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
+        if schedule.consumers == "pingpong" and schedule.stages == 1:
+            raise ScheduleError(
+                "consumers = pingpong takes 2 stages or more: one warpgroup waits for keys while others keep theirs"
+            )
+        super().check(schedule, target)
+
+
+@dataclass(frozen=True)
+class GradientScores(ScheduledScores):
+    """The scores of the gradients of an attention."""
+
+    read: AttentionGradient
+
+    owner = "the gradients of an attention have"
+    kind = "these gradients"
+    fixed = (*FIXED, "split_k", "ctas")
+
+    @staticmethod
+    def of(op: AttentionGradientOp) -> GradientScores:
+        """Those of an operation. Raises a located diagnostic if the heads that it sums over are not counted."""
+        read = AttentionGradient.of(op)
+        if any(loop in read.scores.dynamic for loop in range(read.outer, len(read.around))):
+            fail(op, f"{op.name} sums over heads whose number must be known")
+        results = tuple(read.sums.values())
+        steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
+        return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, results, read)
+
+    def own_objection(self, target: Target) -> str:
+        if needs.adds_in_tensor_memory(target):
+            return "what is multiplied twice is in registers, and sums of warpgroups are in tensor memory"
+        slopes = () if self.read.slopes is None else (self.read.slopes.b, self.read.slopes.a)
+        operands = (*slopes, *(product.b for product in self.results))
+        reasons = ((operand.name, needs.not_copied(operand)) for operand in operands)
+        return next((f"{name} {reason}" for name, reason in reasons if reason), "")
+
+    def by_warpgroups(self, target: Target) -> Schedule:
+        """Two warpgroups; three of 64 columns.
+
+        A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384
+        tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1107 by 128 keys at a time, 1171 by 64, causal 639
+        and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
+        """
+        width, columns = max(self.steps), sum(padded(product.n) for product in self.results)
+        if columns > MOST_COLUMNS:
+            raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
+        groups, keys, stages = 2, 64, 3
+        if width <= 64:
+            groups = 3
+        elif width > 128:
+            keys, stages = 64 if self.read.slopes is None else 48, 2
+        elif len(self.results) == 1 and self.read.op.diagonal is None:
+            keys, stages = 128, 2
+        return self.staged(self.of_groups(keys, groups, stages))
+
+    def by_fragments(self, target: Target, rows: int) -> Schedule:
+        columns = sum(padded(product.n) for product in self.results)
+        if max(columns, *self.steps) > MOST_COLUMNS:
+            raise ScheduleError(f"sums have up to {MOST_COLUMNS} columns, got {columns}")
+        return self.first_fitting([(4, 16, 32), (4, 16, 16), (2, 16, 16)], target)
+
+    def check(self, schedule: Schedule, target: Target) -> None:
+        if schedule.consumers == "pingpong":
+            raise ScheduleError("consumers = pingpong: warpgroups do not take turns for gradients")
+        super().check(schedule, target)
+
+    def shared_bytes(self, schedule: Schedule) -> int:
+        return super().shared_bytes(schedule) + needs.LEFT_FOR_BARRIERS
 
 
 def _fewer_turns(read: Attention, target: Target) -> bool:
@@ -281,113 +478,6 @@ def _keys_differ(read: Attention) -> bool:
     return read.op.window is not None or read.op.lengths is not None or bool(read.op.documents)
 
 
-def _by_slices(read: Attention, target: Target) -> Schedule | None:
-    """For few queries, which take as long as K and V are read: warps that share the keys of a tile. None where tiles of
-    K or V are too wide for that.
-
-    One CTA for each SM, whose stages take all its memory, and CTAs that share keys, as many as there are SMs for; but
-    where there are more tiles than that, two CTAs, so that one begins while the other ends. H100, microseconds: 8 tiles
-    of 32768 keys, 4, 8, 10 and 16 CTAs each, 61, 52, 55, 51; 512 tiles of 1024 keys, 92 by one CTA in an SM and 91 by
-    two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
-    """
-    row = needs.instruction(read.scores, "f32", target)
-    depth, columns, page = padded(read.scores.k), padded(read.values.n), page_rows(read)
-    rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
-    keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
-    slices = min(slices, max(1, page // keys))
-    if row is None or columns < MIN_SLICE * slices or columns > MOST_COLUMNS or depth > MOST_DEPTH:
-        return None
-    if depth > MOST_COLUMNS or columns & columns - 1:
-        slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
-    cta = (rows, slices * keys, depth)
-    schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
-    split = not _unsplit(read, schedule)
-    slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
-    tiles = read.tiles(rows) if split else slots + 1
-    memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
-    while schedule.stages > 2 and _shared_bytes(read, schedule) > memory:
-        schedule = schedule.with_fields(stages=schedule.stages - 1)
-    if _shared_bytes(read, schedule) > target.shared:
-        return None
-    turns = -(-read.scores.n // cta[1])
-    return schedule.with_fields(split_k=max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS)))
-
-
-def _by_fragments(read: Attention, target: Target) -> Schedule:
-    row = needs.instruction(read.scores, "f32", target)
-    if row is None:
-        raise ScheduleError(f"{target} has no mma for {read.scores.a.element.name}")
-    depth, columns = padded(read.scores.k), padded(read.values.n)
-    width = max(depth, columns)
-    if columns > MOST_COLUMNS or depth > MOST_DEPTH:
-        raise ScheduleError(
-            f"heads have up to {MOST_DEPTH} columns of Q, and {MOST_COLUMNS} of V or several times as many, got "
-            f"{read.scores.k} and {read.values.n}"
-        )
-    # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
-    rows, sizes = (16, ((8, 64), (8, 32), (4, 32), (4, 16))) if width > 128 else (32, ((4, 32 if width > 64 else 64),))
-    for warps, keys in sizes:
-        keys = min(keys, page_rows(read))
-        schedule = Schedule(
-            cta=(rows * warps, keys, depth), warp=(rows, keys), mma=row.shape, stages=2, edges="predicated"
-        )
-        if (taken := _shared_bytes(read, schedule)) <= target.shared:
-            left = (target.shared // 2 if taken <= target.shared // 2 else target.shared) - taken
-            part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, row.shape.m, left)
-            return schedule.with_fields(staging=part.staging)
-    raise ScheduleError(
-        f"heads of {max(read.scores.k, read.values.n)} columns take more shared memory than {target} has"
-    )
-
-
-def around(schedule: Schedule, fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields given, with the warp tile and the instruction that go with another tile."""
-    changed = dict(fields)
-    if isinstance(cta := fields.get("cta"), tuple):
-        m, n, _ = (int(size) for size in cta)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        rows = schedule.warp[0]
-        changed.setdefault("warp", (rows if m % rows == 0 else 16, n))
-    return changed
-
-
-def _check(schedule: Schedule, read: Attention, target: Target) -> None:
-    """Refuses a schedule that is not one of attention, or whose tiles take too much shared memory."""
-    (m, n, k), (_, width) = schedule.cta, schedule.warp
-    depth = padded(read.scores.k)
-    if k != depth or (width != n and schedule.together > 1):
-        raise ScheduleError(
-            f"of an attention a CTA tile is as deep as Q, {depth}, and a warpgroup's tile as wide as a CTA tile; "
-            f"got cta = {m}x{n}x{k}, warp = {schedule.warp[0]}x{width}"
-        )
-    if schedule.ctas and _keys_differ(read):
-        raise ScheduleError(f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own")
-    if read.paged and page_rows(read) % n:
-        raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
-    if (slices := n // width) > 1 and padded(read.values.n) < slices * MIN_SLICE:
-        raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
-    if slices > 1 and read.op.lse is not None:
-        raise ScheduleError("warps that share keys store no logarithms of sums")
-    if schedule.split_k > 1 and (reason := _unsplit(read, schedule)):
-        raise ScheduleError(f"split_k = {schedule.split_k}: {reason}")
-    if schedule.together == 1:
-        check_epilogue(schedule, read.values, schedule.mma.m)
-    elif needs.adds_in_tensor_memory(target) and (reason := why_no_attention(schedule, padded(read.values.n))):
-        raise ScheduleError(reason)
-    elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
-        raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
-    if schedule.own_tiles:
-        raise ScheduleError(f"consumers = pingpong takes two warpgroups, which cta = {m}x{n}x{k} has not")
-    if schedule.consumers == "pingpong" and schedule.stages == 1:
-        raise ScheduleError(
-            "consumers = pingpong takes 2 stages or more: one warpgroup waits for keys while others keep theirs"
-        )
-    if (needed := _shared_bytes(read, schedule)) > target.shared:
-        raise ScheduleError(
-            f"Q, O and {schedule.stages} stages of K and V take {needed} bytes of shared memory, {target} has "
-            f"{target.shared} for a CTA; use fewer stages or a smaller tile"
-        )
-
-
 def page_rows(read: Attention) -> int:
     """Rows of the smallest page that K or V lies in; more than a tile has, where they lie in none."""
     return min((view.rows for view in read.paged), default=1 << 31)
@@ -399,23 +489,9 @@ def _unsplit(read: Attention, schedule: Schedule) -> str:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
     if read.op.lse is not None:
         return "the logarithms of sums are stored by the only CTA of a tile"
-    if min(read.values.dynamic, default=len(read.values.batch)) < len(read.values.batch) or not read.scores.is_known(
-        "m"
-    ):
+    outer = len(read.values.batch)
+    if min(read.values.dynamic, default=outer) < outer or not read.scores.is_known("m"):
         return "it needs a known number of rows and matrices"
     if not read.scores.b.transposed or read.values.b.transposed:
         return "it needs K and V with a row for each key"
     return ""
-
-
-def _shared_bytes(read: Attention, schedule: Schedule) -> int:
-    """Shared memory of a CTA: Q's tile, the stages of K's and V's, what slices leave, and O on its way."""
-    (m, n, depth), columns = schedule.cta, padded(read.values.n)
-    tiles = (m * depth, *(n * width for _ in range(schedule.stages) for width in (depth, columns)))
-    values = values_schedule(schedule, columns)
-    values = values if schedule.together > 1 else part_schedule(values)
-    sizes = [needs.whole_swizzles(element_bytes(read) * size) for size in tiles]
-    if slices_of(schedule) > 1:
-        warps, rows = schedule.warps, schedule.warp[0]
-        sizes += [4 * warps * rows * columns, 2 * 4 * warps * state_elements(rows)]
-    return needs.behind_each_other([*sizes, needs.staging_bytes(read.values, values)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from itertools import product as combinations
-from typing import Any
+from typing import Any, TypeGuard
 
 from xdsl.ir import Operation
 
@@ -23,7 +24,7 @@ from . import model, needs, warpgroup
 from .defaults import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
 from .model import Tile
-from .validity import check, unsplit
+from .validity import around_tile, asked_of, check, completed, unsplit
 from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
 from .warpgroup_model import SHORT_K
 
@@ -156,7 +157,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     margins = dict.fromkeys(model.BETWEEN_TILES, model.BETWEEN_MARGIN)
-    margins |= dict(zip(model.WEIGHT_TILES, model.WEIGHT_MARGINS, strict=True))
+    margins |= model.WEIGHT_TILES
     costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (model.rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
@@ -232,9 +233,10 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     if tile.sliced_k > 1 and not (plain and not product.batch_invariant and _alone(product, tile, target)):
         return False
     base = ways.accumulator
-    if tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1] and not _grouped_bytes(product):
-        return False
-    if tile is model.WEIGHT_TILES[-1] and not _grouped_bytes(product):
+    grouped = _grouped_bytes(product)
+    for_weights = tile in model.SLICES_BEYOND["groups" if grouped else "columns"]
+    sliced = tile.sliced_k * base.rows * base.columns > tile.warp[0] * tile.warp[1]
+    if not for_weights and (tile in chain(*model.SLICES_BEYOND.values()) or (sliced and not grouped)):
         return False
     if tile in model.BETWEEN_TILES and (needs.functions(product) or not plain):
         return False
@@ -303,6 +305,32 @@ DEPTHS = (1, 2, 4, 8)
 
 STAGES = (2, 3, 4, 5, 6)
 GROUPS = (4, 8, 16)
+FEW_STAGES = (4, 2)
+"""The stages that are tried of a schedule with given fields."""
+
+
+def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Schedule:
+    """The schedule with the fields that are given: the chosen one with as few others changed as can be, or else the
+    best one for other tiles, or other instructions, that has them.
+
+    Raises:
+        ScheduleError: if they fit neither each other nor the product, whatever follows from them.
+    """
+    try:
+        around = around_tile(chosen, fields, asked, target)
+        return completed(chosen, fields, around, partial(check, product=asked, target=target))
+    except ScheduleError as error:
+        refused = error
+    accumulate, by = str(fields.get("accumulate", chosen.accumulate)), asked_of(fields)
+    roles = [role for role in warpgroup.ROLES if by in ("", role)]
+    every = [warpgroup.schedules_by_cost(asked, target, accumulate, role) for role in roles]
+    if by in ("", "fragments"):
+        every.append(iter(_of_fragments(asked, target, accumulate, fields)))
+    with suppress(ScheduleError):
+        for schedule in chain(*every):
+            if _is_valid(tried := _with_fields(schedule, fields), asked, target):
+                return tried
+    raise refused
 
 
 def candidates(product: Product, target: Target, accumulate: str = "") -> list[Schedule]:
@@ -315,41 +343,48 @@ def candidates(product: Product, target: Target, accumulate: str = "") -> list[S
     first = default_schedule(product, target, accumulate)
     accumulate = first.accumulate
     of_groups = (warpgroup.candidates(product, target, accumulate, role) for role in warpgroup.ROLES)
-    return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate))))
+    return list(dict.fromkeys((first, *chain(*of_groups), *_of_fragments(product, target, accumulate, {}))))
 
 
-def _of_fragments(product: Product, target: Target, accumulate: str) -> list[Schedule]:
-    """Schedules that multiply fragments in registers; none if no instruction does."""
-    default = default_schedule(product, target, accumulate, "fragments")
-    row = needs.instruction(product, default.accumulate, target)
-    costs: dict[Schedule, tuple[float, ...]] = {}
+def _of_fragments(
+    product: Product, target: Target, accumulate: str, fields: Mapping[str, object]
+) -> Sequence[Schedule]:
+    """Schedules that multiply fragments in registers, with fields that are given; none if no instruction does."""
+    row = needs.instruction(product, accumulate, target)
     if row is None:
         return []
+    default = default_schedule(product, target, accumulate, "fragments")
+    costs: dict[Schedule, tuple[float, ...]] = {}
+    stages_tried, groups = (FEW_STAGES, (default.group,)) if fields else (STAGES, GROUPS)
+    loops: list[Mapping[str, object]] = [UNPIPELINED] if fields else [UNPIPELINED, {}]
     for tile in dict.fromkeys((*model.TILES, *(model.SPARSE_TILES if product.sparsity > 1 else model.BETWEEN_TILES))):
         down = -(-product.m // tile.cta[0])
         few = product.tiles(*tile.cta)
-        every = [parts for parts in (1, *model.PARTS) if parts == 1 or parts * few <= target.sms]
-        for parts, depth, stages, group in combinations(every, DEPTHS, STAGES, GROUPS):
+        every = [parts for parts in (1, *model.PARTS) if parts == 1 or (parts * few <= target.sms and not fields)]
+        for parts, depth, stages, group in combinations(every, DEPTHS, stages_tried, groups):
             k = depth * row.shape.k
-            if k > max(row.shape.k, 2 * product.k // parts) or (group > down and group != GROUPS[0]):
+            if k > max(row.shape.k, 2 * product.k // parts) or (group > down and group != groups[0]):
                 continue
-            for loop in (UNPIPELINED, {}):
-                tried = _schedule(default, tile, k, loop | {"stages": stages, "group": group, "split_k": parts})
-                if tried is not None and tried not in costs and _is_valid(tried, product, target):
+            at = {"cta": (*tile.cta, k), "warp": tile.warp, "sliced_k": tile.sliced_k, "split_k": parts}
+            for loop in loops:
+                tried = _with_fields(default, {**loop, **at, "stages": stages, "group": group, **fields})
+                if tried not in costs and _is_valid(tried, product, target):
                     near = abs(k - tile.k), abs(stages - default.stages), abs(group - default.group)
                     costs[tried] = (model.cost_of(product, tile, target, row, parts), *near)
-    return list(dict.fromkeys((default, default.with_fields(staging=0), *sorted(costs, key=lambda s: costs[s]))))
+    best = sorted(costs, key=lambda s: costs[s])
+    return best if fields else [*dict.fromkeys((default, default.with_fields(staging=0), *best))]
 
 
-def _schedule(default: Schedule, tile: Tile, k: int, options: dict[str, object]) -> Schedule | None:
+def _with_fields(schedule: Schedule, fields: Mapping[str, object]) -> Schedule | None:
     try:
-        tried = default.with_fields(cta=(*tile.cta, k), warp=tile.warp, sliced_k=tile.sliced_k)
-        return tried.with_fields(**options)
+        return schedule.with_fields(**fields)
     except ScheduleError:
         return None
 
 
-def _is_valid(schedule: Schedule, product: Product, target: Target) -> bool:
+def _is_valid(schedule: Schedule | None, product: Product, target: Target) -> TypeGuard[Schedule]:
+    if schedule is None:
+        return False
     try:
         check(schedule, product, target)
     except ScheduleError:

@@ -38,9 +38,6 @@ otherwise, by which products of fragments are compared with those of warpgroups 
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 
-WEIGHT_MARGINS = (0.8, 0.85, 0.85, 0.85, 0.85, 0.7)
-"""What tiles for weights that are converted in registers cost, of what the model says, which knows nothing of that."""
-
 BETWEEN_MARGIN = 1.03
 """By how much tiles of `BETWEEN_TILES` must be better, for their edges rarely come out even."""
 
@@ -275,18 +272,30 @@ BETWEEN_TILES = (
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges.
 SPARSE_TILES = (Tile((128, 192), (64, 48)), Tile((192, 128), (48, 64)), *TILES)
 
+SLICES_BEYOND = {
+    "columns": (Tile((16, 16), (16, 16), 512, sliced_k=8), Tile((16, 32), (16, 32), 512, sliced_k=8)),
+    "groups": (Tile((16, 64), (16, 32), 256, sliced_k=8),),
+}
+"""Tiles with more slices than a warp tile has base tiles, by the weights that they are for: with a scale for each
+column (H100, 8 bits, in a row: 16x4096x4096 8.6 microseconds for the 11.1 of two slices, 16x1024x4096 5.0 by 16
+columns, 5.8 by 32, 6.5 by K in four parts), and bytes with scales of groups, in rows along n (H200: 23.8 microseconds,
+26.7 with 4 slices of 16x64)."""
+
 # Weights that are converted in registers, for a few rows of A: warps that cut K among them read A from shared memory
 # less often than warps side by side, and are enough to hide what converting takes (H200, 16x8192x8192, 8 bits: 21.9
-# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0). The last is for bytes with scales of groups, in rows
-# along n: 23.8 microseconds, 26.7 with 4 slices of 16x64. Others are slower so.
-WEIGHT_TILES = (
-    Tile((16, 64), (16, 64), 512, sliced_k=8),
-    Tile((16, 64), (16, 32), 256, sliced_k=4),
-    Tile((16, 64), (16, 64), 256, sliced_k=4),
-    Tile((16, 64), (16, 32), 128, sliced_k=2),
-    Tile((16, 256), (16, 32), 128),
-    Tile((16, 64), (16, 32), 256, sliced_k=8),
-)
+# microseconds with 8 slices, 22.6 with 4; 4 bits: 17.2 and 18.0). 128 columns are one wave of 14336 (H100, in a row,
+# 16x14336x4096: 24.4 microseconds for the 27.9 of 64 columns, 4 bits 15.7 for the 19.1 of 256).
+WEIGHT_TILES = {
+    Tile((16, 64), (16, 64), 512, sliced_k=8): 0.8,
+    Tile((16, 64), (16, 32), 256, sliced_k=4): 0.85,
+    Tile((16, 64), (16, 64), 256, sliced_k=4): 0.85,
+    Tile((16, 64), (16, 32), 128, sliced_k=2): 0.85,
+    Tile((16, 256), (16, 32), 128): 0.85,
+    Tile((16, 128), (16, 64), 256, sliced_k=4): 0.75,
+    **dict.fromkeys(SLICES_BEYOND["columns"], 0.65),
+    **dict.fromkeys(SLICES_BEYOND["groups"], 0.7),
+}
+"""Tiles for such weights, and what they cost of what the model says, which knows nothing of conversion."""
 
 STEP = 16
 """Elements of 16 bits that a step multiplies."""

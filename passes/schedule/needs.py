@@ -27,8 +27,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
-from .tensor_memory import beside_columns, stages_beside
-from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
+from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, panel_columns, stages_beside
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from math import prod
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -28,7 +27,6 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .tensor_memory import check_beside, check_pairs
 from .warpgroup import (
     MOST_PROMOTED,
     PLAIN,
@@ -38,7 +36,7 @@ from .warpgroup import (
     row_of,
     why_not,
 )
-from .warpgroup_model import LINE, starts_from_zero
+from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -72,7 +70,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
-    check_beside(schedule, product)
+    _check_beside(schedule, product)
     check_c(schedule, product)
     _check_parts(schedule, product)
     _check_cluster(schedule, product, target)
@@ -115,10 +113,41 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
     """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
     if (cluster := schedule.cluster) == (1, 1):
         return
-    if needs.adds_in_tensor_memory(target) and (reason := check_pairs(schedule, product)):
+    if needs.adds_in_tensor_memory(target) and (reason := _not_in_pairs(schedule, product)):
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
     if product.dynamic:
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
+
+
+def _check_beside(schedule: Schedule, product: Product) -> None:
+    """Checks the tile of a product with scales.
+
+    Raises:
+        ScheduleError: for other tiles, or more scales than tensor memory has columns for.
+    """
+    if not product.scales and (product.metadata is None or schedule.mma.m <= ROWS):
+        return
+    if product.metadata is not None and schedule.cta[2] % (both := 2 * metadata_span(product.a.element)):
+        raise ScheduleError(f"metadata comes to tensor memory for {both} columns of A, got cta = {schedule.cta}")
+    if schedule.cta[0] != 2 * ROWS:
+        raise ScheduleError(
+            f"scales and metadata in tensor memory are of tiles of {2 * ROWS} rows, got cta = {schedule.cta}"
+        )
+    if (limit := stages_beside(product, schedule)) < schedule.stages:
+        raise ScheduleError(
+            f"stages = {schedule.stages}: beside the sums, tensor memory has columns for what {limit} stages bring"
+        )
+
+
+def _not_in_pairs(schedule: Schedule, product: Product) -> str:
+    """Why a schedule of clusters is none of pairs; empty if it is."""
+    if not schedule.pairs:
+        return f"in tensor memory CTAs multiply in pairs, 2x1, with M = {2 * ROWS}, got mma = {schedule.mma}"
+    if reason := why_no_pairs(product, *schedule.cta[:2]):
+        return reason
+    columns = schedule.cta[1] // 2
+    uneven = f"each CTA of a pair has {columns} columns of B, no multiple of N in mma = {schedule.mma}"
+    return uneven if columns % schedule.mma.n else ""
 
 
 def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> None:
@@ -371,38 +400,6 @@ def asked_of(fields: Mapping[str, object]) -> str:
     return "fragments" if any(name in fields for name in OF_FRAGMENTS) else ""
 
 
-def around_given(chosen: Schedule, fields: Mapping[str, object], product: Product, target: Target) -> dict[str, object]:
-    """The user's fields with those that depend on another tile of warpgroups: its stages, and the staging of D."""
-    changed = {name: fields[name] for name in ("transpose", "padded") if name in fields}
-    mma, lying = fields.get("mma", chosen.mma), chosen.with_fields(**changed)
-    seen = laid_out(product, lying.transpose, lying.padded)
-    fields = _settled(chosen, fields)
-    if not isinstance(mma, Shape) or all(
-        fields.get(name, chosen[name]) == chosen[name] for name in ("mma", "cta", "padded")
-    ):
-        return dict(fields)
-    (m, n, k), tile = chosen.cta, (mma.m, mma.n)
-    cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
-    if chosen.exchanged:
-        cta, tile = (mma.n, n, k), (mma.n, ROWS)
-    around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
-    cut = chosen.with_fields(**{**around, "staging": 0, **fields})
-    around["staging"] = staged_part(seen, cut)[0]
-    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
-    return {**around, **fields}
-
-
-def _settled(chosen: Schedule, fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields, adjusted: no cluster if it does not divide the number of CTAs, and an undivided K for consumers with
-    tiles of their own."""
-    around: dict[str, object] = {}
-    if isinstance(ctas := fields.get("ctas"), int) and ctas % prod(chosen.cluster):
-        around["cluster"] = (1, 1)
-    if fields.get("consumers", chosen.consumers) != "cooperative":
-        around["split_k"] = 1
-    return {**around, **fields}
-
-
 # A schedule with some fields given: these change, and what must follow from them; everything else stays as chosen.
 #
 # A tile that is given is one that the loop and the way to D were not chosen for, so they are chosen again, plainly.
@@ -415,73 +412,81 @@ MOST_STAGES = 4
 """Stages of a tile that is given, at most: what is chosen for others may be deeper than pays."""
 
 
-def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Schedule:
-    """The schedule with the fields that are given.
+def completed(
+    chosen: Schedule, fields: Mapping[str, object], around: Mapping[str, object], check_all: Callable[[Schedule], None]
+) -> Schedule:
+    """The schedule with the fields that are given, and those `around` that go with another tile.
 
     Raises:
-        ScheduleError: if they fit neither each other nor the product, whatever follows from them.
+        ScheduleError: if they fit neither each other nor what is computed, whatever else changes.
     """
-    if chosen.together > 1:
-        return _checked(chosen, around_given(chosen, fields, asked, target), asked, target)
-    changed = {name: value for name, value in fields.items() if value != chosen[name]}
-    if any(name in changed for name in TILE):
-        return _checked(chosen, _around_tile(fields, chosen), asked, target)
-    for following in _following(chosen, fields):
+    refused = ScheduleError("no field is left to choose")
+    for following in _following(chosen, around, fields):
         try:
-            return _checked(chosen, {**following, **fields}, asked, target)
-        except ScheduleError:
-            continue
-    return _checked(chosen, {**UNPIPELINED, **fields}, asked, target)
+            schedule = chosen.with_fields(**{**around, **following, **fields})
+            check_all(schedule)
+        except ScheduleError as error:
+            refused = refused if "stages" in following else error
+        else:
+            return schedule
+    raise refused
 
 
-def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:
-    """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
-    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
-    return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
-
-
-def one_group(fields: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
-    """A remark on a `group` of more rows of CTA tiles than the product has; "" if there are enough."""
-    (rows, _, _), (high, _) = schedule.cta, schedule.cluster
-    down = -(-asked.m // (rows * high)) * high
-    if "group" not in fields or not asked.is_known("m") or schedule.group <= down:
-        return ""
-    return f"group = {schedule.group}: the rows of CTA tiles are {down}, which make one group"
-
-
-def _checked(chosen: Schedule, changes: Mapping[str, object], asked: Product, target: Target) -> Schedule:
-    schedule = chosen.with_fields(**changes)
-    check(schedule, asked, target)
-    return schedule
-
-
-def _following(chosen: Schedule, fields: Mapping[str, object]) -> Iterator[dict[str, object]]:
+def _following(
+    chosen: Schedule, around: Mapping[str, object], fields: Mapping[str, object]
+) -> Iterator[dict[str, object]]:
     """What other fields may become, the fewest first; each as near to what it is as can be."""
-    stages = fields.get("stages", chosen.stages)
+    now = {name: fields.get(name, around.get(name, chosen[name])) for name in NAMES}
+    stages, by_groups = cast("int", now["stages"]), now["sync"] == "mbarrier" and chosen.together > 1
     choices: dict[str, tuple[object, ...]] = {
-        "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,), "sync": ("barrier",),
-        "stages": tuple(range(chosen.stages - 1, 0, -1)),
+        "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
+        "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
+        "stages": tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
     }  # fmt: skip
-    free = [name for name, to in choices.items() if to and name not in fields and chosen[name] != to[-1]]
+    free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
     for count in range(len(free) + 1):
         for names in combinations(free, count):
             for values in product(*(choices[name] for name in names)):
                 yield dict(zip(names, values, strict=True))
 
 
-def _around_tile(fields: Mapping[str, object], chosen: Schedule) -> dict[str, object]:
-    """The user's fields with those that depend on another tile: its warp tile, a plain loop, an undivided K."""
-    options = {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": min(MOST_STAGES, chosen.stages), **fields}
+def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, target: Target) -> Mapping[str, object]:
+    """The fields that go with another tile: of warps its part for each, a plain loop, an undivided K; of warpgroups
+    their part, as many stages as fit, and the staging of D."""
+    changed = {name for name, value in fields.items() if value != chosen[name]}
+    if chosen.together == 1:
+        if changed.isdisjoint(TILE):
+            return {}
+        stages = min(MOST_STAGES, chosen.stages)
+        return {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": stages, **_warp_of(fields)}
+    mma = fields.get("mma", chosen.mma)
+    if not isinstance(mma, Shape) or changed.isdisjoint(("mma", "cta", "padded")):
+        return {}
+    lying = chosen.with_fields(**{name: fields[name] for name in ("transpose", "padded") if name in fields})
+    seen = laid_out(asked, lying.transpose, lying.padded)
+    (m, n, k), tile = chosen.cta, (mma.m, mma.n)
+    cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
+    if chosen.exchanged:
+        cta, tile = (mma.n, n, k), (mma.n, ROWS)
+    around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
+    cut = chosen.with_fields(**{**around, "staging": 0, **fields})
+    around["staging"] = staged_part(seen, cut)[0]
+    around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
+    return around
+
+
+def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """The warp tile of a CTA tile that is given: that of the default tiles, or the largest of at most 64x64."""
     cta = fields.get("cta")
-    if isinstance(cta, tuple) and "warp" not in fields:
-        m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
-        warp = next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), None)
-        options["warp"] = warp or _fitting_warp(m, n)
-    return options
-
-
-def _fitting_warp(m: int, n: int) -> tuple[int, int]:
-    """The largest warp tile of at most 64x64 that divides a CTA tile."""
+    if not isinstance(cta, tuple) or "warp" in fields:
+        return {}
+    m, n = int(cta[0]), int(cta[1])  # pyright: ignore[reportUnknownArgumentType]
     rows = next((r for r in (64, 32, 16) if m % r == 0), m)
     columns = next((c for c in (64, 32, 16, 8) if n % c == 0), n)
-    return rows, columns
+    return {"warp": next((t.warp for t in TILES if t.cta == (m, n) and t.sliced_k == 1), (rows, columns))}
+
+
+def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule) -> list[str]:
+    """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
+    pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
+    return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]

@@ -21,14 +21,13 @@ from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import ScheduleAttr, target_of
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, fail, remark
-from ..linalg.product import read
+from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
-from .attention_gradient import gradient_schedule
-from .candidates import default_schedule, products
+from .candidates import default_schedule, override, products
 from .needs import WARPGROUP_SM, key_of
-from .validity import Tuned, asked_of, followed, one_group, override
+from .validity import Tuned, asked_of, followed
 from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
@@ -120,8 +119,6 @@ class SchedulePass(ScheduleOptions):
             options = self._asked(attention)
         except ScheduleError as e:
             fail(attention, f"schedule: {e}")
-        if isinstance(attention, AttentionGradientOp):
-            return gradient_schedule(attention, target_for(attention), options)
         return attention_schedule(attention, target_for(attention), options)
 
     def _choose(self, matmul: MatmulOp, tuned: Tuned | None) -> Schedule:
@@ -143,9 +140,18 @@ class SchedulePass(ScheduleOptions):
             fail(matmul, f"schedule: {e}")
         if following := followed(chosen, options, schedule):
             remark(matmul, self.name, f"other fields follow from those given (before): {', '.join(following)}")
-        if said := one_group(options, schedule, product):
+        if said := _one_group(options, schedule, product):
             remark(matmul, self.name, said)
         return schedule
+
+
+def _one_group(fields: Mapping[str, object], schedule: Schedule, asked: Product) -> str:
+    """A remark on a `group` of more rows of CTA tiles than the product has; "" if there are enough."""
+    (rows, _, _), (high, _) = schedule.cta, schedule.cluster
+    down = -(-asked.m // (rows * high)) * high
+    if "group" not in fields or not asked.is_known("m") or schedule.group <= down:
+        return ""
+    return f"group = {schedule.group}: the rows of CTA tiles are {down}, which make one group"
 
 
 # `warploom`: the standard pipeline as one name, `-p warploom{target=sm_90a}`, and each third of it.

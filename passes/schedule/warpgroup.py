@@ -20,7 +20,6 @@ from ..linalg.product import Product, along_k
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
-from .tensor_memory import part_of, tiles_of_lanes
 from .warpgroup_model import (
     LINE,
     GroupTile,
@@ -28,10 +27,12 @@ from .warpgroup_model import (
     k_of,
     nanoseconds,
     panel_of_b,
+    part_of,
     reads_weights,
     tile_count,
     tiles_of,
     tiles_of_blocks,
+    tiles_of_lanes,
 )
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.

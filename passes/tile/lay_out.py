@@ -28,6 +28,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.form import FP8, Shape
+from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
@@ -56,7 +57,6 @@ from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.model import roles
 from ..schedule.warpgroup import PLAIN
-from ..schedule.warpgroup_model import UNIT
 from .tiling import LaunchedKernel, LaunchPattern, kernel_body
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, i32
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, f32, i32
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -17,9 +17,10 @@ from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import in_place_of
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import KernelArgument, VectorOperand
+from ..linalg.product import padded
 from ..linalg.read_attention import FACTORS, Attention
 from ..patterns import Index, IndexBuilder
-from ..schedule.attention import part_types
+from ..schedule.attention import slices_of, state_elements, values_schedule
 from .kernel_operands import Inside, loops_in_tile
 from .operands import batch_index, batch_sizes, cta_number, in_matrix
 from .tiling import Outliner
@@ -56,7 +57,7 @@ class TiledAttention(NamedTuple):
         if self.schedule.split_k == 1:
             return of_spans
         tiles = self.attention.tiles(self.schedule.cta[0])
-        sums, states = part_types(self.attention, self.schedule, tiles)
+        sums, states = _part_types(self.attention, self.schedule, tiles)
         memories = (
             ("sums", outliner.scratch(sums)),
             ("states", outliner.scratch(states)),
@@ -172,3 +173,13 @@ class TiledAttention(NamedTuple):
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         tiles, batch = self._extents(index, memory)
         return index.mul(reduce(index.mul, batch, tiles), self.schedule.split_k)
+
+
+def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRefType, MemRefType]:
+    """The memory for partial results of CTAs that share keys, for `tiles` tiles of O: sums of products, and for each
+    row the largest score and the sum of exponentials. A row has the registers of all warps."""
+    columns = padded(read.values.n)
+    (rows, width), slots = values_schedule(schedule, columns).warp, tiles * schedule.split_k
+    count = 1 if slices_of(schedule) > 1 else columns // width
+    sums = MemRefType(f32, [slots * count, schedule.warps * rows * width])
+    return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])

@@ -28,7 +28,7 @@ from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.memory import CtaTileType, LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import BlockScaledOp, PairedOp, SparseOp, drop_forms, form_of, memories_behind, of_form
+from ...dialect.warp.operands import PairedOp, ScaledOp, SparseOp, drop_forms, form_of, memories_behind, of_form
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import LANES, GroupScales, SumSlicedKOp, TileMmaOp, part_of
 from ...dialect.warp.views import MatrixOp
@@ -148,7 +148,7 @@ class StageBuilder:
         factors: list[SSAValue] = []
         for form, tile in zip(op.forms, tiles, strict=True):
             # Scales of groups are no tiles: they are read where they lie.
-            if isinstance(form, BlockScaledOp):
+            if isinstance(form, ScaledOp) and form.of_any_blocks:
                 factors.append(tile)
                 continue
             own = [side_operands.pop(0) for _ in form.side_operands] if form is not None and side_operands else []

@@ -21,8 +21,8 @@ from ...dialect.warp.tensor_maps import TensorMapType
 from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
 from ..diagnostics import fail
 from ..linalg.operand import GLOBAL_SPACE, kernel_promised
-from .emitter import At, Emitter, IndexValue, VirtualRegister, divisor_of, split
-from .scalars import Scalars
+from .emitter import At, Emitter, IndexValue, VirtualRegister
+from .scalars import Scalars, divisor_of, split
 
 # Where elements lie: matrices in global memory, swizzled tiles in shared memory, bounds.
 

@@ -25,10 +25,10 @@ from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
-from .emitter import IndexValue, Second, VirtualRegister, common_divisor, word
+from .emitter import IndexValue, Second, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .scalars import Scalars
+from .scalars import Scalars, common_divisor
 
 if TYPE_CHECKING:
     from .kernel import KernelValue
@@ -422,19 +422,47 @@ def _finish(lowering: KernelLowering, op: gpu.ReturnOp) -> None:
 
 @lowers(scf.ForOp)
 def _loop(lowering: KernelLowering, op: scf.ForOp) -> None:
-    """A counted loop; its variables are registers that each turn sets anew."""
+    """A counted loop. Its variables are registers, or the registers of fragments, that each turn sets anew. Where a
+    fragment's next value is made after the last use of the current one, it is made in the same registers."""
     lower, upper, step = lowering.indices((op.lb, op.ub, op.step))
-    block, loops = op.body.block, lowering.loops
+    block, emitter = op.body.block, lowering.emitter
     initial = [_loop_variable(lowering, value, op) for value in op.iter_args]
-    with lowering.emitter.loop():
-        counter, variables = loops.enter(lower, step, initial)
-        with loops.turns(counter, lower, upper, step, _what(block)):
-            lowering.values |= dict(zip(block.args, (counter, *variables), strict=True))
-            lowering.block(block)
-            loops.next_turn(
-                variables, [_yielded(lowering, v) for v in block.ops.last.operands] if block.ops.last else []
-            )
-    lowering.values |= dict(zip(op.results, loops.after(variables), strict=True))
+    with emitter.loop():
+        counter = emitter.register("b32", divisor=common_divisor((lower, step)))
+        emitter.move(counter, lower)
+        variables = _copied_indices(lowering, initial)
+        stem = emitter.fresh_label("loop")
+        emitter.branch(f"{stem}_end", guard=lowering.scalars.compare("ge", lower, upper))
+        emitter.label(stem)
+        emitter.comment(f"{_what(block)} loop" + (f", step {step}" if isinstance(step, int) else ""))
+        lowering.values |= dict(zip(block.args, (counter, *variables), strict=True))
+        lowering.block(block)
+        emitter.move_all(_moves(variables, [_yielded(lowering, value) for value in _yielded_values(block)]))
+        emitter.emit("add.s32", counter, counter, step)
+        emitter.branch(stem, guard=emitter.compute("setp.lt.s32", counter, upper))
+        emitter.label(f"{stem}_end")
+    # Indices are copied, so that arithmetic on them stays behind the loop.
+    lowering.values |= dict(zip(op.results, _copied_indices(lowering, variables), strict=True))
+
+
+def _copied_indices(
+    lowering: KernelLowering, values: Sequence[Fragment | IndexValue]
+) -> list[Fragment | VirtualRegister]:
+    """Fragments as they are, and registers of their own for indices."""
+    return [value if isinstance(value, list) else lowering.emitter.compute("mov.b32", value) for value in values]
+
+
+def _moves(
+    variables: Sequence[Fragment | VirtualRegister], values: Sequence[Fragment | IndexValue]
+) -> list[tuple[VirtualRegister, IndexValue]]:
+    """What must be moved so that variables have the values of the next turn."""
+    moves: list[tuple[VirtualRegister, IndexValue]] = []
+    for variable, value in zip(variables, values, strict=True):
+        if isinstance(variable, list) and isinstance(value, list):
+            moves += zip(variable, value, strict=True)
+        elif not isinstance(variable, list) and not isinstance(value, list):
+            moves.append((variable, value))
+    return [(variable, value) for variable, value in moves if variable is not value]
 
 
 def _yielded(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:

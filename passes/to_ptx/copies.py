@@ -10,10 +10,10 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
 from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister, divisor_of
+from .emitter import At, Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
-from .scalars import Scalars
+from .scalars import Scalars, divisor_of
 
 # Tiles from global to shared memory by all threads of a CTA: `warp.copy`.
 #

@@ -19,7 +19,7 @@ from ...dialect.isa.row import Target
 from ...dialect.warp.attributes import element_row, type_name
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ..diagnostics import fail
-from . import functions, integers_64
+from . import functions
 from .emitter import Emitter, VirtualRegister, floating, single
 from .fragments import element_bits, is_clamped
 from .functions import ACCURATE, APPROXIMATE, HALVED, Instructions, Operand, approximate_gelu, gelu
@@ -47,8 +47,8 @@ SINGLE = ("f32", *NARROW)
 """Types whose elements are held as f32 and computed with."""
 INTEGERS = ("i1", "i4", "i8", "i16", "i32", "i64")
 WIDTH = 32
-LONG, SELECTS = "b64", (arith.SelectOp.name,)
-"""The register of an integer of 64 bits; what needs to know nothing of them."""
+LONG = "b64"
+"""The register of an integer of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def literal(kind: Attribute, value: float) -> Operand:
 # which for +, -, *, / and square roots gives what rounding the exact result once gives, f32 having more than twice the
 # digits ("When is double rounding innocuous?", Figueroa, 1995); only bf16 results below 2^-126 are rounded twice. The
 # second rounding waits until something reads the element, for the last one is done by the instruction that packs two
-# results into a register. f64 is an f64 register; integers are a b32 register, sign-extended; i1 is a predicate.
+# results into a register. f64 is an f64 register; integers are a b32 register, sign-extended, or of 64 bits a b64
+# register; i1 is a predicate.
 
 
 class Elements:
@@ -150,23 +151,10 @@ class Elements:
         return self._lower(_checked(op), operands)
 
     def _lower(self, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        if LONG in map(held_as, (value.type for value in (*op.operands, *op.results))) and op.name not in SELECTS:
-            return self._of_64_bits(op, [self.rounded(element).held for element in operands])
         handler = _HANDLERS[op.name]
         if isinstance(op, arith.SelectOp | arith.TruncFOp):
             return handler(self, op, operands)
         return handler(self, op, [self.rounded(element) for element in operands])
-
-    def _of_64_bits(self, op: Operation, values: Sequence[Operand]) -> HeldElement:
-        """The result of an operation on 64-bit integers, or of a conversion to them."""
-        kind = op.results[0].type
-        if type_name(kind) in NARROW:
-            rounding, source = integers_64.FLOATS[op.name]
-            return self.narrow(op, f"{rounding}.{kind}.{source}", values[0])
-        made = integers_64.lower(self.emit, op, values)
-        return (
-            self.normal(made, kind) if isinstance(made, VirtualRegister) and made.type == "b32" else HeldElement(made)
-        )
 
     def rounded(self, element: HeldElement) -> HeldElement:
         """The element with its value final."""
@@ -206,9 +194,9 @@ class Elements:
         return HeldElement(value, type_name(kind) if type_name(kind) in NARROW else "")
 
     def normal(self, value: VirtualRegister, kind: Attribute) -> HeldElement:
-        """What an instruction on 32-bit integers gave, as an element of a type: its low bits, sign-extended."""
+        """What an instruction on integers gave, as an element of a type: of fewer than 32 bits, sign-extended."""
         width = width_of(kind)
-        return HeldElement(value if width == WIDTH else self.extended(value, width))
+        return HeldElement(value if width >= WIDTH else self.extended(value, width))
 
     def extended(self, value: Operand, width: int, sign: str = "s") -> VirtualRegister:
         """The low bits of an integer, extended."""
@@ -248,6 +236,11 @@ Handler = Callable[[Elements, Operation, Sequence[HeldElement]], HeldElement]
 def _type(op: Operation) -> str:
     """What the first operand is held as."""
     return held_as(op.operands[0].type)
+
+
+def _size(kind: Attribute) -> int:
+    """The bits of the register of an integer."""
+    return 64 if held_as(kind) == LONG else WIDTH
 
 
 def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -315,25 +308,21 @@ def _f64_function(e: Elements, op: Operation, operands: Sequence[HeldElement]) -
     return e.final(functions.FUNCTIONS[op.name](e.emit, *(o.held for o in operands)), op.results[0].type)
 
 
-def _integer(opcode: str) -> Handler:
+def _integer(opcode: str, *, extends: bool = False) -> Handler:
+    """An instruction on integers, which ends with the bits of their registers; `extends`: its operands must be
+    zero-extended first. A shift of 64 bits goes by a number of 32, which is at least 64 where more is asked for."""
+
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
+        kind, sources = op.results[0].type, [o.held for o in operands]
         if _type(op) == "pred":
-            if opcode not in ("and.b32", "or.b32", "xor.b32"):
+            if opcode not in ("and.b", "or.b", "xor.b"):
                 fail(op, f"{op.name} on elements of i1 is not lowered")
-            return HeldElement(e.emit(opcode.replace("b32", "pred"), *(o.held for o in operands)))
-        return e.normal(e.emit(opcode, *(o.held for o in operands)), op.results[0].type)
-
-    return handle
-
-
-def _unsigned(opcode: str) -> Handler:
-    """An instruction whose operands must be zero-extended first."""
-
-    def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        kind = op.operands[0].type
-        width = width_of(kind)
-        sources = [o.held if width == WIDTH else e.extended(o.held, width, "u") for o in operands]
-        return e.normal(e.emit(opcode, *sources), kind)
+            return HeldElement(e.emit(f"{opcode.removesuffix('b')}pred", *sources))
+        if extends and (width := width_of(kind)) < WIDTH:
+            sources = [e.extended(source, width, "u") for source in sources]
+        if opcode[:3] in ("shl", "shr") and _size(kind) > WIDTH:
+            sources[1] = e.emit("cvt.u32.u64", e.emit("min.u64", sources[1], 64))
+        return e.normal(e.emit(f"{opcode}{_size(kind)}", *sources), kind)
 
     return handle
 
@@ -367,7 +356,8 @@ def _compare_integers(e: Elements, op: Operation, operands: Sequence[HeldElement
         return HeldElement(differ if name == "ne" else e.emit("not.pred", differ))
     # Sign-extended numbers compare as unsigned ones in the same order that they have before.
     sign = "u" if name.startswith("u") else "s"
-    return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}32", *(o.held for o in operands)))
+    bits = _size(op.operands[0].type)
+    return HeldElement(e.emit(f"setp.{name.removeprefix(sign)}.{sign}{bits}", *(o.held for o in operands)))
 
 
 def _select(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
@@ -406,10 +396,12 @@ def _from_integer(sign: str) -> Handler:
         if width == 1:
             one, type = -1.0 if sign == "s" else 1.0, held_as(kind)
             return HeldElement(e.emit(f"selp.{type}", literal(kind, one), literal(kind, 0.0), x.held))
-        word = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
-        if type_name(kind) in NARROW and width == WIDTH:
-            return e.narrow(op, f"cvt.rn.{kind}.{sign}32", word)
-        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{sign}32", word), kind)
+        word, number = x.held, f"{sign}{_size(source)}"
+        if width < WIDTH and sign == "u":
+            word = e.extended(word, width, "u")
+        if type_name(kind) in NARROW and width >= WIDTH:
+            return e.narrow(op, f"cvt.rn.{kind}.{number}", word)
+        return e.final(e.emit(f"cvt.rn.{held_as(kind)}.{number}", word), kind)
 
     return handle
 
@@ -419,27 +411,27 @@ def _to_integer(sign: str) -> Handler:
         (x,), kind = operands, op.results[0].type
         if held_as(kind) == "pred":
             fail(op, f"{op.name} to i1 is not lowered; arith.cmpf is")
-        return e.normal(e.emit(f"cvt.rzi.{sign}32.{_type(op)}", x.held), kind)
+        return e.normal(e.emit(f"cvt.rzi.{sign}{_size(kind)}.{_type(op)}", x.held), kind)
 
     return handle
 
 
 def _extend_integer(sign: str) -> Handler:
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-        (x,), source = operands, op.operands[0].type
-        width = width_of(source)
+        (x,), width, bits = operands, width_of(op.operands[0].type), _size(op.results[0].type)
         if width == 1:
-            return HeldElement(e.emit("selp.b32", -1 if sign == "s" else 1, 0, x.held))
-        return x if sign == "s" else HeldElement(e.extended(x.held, width, "u"))
+            return HeldElement(e.emit(f"selp.b{bits}", -1 if sign == "s" else 1, 0, x.held))
+        word = x.held if sign == "s" or width == WIDTH else e.extended(x.held, width, "u")
+        return HeldElement(word if bits == WIDTH else e.emit(f"cvt.{sign}64.{sign}32", word))
 
     return handle
 
 
 def _truncate_integer(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
-    (x,), kind = operands, op.results[0].type
+    (x,), kind, bits = operands, op.results[0].type, _size(op.operands[0].type)
     if held_as(kind) == "pred":
-        return HeldElement(e.emit("setp.ne.s32", e.emit("and.b32", x.held, 1), 0))
-    return e.normal(e.emit("mov.b32", x.held), kind)
+        return HeldElement(e.emit(f"setp.ne.s{bits}", e.emit(f"and.b{bits}", x.held, 1), 0))
+    return e.normal(e.emit("mov.b32" if bits == WIDTH else "cvt.u32.u64", x.held), kind)
 
 
 _HANDLERS: Mapping[str, Handler] = {
@@ -479,22 +471,22 @@ _HANDLERS: Mapping[str, Handler] = {
     arith.ExtSIOp.name: _extend_integer("s"),
     arith.ExtUIOp.name: _extend_integer("u"),
     arith.TruncIOp.name: _truncate_integer,
-    arith.AddiOp.name: _integer("add.s32"),
-    arith.SubiOp.name: _integer("sub.s32"),
-    arith.MuliOp.name: _integer("mul.lo.s32"),
-    arith.MaxSIOp.name: _integer("max.s32"),
-    arith.MinSIOp.name: _integer("min.s32"),
-    arith.DivSIOp.name: _integer("div.s32"),
-    arith.RemSIOp.name: _integer("rem.s32"),
-    arith.DivUIOp.name: _unsigned("div.u32"),
-    arith.RemUIOp.name: _unsigned("rem.u32"),
-    arith.MaxUIOp.name: _unsigned("max.u32"),
-    arith.MinUIOp.name: _unsigned("min.u32"),
-    arith.AndIOp.name: _integer("and.b32"),
-    arith.OrIOp.name: _integer("or.b32"),
-    arith.XOrIOp.name: _integer("xor.b32"),
-    arith.ShLIOp.name: _integer("shl.b32"),
-    arith.ShRSIOp.name: _integer("shr.s32"),
-    arith.ShRUIOp.name: _unsigned("shr.u32"),
+    arith.AddiOp.name: _integer("add.s"),
+    arith.SubiOp.name: _integer("sub.s"),
+    arith.MuliOp.name: _integer("mul.lo.s"),
+    arith.MaxSIOp.name: _integer("max.s"),
+    arith.MinSIOp.name: _integer("min.s"),
+    arith.DivSIOp.name: _integer("div.s"),
+    arith.RemSIOp.name: _integer("rem.s"),
+    arith.DivUIOp.name: _integer("div.u", extends=True),
+    arith.RemUIOp.name: _integer("rem.u", extends=True),
+    arith.MaxUIOp.name: _integer("max.u", extends=True),
+    arith.MinUIOp.name: _integer("min.u", extends=True),
+    arith.AndIOp.name: _integer("and.b"),
+    arith.OrIOp.name: _integer("or.b"),
+    arith.XOrIOp.name: _integer("xor.b"),
+    arith.ShLIOp.name: _integer("shl.b"),
+    arith.ShRSIOp.name: _integer("shr.s"),
+    arith.ShRUIOp.name: _integer("shr.u", extends=True),
 }
 """What each operation becomes."""

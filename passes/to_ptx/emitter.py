@@ -6,8 +6,7 @@ import struct
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import gcd
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
@@ -28,10 +27,8 @@ from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol
 from ...dialect.ptx.types import RegOp
 from ..diagnostics import fail
 
-# Operands of instructions to emit, and their text: here it is written, and nowhere else.
-#
-# Besides registers, numbers and addresses, operands are `dialect.ptx.text.syntax`'s: literals in a spelling of their
-# own, symbols (labels, variables, parameters, `_`), special registers, and `[parameter]`.
+# Operands of instructions to emit, and their text. Besides registers, numbers and addresses, they are those of
+# `dialect.ptx.text.syntax`: literals, symbols (labels, variables, parameters, `_`), special registers, `[parameter]`.
 
 
 @dataclass(eq=False, slots=True)
@@ -82,7 +79,7 @@ class TensorBox(NamedTuple):
     """The box of a tensor map that begins at coordinates, the fastest first."""
 
     map: VirtualRegister
-    coordinates: Sequence[IndexValue]
+    coordinates: Sequence[IndexValue | Immediate]
 
 
 ScalarOperand: TypeAlias = VirtualRegister | int | Immediate | Symbol | Register | Address
@@ -205,7 +202,6 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
 PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""
 
-
 _ZEROS = {"f32": floating(0), "f64": floating(0, 64)}
 """Zero as a literal, for types whose literals are not plain numbers."""
 
@@ -282,7 +278,19 @@ class Emitter:
         """Appends an instruction here, done if `guard`, or `unless`; nothing if the guard is known not to hold."""
         if guard is False:
             return
-        opcode, form, registers, _, _, since, location = statement = self._statement(opcode, operands)
+        self._append(self._statement(opcode, operands), guard, unless)
+
+    def emit_form(self, opcode: str, form: str, registers: Sequence[VirtualRegister]) -> None:
+        """Appends an instruction here whose operands are text, with `?` for each register."""
+        self._append(self._of_form(opcode, Written(form, (*registers,), (form, *(each.type for each in registers)))))
+
+    def _append(
+        self,
+        statement: BodyStatement,
+        guard: VirtualRegister | Literal[True] = True,
+        unless: VirtualRegister | None = None,
+    ) -> None:
+        opcode, form, registers, _, _, since, location = statement
         if self._deferred:
             self._emit_deferred(registers)
         predicate, sign = (unless, "@!") if unless is not None else (guard, "@")
@@ -301,6 +309,17 @@ class Emitter:
     def move(self, into: VirtualRegister, source: ScalarOperand) -> None:
         """Sets a register, here, to what another holds, or to a literal."""
         self.emit(f"mov.{into.type}", into, source)
+
+    def move_all(self, moves: Sequence[tuple[VirtualRegister, ScalarOperand]]) -> None:
+        """Sets registers, all at once: sources that are set too are saved first."""
+        written = {into for into, _ in moves}
+        saved = {
+            source: self.compute(f"mov.{source.type}", source, type=source.type)
+            for _, source in moves
+            if isinstance(source, VirtualRegister) and source in written
+        }
+        for into, source in moves:
+            self.move(into, saved.get(source, source) if isinstance(source, VirtualRegister) else source)
 
     def clear(self, registers: Iterable[VirtualRegister]) -> None:
         """Sets registers to zero, here."""
@@ -336,7 +355,9 @@ class Emitter:
 
     def _statement(self, opcode: str, operands: Iterable[EmittedOperand], *, unneeded: bool = False) -> BodyStatement:
         """An instruction that stands nowhere yet; one that is `unneeded` must be pure."""
-        written = write(operands)
+        return self._of_form(opcode, write(operands), unneeded=unneeded)
+
+    def _of_form(self, opcode: str, written: Written, *, unneeded: bool = False) -> BodyStatement:
         facts = self._known_as(opcode, written)
         if unneeded and not facts.pure:
             self._refuse(InstructionError(f"{opcode}: its result does not follow from its operands alone"))
@@ -392,7 +413,8 @@ class Emitter:
 
         Predicates stay at their level: there are seven, and one that lives through a loop costs more than a `setp`.
         """
-        level = self.level if self._result_type(opcode) == "pred" else _level_of(sources)
+        registers = (source for source in sources if isinstance(source, VirtualRegister))
+        level = self.level if self._result_type(opcode) == "pred" else max((r.level for r in registers), default=0)
         key = opcode, type, sources
         if level < self.outermost and key not in self._levels[level].values:
             level = self.outermost
@@ -468,11 +490,6 @@ def _operation(statement: BodyStatement, values: Mapping[VirtualRegister, SSAVal
     return made
 
 
-def _level_of(sources: Iterable[ScalarOperand]) -> int:
-    """The outermost level where all of them are known."""
-    return max((source.level for source in sources if isinstance(source, VirtualRegister)), default=0)
-
-
 def _access(
     opcode: str, space: str, registers: Sequence[VirtualRegister], type: str
 ) -> tuple[str, VirtualRegister | list[VirtualRegister]]:
@@ -481,20 +498,3 @@ def _access(
     if len(registers) == 1:
         return f"{opcode}.{space}.{type}", registers[0]
     return f"{opcode}.{space}.v{len(registers)}.{type}", [*registers]
-
-
-def divisor_of(value: IndexValue) -> int:
-    """A number that divides the value; 0 for zero, which everything divides."""
-    return abs(value) if isinstance(value, int) else value.divisor
-
-
-def common_divisor(values: Iterable[IndexValue]) -> int:
-    """A number that divides each of the values, and so their sum."""
-    return gcd(*map(divisor_of, values))
-
-
-def split(value: IndexValue) -> tuple[VirtualRegister | None, int]:
-    """The value as register + constant."""
-    if isinstance(value, int):
-        return None, value
-    return (value, 0) if value.base is None else (value.base, value.offset)

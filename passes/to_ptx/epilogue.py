@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, memory_space
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
@@ -24,11 +24,12 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedTile
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
-from .emitter import WARP, At, Emitter, IndexValue, VirtualRegister, common_divisor, divisor_of, single, word
+from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
+from .scalars import common_divisor, divisor_of
 
 # Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 
@@ -195,10 +196,14 @@ class _Line(_Elements):
 class ElementPacking:
     """Elements out of and into the registers of fragments, for one operation."""
 
-    def __init__(self, emitter: Emitter, elements: Elements) -> None:
-        self.emitter, self.elements = emitter, elements
+    def __init__(self, lowering: KernelLowering) -> None:
+        self.emitter, self.elements = lowering.emitter, Elements(lowering.emitter, lowering.target)
         self._halves: dict[VirtualRegister, Fragment] = {}
         self._pairs: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
+
+    def every(self, kind: ElementType, registers: Fragment) -> list[HeldElement]:
+        """All elements of registers that are full of them."""
+        return [self.element(kind, registers, n) for n in range(len(registers) * max(1, 32 // kind.bits))]
 
     def element(self, kind: ElementType, registers: Fragment, number: int) -> HeldElement:
         """Element number `number` of a fragment of these."""
@@ -227,6 +232,12 @@ class ElementPacking:
             two = self._half(register, pair)
             self._pairs[register, pair] = self.elements.emit(f"cvt.rn.f16x2.{name}x2", two)
         return self._pairs[register, pair]
+
+    def pack_all(self, kind: Attribute, elements: Sequence[HeldElement]) -> Fragment:
+        """Registers full of elements."""
+        row = element_row(kind)
+        each = 1 if row is None else max(1, 32 // row.memory_bits)
+        return [self.pack(kind, elements[n : n + each]) for n in range(0, len(elements), each)]
 
     def pack(self, kind: Attribute, elements: Sequence[HeldElement]) -> VirtualRegister:
         """A register full of elements, the first lowest."""
@@ -266,8 +277,8 @@ class ElementPacking:
 @lowers(MapOp)
 def _map(lowering: KernelLowering, op: MapOp) -> None:
     kind, block = op.fragment.type, op.body.block
-    elements = Elements(lowering.emitter, lowering.target)
-    packing = ElementPacking(lowering.emitter, elements)
+    packing = ElementPacking(lowering)
+    elements = packing.elements
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
     each, result, elements_ = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()

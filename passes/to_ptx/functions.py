@@ -93,13 +93,13 @@ class Instructions:
     def neg(self, a: Operand) -> VirtualRegister:
         return self("neg.f32", a)
 
-    def polynomial(self, x: Operand, coefficients: Sequence[float]) -> VirtualRegister:
-        """Horner's scheme; coefficients from the constant one on."""
-        *rest, last = coefficients
-        result: Operand = single(last)
+    def polynomial(self, x: Operand, coefficients: Sequence[float], width: int = 32) -> VirtualRegister:
+        """Horner's scheme in f32, or f64; coefficients from the constant one on."""
+        *rest, last = map(single if width == 32 else double, coefficients)
+        result: Operand = last
         for coefficient in reversed(rest):
-            result = self.fma(result, x, single(coefficient))
-        return result if isinstance(result, VirtualRegister) else self("mov.f32", result)
+            result = self(f"fma.rn.f{width}", result, x, coefficient)
+        return result if isinstance(result, VirtualRegister) else self(f"mov.f{width}", result)
 
     def clamp(self, x: Operand, low: float, high: float, sm: int) -> VirtualRegister:
         """x between two bounds; NaN stays NaN."""
@@ -373,14 +373,6 @@ def double(value: float) -> Operand:
     return floating(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
 
 
-def _polynomial(i: Instructions, x: Operand, coefficients: Sequence[float]) -> VirtualRegister:
-    *rest, last = coefficients
-    result: Operand = double(last)
-    for coefficient in reversed(rest):
-        result = i("fma.rn.f64", result, x, double(coefficient))
-    return result if isinstance(result, VirtualRegister) else i("mov.f64", result)
-
-
 def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     """sin(x + quarters * pi / 2)."""
     angle = i("cvt.f64.f32", x)
@@ -389,7 +381,7 @@ def _sine(i: Instructions, x: Operand, quarters: int) -> VirtualRegister:
     rest = i("fma.rn.f64", turns, double(-HALF_PI[1]), rest)
     number = i("add.s64", i("cvt.rzi.s64.f64", turns), quarters)
     square = i("mul.rn.f64", rest, rest)
-    sine, cosine = i("mul.rn.f64", _polynomial(i, square, SIN), rest), _polynomial(i, square, COS)
+    sine, cosine = i("mul.rn.f64", i.polynomial(square, SIN, 64), rest), i.polynomial(square, COS, 64)
     odd = i("setp.ne.s64", i("and.b64", number, 1), 0)
     value = i("selp.f64", cosine, sine, odd)
     value = i("selp.f64", i("neg.f64", value), value, i("setp.ne.s64", i("and.b64", number, 2), 0))
@@ -422,14 +414,14 @@ def _log2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
     exponent = i("shr.s32", i("sub.s32", high, SQRT_HALF_BITS), 20)
     fraction = _of_words(i, low, i("sub.s32", high, i("shl.b32", exponent, 20)))
     s = i("div.rn.f64", i("sub.rn.f64", fraction, double(1)), i("add.rn.f64", fraction, double(1)))
-    series = i("mul.rn.f64", _polynomial(i, i("mul.rn.f64", s, s), LOG2), s)
+    series = i("mul.rn.f64", i.polynomial(i("mul.rn.f64", s, s), LOG2, 64), s)
     return i("add.rn.f64", series, i("cvt.rn.f64.s32", exponent))
 
 
 def _exp2(i: Instructions, x: VirtualRegister) -> VirtualRegister:
     """Two to the power of a number between -LARGEST and LARGEST."""
     rounded = i("cvt.rni.f64.f64", x)
-    power = _polynomial(i, i("sub.rn.f64", x, rounded), EXP2_SERIES)
+    power = i.polynomial(i("sub.rn.f64", x, rounded), EXP2_SERIES, 64)
     exponent = i("add.s32", i("cvt.rzi.s32.f64", rounded), EXPONENT)
     return i("mul.rn.f64", power, _of_words(i, i("mov.b32", 0), i("shl.b32", exponent, 20)))
 

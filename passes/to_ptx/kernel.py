@@ -56,10 +56,10 @@ from .addressing import (
 )
 from .addressing import argument as argument_of
 from .copies import TileCopies
-from .emitter import Emitter, IndexValue, VirtualRegister, divisor_of
-from .fragments import Fragment, FragmentEmitter, Loops, carried_into, register_type
+from .emitter import Emitter, IndexValue, VirtualRegister
+from .fragments import Fragment, FragmentEmitter, carried_into, register_type
 from .memory import GlobalFragments, MatrixMoves
-from .scalars import Scalars
+from .scalars import Scalars, divisor_of
 
 # Which function lowers which operation.
 #
@@ -92,6 +92,14 @@ def handler_of(op: Operation) -> Handler | None:
     elif op.name not in HANDLERS:
         plugins.loaded(plugins.LOWERINGS, op.name)
     return HANDLERS.get(op.name)
+
+
+def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: str = "") -> None:
+    """Refuses an index that is not known to be a multiple of a number; `what` begins the error, `why` tells the
+    number's meaning."""
+    if divisor_of(index) % unit:
+        got = index if isinstance(index, int) else f"one that is known to be a multiple of {index.divisor}"
+        fail(op, f"{what} that is a multiple of {unit}{why}, got {got}")
 
 
 # One kernel: from the operations of a `gpu.func` to the body of a `ptx.func`.
@@ -135,7 +143,6 @@ class KernelLowering:
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
         serpentine = chosen is None or chosen.order == "serpentine"
         self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
-        self.loops = Loops(self.emitter, self.scalars)
         self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
         self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
         widest = CHUNK if chosen is None else chosen.access
@@ -270,9 +277,7 @@ class KernelLowering:
 
     def whole_bytes(self, op: Operation, column: IndexValue, packed: int) -> IndexValue:
         """A column of elements that share bytes, in bytes."""
-        if divisor_of(column) % packed:
-            got = column if isinstance(column, int) else f"one that is known to be a multiple of {column.divisor}"
-            fail(op, f"expected a column that is a multiple of {packed}, the elements of a byte, got {got}")
+        check_multiple(op, "expected a column", column, packed, ", the elements of a byte")
         return self.scalars.quotient(column, packed)
 
     def tile(self, op: Operation, value: SSAValue) -> SharedTile:

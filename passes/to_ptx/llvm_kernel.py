@@ -10,62 +10,30 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Protocol, TypeAlias
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialect.isa import wmma
+from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
-from ...dialect.ptx.instruction import InstOp, InstructionError, facts_of
-from ...dialect.ptx.ops import FuncOp, LabelOp
-from ...dialect.ptx.text.syntax import Variable
-from ...dialect.ptx.types import RegOp, VariableAttr
+from ...dialect.mlir.nvvm import MmaOp, MmaSparseOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
+from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
+from ...dialect.ptx.ops import FuncOp
+from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
+from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
+from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister
 
 POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 7: "shared::cluster", 101: "param"}
 """The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
 
-_NAMES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%d"}
-
-
-class HeldRegister(NamedTuple):
-    """One register, by its place among those of its type."""
-
-    type: str
-    number: int
-
-
-class AddressOf(NamedTuple):
-    """An address: a register, or a name."""
-
-    base: HeldRegister | str
-
-
-class ResultAndPredicate(NamedTuple):
-    """A result, or `_`, and a predicate."""
-
-    first: HeldRegister | str
-    second: HeldRegister
-
-
-Words: TypeAlias = "list[HeldRegister | str]"
-
-KernelOperand: TypeAlias = (
-    HeldRegister | str | AddressOf | ResultAndPredicate | Sequence[HeldRegister | str]
-    | tuple[AddressOf, Sequence[HeldRegister | str]]
-)  # fmt: skip
-"""What stands in an instruction: a register, text, an address, a vector, a place in a tensor."""
-
-
-class KernelLine(NamedTuple):
-    """An instruction, or a label where there is no opcode."""
-
-    opcode: str
-    form: str
-    registers: tuple[HeldRegister, ...] = ()
-    guard: str = ""
+Words: TypeAlias = "list[VirtualRegister | Immediate]"
+"""What holds a value: registers, or literals."""
 
 
 def bits_of(kind: Attribute) -> int:
@@ -101,79 +69,35 @@ def types_of(kind: Attribute) -> list[str]:
 
 
 class LlvmKernel:
-    """Lowers the body of one kernel to lines."""
+    """Lowers the body of one kernel; `emitter` then holds it."""
 
     def __init__(self, function: llvm.FuncOp, target: Target, symbols: dict[str, str]) -> None:
         """`symbols` are the state spaces of the module's variables."""
         self.function = function
-        self.target = target
         self.symbols = symbols
-        self.operation: Operation = function
-        self.lines: list[KernelLine] = []
-        self.counts: dict[str, int] = {}
+        self.emitter = Emitter(target, function)
         self.values: dict[SSAValue, Words] = {}
-        self.version: Version = target.ptx
         self.labels = {block: f"bb_{i}" for i, block in enumerate(function.body.blocks)}
 
     # Registers and instructions
 
-    def register(self, type: str) -> HeldRegister:
-        number = self.counts.get(type, 0)
-        self.counts[type] = number + 1
-        return HeldRegister(type, number)
+    @property
+    def operation(self) -> Operation:
+        """The operation that is being lowered."""
+        return self.emitter.operation or self.function
 
-    def fresh(self, kind: Attribute) -> list[HeldRegister]:
+    def fresh(self, kind: Attribute) -> list[VirtualRegister]:
         """Registers for a value."""
         types = types_of(kind)
         if not types:
             fail(self.operation, f"{self.operation.name}: there are no registers for {kind}")
-        return [self.register(type) for type in types]
+        return [self.emitter.register(type) for type in types]
 
-    def emit(
-        self, opcode: str, *operands: KernelOperand, guard: str = "", predicate: HeldRegister | None = None
-    ) -> None:
-        """Adds an instruction.
+    def emit(self, opcode: str, *operands: EmittedOperand) -> None:
+        """Adds an instruction; fails at the operation, if there is no such instruction or the target lacks it."""
+        self.emitter.emit(opcode, *operands)
 
-        Raises:
-            DiagnosticException: at the operation, if there is no such instruction or the target lacks it.
-        """
-        registers: list[HeldRegister] = []
-        form = ", ".join([self._text(operand, registers) for operand in operands])
-        if opcode in ("bra", "ret"):
-            self.lines.append(KernelLine(opcode, form, () if predicate is None else (predicate,), guard))
-        else:
-            self.instruction(opcode, form, registers)
-
-    def instruction(self, opcode: str, form: str, registers: Sequence[HeldRegister]) -> None:
-        """Adds an instruction whose operands are a form, as `ptx.inst` has them."""
-        try:
-            types = tuple(register.type for register in registers)
-            self.version = max(self.version, facts_of(opcode, form, types, self.target).since)
-        except InstructionError as error:
-            fail(self.operation, f"{self.operation.name}: {error}")
-        self.lines.append(KernelLine(opcode, form, tuple(registers)))
-
-    def label(self, name: str) -> None:
-        self.lines.append(KernelLine("", name))
-
-    def _text(self, operand: KernelOperand, registers: list[HeldRegister]) -> str:
-        match operand:
-            case str():
-                return operand
-            case HeldRegister():
-                registers.append(operand)
-                return "?"
-            case AddressOf():
-                return f"[{self._text(operand.base, registers)}]"
-            case ResultAndPredicate():
-                return f"{self._text(operand.first, registers)}|{self._text(operand.second, registers)}"
-            case (AddressOf() as base, coordinates):
-                inner = self._text(base.base, registers)
-                return f"[{inner}, {self._text(list(coordinates), registers)}]"
-            case _:
-                return f"{{{', '.join([self._text(each, registers) for each in operand])}}}"
-
-    def compute(self, opcode: str, kind: Attribute, *operands: KernelOperand) -> HeldRegister:
+    def compute(self, opcode: str, kind: Attribute, *operands: EmittedOperand) -> VirtualRegister:
         """The register that an instruction sets."""
         (result,) = self.fresh(kind)
         self.emit(opcode, result, *operands)
@@ -188,23 +112,30 @@ class LlvmKernel:
             fail(self.operation, f"{self.operation.name}: an operand of type {value.type} has no value here")
         return words
 
-    def word(self, value: SSAValue) -> HeldRegister | str:
+    def word(self, value: SSAValue) -> VirtualRegister | Immediate:
         words = self.words(value)
         if len(words) != 1:
             fail(self.operation, f"{self.operation.name}: expected a value of one register, got {value.type}")
         return words[0]
 
-    def held(self, value: SSAValue) -> HeldRegister:
+    def held(self, value: SSAValue) -> VirtualRegister:
         """The register of a value; literals are moved to one."""
-        word = self.word(value)
-        if isinstance(word, HeldRegister):
-            return word
-        if value.type == i1:
-            return self.compute("setp.ne.s32", i1, word, "0")
-        (type,) = types_of(value.type)
-        return self.compute(f"mov.{type}", value.type, word)
+        self.word(value)
+        return self.registers(value)[0]
 
-    def give(self, op: Operation, *words: HeldRegister | str) -> None:
+    def registers(self, value: SSAValue) -> list[VirtualRegister]:
+        """The registers of a value; literals are moved to some."""
+        return [
+            word if isinstance(word, VirtualRegister) else self._moved(word, type)
+            for word, type in zip(self.words(value), types_of(value.type), strict=True)
+        ]
+
+    def _moved(self, literal: Immediate, type: str) -> VirtualRegister:
+        if type == "pred":
+            return self.emitter.compute("setp.ne.s32", literal, 0)
+        return self.emitter.compute(f"mov.{type}", literal, type=type)
+
+    def give(self, op: Operation, *words: VirtualRegister | Immediate) -> None:
         """Makes registers the value of an operation's result."""
         self.values[op.results[0]] = list(words)
 
@@ -219,12 +150,12 @@ class LlvmKernel:
                 self.values[argument] = [*self.fresh(argument.type)]
         for i, block in enumerate(blocks):
             if i:
-                self.label(self.labels[block])
+                self.emitter.label(self.labels[block])
             for op in block.ops:
-                self.operation = op
+                self.emitter.operation = op
                 lower(self, op, blocks[i + 1] if i + 1 < len(blocks) else None)
-        name = self.function.sym_name.data
-        return FuncOp(name, self._body(), parameters=parameters, directives=self._directives()), self.version
+        name, body = self.function.sym_name.data, self.emitter.finish()
+        return FuncOp(name, body, parameters=parameters, directives=self._directives()), self.emitter.version
 
     def _parameters(self) -> list[VariableAttr]:
         """The parameters in the text, each loaded to the register of its argument."""
@@ -239,7 +170,7 @@ class LlvmKernel:
             if isinstance(by_value, llvm.LLVMArrayType):
                 size = by_value.size.data * bits_of(by_value.type) // 8
                 made.append(VariableAttr.of("b8", name, count=size, align=alignment))
-                place = self.compute("mov.b64", argument.type, name)
+                place = self.compute("mov.b64", argument.type, Symbol(name))
                 self.values[argument] = [self.compute("cvta.param.u64", argument.type, place)]
                 continue
             types = types_of(argument.type)
@@ -249,7 +180,7 @@ class LlvmKernel:
             space = space_of(argument.type)
             pointer = f".ptr .{space} .align {alignment or 1}" if space == "global" else ""
             made.append(VariableAttr.of(type, name, pointer=pointer))
-            self.values[argument] = [self.compute(f"ld.param.{type}", argument.type, AddressOf(name))]
+            self.values[argument] = [self.compute(f"ld.param.{type}", argument.type, Address(Symbol(name)))]
         return made
 
     def _directives(self) -> list[str]:
@@ -264,41 +195,18 @@ class LlvmKernel:
             made.append(".explicitcluster")
         return made
 
-    def _body(self) -> list[Operation]:
-        declared = {type: RegOp(type, _NAMES[type], count) for type, count in self.counts.items()}
-        body: list[Operation] = list(declared.values())
-        for line in self.lines:
-            if not line.opcode:
-                body.append(LabelOp(line.form))
-                continue
-            registers = [declared[register.type].results[register.number] for register in line.registers]
-            body.append(InstOp.of(line.opcode, line.form, registers, line.guard))
-        return body
-
     # Jumps
 
     def jump(self, to: Block, passed: Sequence[SSAValue], following: Block | None) -> None:
         """Sets the arguments of a block, all at once, and jumps to it."""
-        moves: list[tuple[HeldRegister, HeldRegister | str]] = []
+        moves: list[tuple[VirtualRegister, ScalarOperand]] = []
         for argument, value in zip(to.args, passed, strict=True):
-            pairs = zip(self.words(argument), self.words(value), strict=True)
-            moves += [(d, s) for d, s in pairs if isinstance(d, HeldRegister) and d != s]
-        written = {target for target, _ in moves}
-        for i, (target, source) in enumerate(moves):
-            if isinstance(source, HeldRegister) and source in written:
-                saved = self.register(source.type)
-                self._move(saved, source)
-                moves[i] = (target, saved)
-        for target, source in moves:
-            self._move(target, source)
+            sources = self.registers(value) if value.type == i1 else self.words(value)
+            pairs = zip(self.registers(argument), sources, strict=True)
+            moves += [(into, source) for into, source in pairs if into is not source]
+        self.emitter.move_all(moves)
         if to is not following:
-            self.emit("bra", self.labels[to])
-
-    def _move(self, target: HeldRegister, source: HeldRegister | str) -> None:
-        if target.type == "pred" and isinstance(source, str):
-            self.emit("setp.ne.s32", target, source, "0")
-        else:
-            self.emit(f"mov.{target.type}", target, source)
+            self.emitter.branch(self.labels[to])
 
 
 _DIRECTIVES = {
@@ -307,14 +215,14 @@ _DIRECTIVES = {
 }  # fmt: skip
 
 
-def literal(attribute: Attribute, kind: Attribute) -> str:
+def literal(attribute: Attribute, kind: Attribute) -> Immediate:
     """A number as PTX writes it: floats by their bits."""
     if isa(attribute, FloatAttr):
         bits, value = bits_of(kind), attribute.value.data
         code, prefix = {16: ("<e", "0x"), 32: ("<f", "0f"), 64: ("<d", "0d")}[bits]
-        return f"{prefix}{int.from_bytes(struct.pack(code, value), 'little'):0{bits // 4}X}"
+        return Immediate(f"{prefix}{int.from_bytes(struct.pack(code, value), 'little'):0{bits // 4}X}")
     value = attribute.value.data if isa(attribute, IntegerAttr) else 0
-    return str(-value if kind == i1 and value < 0 else value)
+    return Immediate(str(-value if kind == i1 and value < 0 else value))
 
 
 def variable(op: llvm.GlobalOp) -> Variable:
@@ -326,3 +234,196 @@ def variable(op: llvm.GlobalOp) -> Variable:
     linking = "extern" if kind.size.data == 0 else ""
     count = kind.size.data * bits_of(kind.type) // 8
     return Variable(space, "b8", op.sym_name.data, count=count, align=align, linking=linking)
+
+
+# Operations of `nvvm` as instructions of PTX: by the line that each says, products of matrices by their rows.
+
+
+_REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
+            "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
+"""Operands and properties that change the instruction in a way that the line of the operation does not say."""
+
+
+def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """Adds the instruction of an operation."""
+    if op.name in SPECIAL:
+        bits = bits_of(op.results[0].type)
+        kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
+    elif isinstance(op, MmaOp | MmaSparseOp):
+        _product(kernel, op)
+    elif isinstance(op, WgmmaMmaAsyncOp):
+        _product_of_warpgroup(kernel, op)
+    elif op.name == "nvvm.wmma.mma":
+        _product_of_opaque(kernel, op)
+    elif op.PTX:
+        InstructionLine(kernel, op).emit()
+    elif op.name == "nvvm.mbarrier.try_wait.parity":
+        _wait(kernel, op)
+    else:
+        fail(op, f"{op.name} is not lowered: it is read and printed, but stands for no instruction here")
+
+
+class Receiver(Protocol):
+    """What has the operands of an operation of `nvvm`, and takes its instruction."""
+
+    def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
+
+    def held(self, value: SSAValue) -> VirtualRegister: ...
+
+    def word(self, value: SSAValue) -> VirtualRegister | Immediate: ...
+
+    def emit(self, opcode: str, *operands: EmittedOperand) -> None: ...
+
+    def give(self, op: Operation, *words: VirtualRegister) -> None: ...
+
+
+class InstructionLine:
+    """An operation whose line of `nvvm_types` says its instruction."""
+
+    def __init__(self, kernel: Receiver, op: NvvmOp) -> None:
+        self.kernel = kernel
+        self.op = op
+        self.result = kernel.fresh(op.results[0].type) if op.results else []
+        definition = op.get_irdl_definition()
+        self.results = [name for name, _ in definition.results]
+        self.fields: dict[str, Sequence[SSAValue]] = {}
+        for name, _ in definition.operands:
+            value: SSAValue | Sequence[SSAValue] | None = getattr(op, name)
+            self.fields[name] = () if value is None else (value,) if isinstance(value, SSAValue) else tuple(value)
+
+    def emit(self) -> None:
+        op, made = self.op, template(self.op.PTX)
+        said = {place.name for place in made.places} | {piece.name for piece in made.pieces}
+        for name in _REFUSED:
+            if name not in said and (self.fields.get(name) or name in op.properties):
+                fail(op, f"{op.name} is not lowered with {name}")
+        opcode = "".join(self._spelled(piece) for piece in made.pieces)
+        operands = [self._operand(place) for place in made.places]
+        self.kernel.emit(opcode, *(operand for operand in operands if operand is not None))
+        if self.result:
+            self.kernel.give(op, *self.result)
+
+    def _spelled(self, piece: TextPiece) -> str:
+        """What a piece of the opcode is for this operation."""
+        values = self.fields.get(piece.name, ())
+        match piece.kind:
+            case "space":
+                space = space_of(values[0].type)
+                return f".{space}" if space else ""
+            case "count":
+                return str(len(values))
+            case "present":
+                return piece.texts[""] if values else ""
+            case "typed":
+                return piece.texts[""] if values[0].type == i32 else ""
+            case "word" if piece.name not in self.op.properties:
+                return ""
+            case "word":
+                word = spelled(self.op.properties[piece.name])
+                return piece.texts.get(word, "") if piece.texts else word
+            case _:
+                return piece.name
+
+    def _operand(self, place: TextPlace) -> EmittedOperand | None:
+        kernel, values = self.kernel, self.fields.get(place.name, ())
+        match place.kind:
+            case "text":
+                return parsed(place.name)
+            case "constant":
+                return parsed(spelled(self.op.properties.get(place.name)))
+            case "address":
+                return At(kernel.held(values[0]))
+            case "tensor":
+                return TensorBox(kernel.held(values[0]), [kernel.word(each) for each in self.fields[place.more]])
+            case "vector":
+                return self.result if place.name in self.results else [kernel.held(each) for each in values]
+            case "elected":
+                (elected,) = self.result
+                return Second(elected)
+            case _ if place.name in self.results:
+                if not self.result:
+                    return parsed(place.more)
+                first, *valid = self.result
+                return Both(first, valid[0]) if valid else first
+            case _:
+                return kernel.word(values[0]) if values else parsed(place.more) if place.more else None
+
+
+def parsed(text: str) -> Immediate | Symbol | Register:
+    """A literal, a name or a special register of the text of an operation."""
+    if text.startswith("%"):
+        return Register(text)
+    return Immediate(text) if text.lstrip("-")[:1].isdigit() else Symbol(text)
+
+
+def _wait(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`mbarrier.try_wait.parity`: tries until the phase has ended."""
+    address, phase, ticks = op.operands
+    label = kernel.emitter.fresh_label("wait")
+    kernel.emitter.label(label)
+    space = space_of(address.type)
+    opcode = f"mbarrier.try_wait.parity{f'.{space}' if space else ''}.b64"
+    ended = kernel.compute(opcode, i1, At(kernel.held(address)), kernel.word(phase), kernel.word(ticks))
+    kernel.emitter.branch(label, unless=ended)
+
+
+_ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
+
+
+def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp) -> None:
+    a, b = (
+        spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
+        for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
+    )
+    d, c = _ELEMENTS.get(str(op.res.type.types.data[0]), ""), _ELEMENTS.get(str(op.operandC[0].type), "")
+    result = kernel.fresh(op.res.type)
+    operands: list[EmittedOperand] = [
+        [kernel.held(v) for v in values] for values in (op.operandA, op.operandB, op.operandC)
+    ]
+    narrow = a in ("s8", "u8", "s4", "u4")
+    if isinstance(op, MmaSparseOp):
+        kind = "" if op.kind is None else f".kind::{spelled(op.kind)}"
+        mnemonic, bits = f"mma.sp{'' if op.orderedMetadata is None else '::ordered_metadata'}", ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) == "satfinite" else ""
+        layouts = f"row.col{kind}"
+        operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
+    else:
+        mnemonic, bits = "mma", f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
+        clamped = ".satfinite" if narrow and spelled(op.intOverflowBehavior) != "wrapped" else ""
+        layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
+    kernel.emit(f"{mnemonic}.sync.aligned.{op.shape}.{layouts}{clamped}.{d}.{a}.{b}.{c}{bits}", result, *operands)
+    kernel.give(op, *result)
+
+
+def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
+    """`wmma.mma`: `args` are the fragments of A, B and C, whose sizes follow from the shape."""
+    m, n, k, a, d, *layouts = (
+        spelled(op.properties[name]) for name in ("m", "n", "k", "eltypeA", "eltypeB", "layoutA", "layoutB")
+    )
+    shape, types = Shape(int(m), int(n), int(k)), {"a": a, "b": a, "c": d}
+    counts = [wmma.registers(shape, role, ELEMENT_TYPES[name]) for role, name in types.items()]
+    if len(op.operands) != sum(counts):
+        fail(op, f"expected {' + '.join(map(str, counts))} registers of A, B and C, got {len(op.operands)}")
+    values, operands = iter(op.operands), list[EmittedOperand]()
+    for count in counts:
+        operands.append([kernel.held(next(values)) for _ in range(count)])
+    inputs, rounding = "" if a == "f16" else f".{a}.{a}", ".rn" if a == "f64" else ""
+    bits = ".xor.popc" if a == "b1" else ""
+    result = kernel.fresh(op.results[0].type)
+    kernel.emit(f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}{rounding}.{d}{inputs}.{d}", result, *operands)
+    kernel.give(op, *result)
+
+
+def _product_of_warpgroup(kernel: LlvmKernel, op: WgmmaMmaAsyncOp) -> None:
+    """The sums stay in their registers: those of `inouts` are written."""
+    sums = kernel.registers(op.inouts)
+    a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))
+    clamped = ".satfinite" if spelled(op.satfinite) == "satfinite" else ""
+    constants = [int(spelled(op.scaleD) == "one")]
+    if d != "s32":
+        constants += [-1 if spelled(each) == "neg" else 1 for each in (op.scaleA, op.scaleB)]
+    if a in ("f16", "bf16"):
+        constants += [int(spelled(op.layoutA) == "col"), int(spelled(op.layoutB) == "row")]
+    descriptors = [kernel.held(each) for each in (op.descriptorA, op.descriptorB)]
+    kernel.emit(f"wgmma.mma_async.sync.aligned.{op.shape}{clamped}.{d}.{a}.{b}", sums, *descriptors, *constants)
+    kernel.give(op, *sums)

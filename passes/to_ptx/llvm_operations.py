@@ -15,10 +15,12 @@ from ...dialect.isa.row import Target
 from ...dialect.mlir.llvm import ARITHMETIC
 from ...dialect.mlir.nvvm_ops import NvvmOp
 from ...dialect.ptx import ops as ptx
+from ...dialect.ptx.text.syntax import Immediate, Symbol
 from ...dialect.ptx.types import VarOp
 from ..diagnostics import fail
-from . import nvvm_lines
-from .llvm_kernel import AddressOf, HeldRegister, LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
+from . import llvm_kernel
+from .emitter import At, VirtualRegister, floating
+from .llvm_kernel import LlvmKernel, Words, bits_of, literal, space_of, types_of, variable
 
 HandlerT = TypeVar("HandlerT", bound=Callable[[LlvmKernel, Any], None])
 
@@ -39,7 +41,7 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
     """Adds the instructions of an operation; `following` is the block behind its own."""
     if isinstance(op, NvvmOp):
-        return nvvm_lines.lower(kernel, op)
+        return llvm_kernel.lower_nvvm(kernel, op)
     if isinstance(op, llvm.CondBrOp):
         return _conditional(kernel, op, following)
     if op.name in _JUMPS:
@@ -61,13 +63,13 @@ def _conditional(kernel: LlvmKernel, op: llvm.CondBrOp, following: Block | None)
     condition = kernel.held(op.cond)
     taken, passed = op.then_block, list(op.then_arguments)
     if passed:
-        edge = f"{kernel.labels[op.then_block]}_from_{len(kernel.lines)}"
-        kernel.emit("bra", edge, guard="@", predicate=condition)
+        edge = kernel.emitter.fresh_label(f"{kernel.labels[op.then_block]}_from")
+        kernel.emitter.branch(edge, guard=condition)
         kernel.jump(op.else_block, list(op.else_arguments), None)
-        kernel.label(edge)
+        kernel.emitter.label(edge)
         kernel.jump(taken, passed, following)
     else:
-        kernel.emit("bra", kernel.labels[taken], guard="@", predicate=condition)
+        kernel.emitter.branch(kernel.labels[taken], guard=condition)
         kernel.jump(op.else_block, list(op.else_arguments), following)
 
 
@@ -95,7 +97,7 @@ def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
-            operands[1] if isinstance(operands[1], str) else _resized(kernel, kernel.held(amount), amount.type, i32)
+            _resized(kernel, operands[1], amount.type, i32) if isinstance(operands[1], VirtualRegister) else operands[1]
         )
     kernel.give(op, kernel.compute(f"{name}.{suffix}", kind, *operands))
 
@@ -126,12 +128,11 @@ def _select(kernel: LlvmKernel, op: Operation) -> None:
         result = kernel.compute(
             "selp.b32", i32, *(_resized(kernel, kernel.held(v), i1, i32) for v in (first, second)), predicate
         )
-        return kernel.give(op, kernel.compute("setp.ne.s32", i1, result, "0"))
+        return kernel.give(op, kernel.compute("setp.ne.s32", i1, result, 0))
     pairs = zip(types_of(kind), kernel.words(first), kernel.words(second), strict=True)
     made: Words = []
     for type, a, b in pairs:
-        made.append(kernel.register(type))
-        kernel.emit(f"selp.{type}", made[-1], a, b, predicate)
+        made.append(kernel.emitter.compute(f"selp.{type}", a, b, predicate))
     kernel.give(op, *made)
 
 
@@ -147,20 +148,20 @@ def _constant(kernel: LlvmKernel, op: llvm.ConstantOp) -> None:
 
 def _undefined(kernel: LlvmKernel, op: Operation) -> None:
     """What has no value is 0."""
-    zeros = {"f32": "0f00000000", "f64": "0d0000000000000000"}
-    kernel.give(op, *(zeros.get(type, "0") for type in types_of(op.results[0].type)))
+    zeros = {"f32": floating(0), "f64": floating(0, 64)}
+    kernel.give(op, *(zeros.get(type, Immediate("0")) for type in types_of(op.results[0].type)))
 
 
 def _resized(
-    kernel: LlvmKernel, register: HeldRegister, kind: Attribute, to: Attribute, signed: bool = False
-) -> HeldRegister:
+    kernel: LlvmKernel, register: VirtualRegister, kind: Attribute, to: Attribute, signed: bool = False
+) -> VirtualRegister:
     """An integer, or an address, of more or fewer bits."""
     have, want = bits_of(kind), bits_of(to)
     if kind == i1:
-        return kernel.compute(f"selp.b{max(16, want)}", to, "-1" if signed else "1", "0", register)
+        return kernel.compute(f"selp.b{max(16, want)}", to, -1 if signed else 1, 0, register)
     if to == i1:
-        word = kernel.compute(f"and.b{max(16, have)}", kind, register, "1")
-        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, "0")
+        word = kernel.compute(f"and.b{max(16, have)}", kind, register, 1)
+        return kernel.compute(f"setp.ne.s{max(16, have)}", i1, word, 0)
     sign = "s" if signed else "u"
     if have == 8 and want > 8:
         register = kernel.compute(f"cvt.{sign}16.{sign}8", IntegerType(16), register)
@@ -173,7 +174,7 @@ def _resized(
 def _resize(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
     word = kernel.word(source)
-    if isinstance(word, str) and kind != i1 and source.type != i1:
+    if isinstance(word, Immediate) and kind != i1 and source.type != i1:
         return kernel.give(op, word)
     kernel.give(op, _resized(kernel, kernel.held(source), source.type, kind, op.name == "llvm.sext"))
 
@@ -182,15 +183,18 @@ def _bitcast(kernel: LlvmKernel, op: Operation) -> None:
     (source,), kind = op.operands, op.results[0].type
     words, types = kernel.words(source), types_of(kind)
     if len(words) == len(types):
-        if all(isinstance(word, HeldRegister) and word.type == type for word, type in zip(words, types, strict=True)):
+        if all(
+            isinstance(word, VirtualRegister) and word.type == type for word, type in zip(words, types, strict=True)
+        ):
             return kernel.give(op, *words)
-        made = [kernel.register(type) for type in types]
+        made = kernel.fresh(kind)
         for register, word in zip(made, words, strict=True):
-            bits = word if isinstance(word, HeldRegister) else re.sub(r"^0[fd]", "0x", word)
+            bits = word if isinstance(word, VirtualRegister) else Immediate(re.sub(r"^0[fd]", "0x", word.text))
             kernel.emit(f"mov.b{register.type[1:]}", register, bits)
         return kernel.give(op, *made)
-    made = [kernel.register(type) for type in types]
-    kernel.emit(f"mov.b{bits_of(kind)}", *((made, words[0]) if len(made) > 1 else (made[0], words)))
+    made = kernel.fresh(kind)
+    parts = (made, words[0]) if len(made) > 1 else (made[0], kernel.registers(source))
+    kernel.emit(f"mov.b{bits_of(kind)}", *parts)
     kernel.give(op, *made)
 
 
@@ -212,7 +216,7 @@ def _address_of(kernel: LlvmKernel, op: llvm.AddressOfOp) -> None:
     name, kind = op.global_name.root_reference.data, op.results[0].type
     if name not in kernel.symbols:
         fail(op, f"there is no variable '{name}' in the module")
-    kernel.give(op, kernel.compute(f"mov.b{bits_of(kind)}", kind, name))
+    kernel.give(op, kernel.compute(f"mov.b{bits_of(kind)}", kind, Symbol(name)))
 
 
 def _size(kind: Attribute) -> int:
@@ -235,12 +239,12 @@ def _element_pointer(kernel: LlvmKernel, op: llvm.GEPOp) -> None:
         if not size:
             fail(op, f"the size of {kind} is not known")
         if index != llvm.GEP_USE_SSA_VAL:
-            step: HeldRegister | str = str(index * size)
+            step: VirtualRegister | int = index * size
         else:
             value = next(dynamic)
             wide = _resized(kernel, kernel.held(value), value.type, IntegerType(bits), signed=True)
-            step = kernel.compute(f"mul.lo.s{bits}", pointer, wide, str(size))
-        if step != "0":
+            step = kernel.compute(f"mul.lo.s{bits}", pointer, wide, size)
+        if step != 0:
             place = kernel.compute(f"add.s{bits}", pointer, place, step)
     kernel.give(op, place)
 
@@ -272,16 +276,16 @@ def _access(kernel: LlvmKernel, op: Operation, kind: Attribute, pointer: SSAValu
 @_lowers(llvm.LoadOp)
 def _load(kernel: LlvmKernel, op: llvm.LoadOp) -> None:
     text, types = _access(kernel, op, op.dereferenced_value.type, op.ptr)
-    made = [kernel.register(type) for type in types]
-    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], AddressOf(kernel.held(op.ptr)))
+    made = kernel.emitter.registers(types[0], len(types))
+    kernel.emit(f"ld{text}", made if len(made) > 1 else made[0], At(kernel.held(op.ptr)))
     kernel.give(op, *made)
 
 
 @_lowers(llvm.StoreOp)
 def _store(kernel: LlvmKernel, op: llvm.StoreOp) -> None:
     text, types = _access(kernel, op, op.value.type, op.ptr)
-    words = kernel.words(op.value)
-    kernel.emit(f"st{text}", AddressOf(kernel.held(op.ptr)), words if len(types) > 1 else kernel.held(op.value))
+    words = kernel.registers(op.value)
+    kernel.emit(f"st{text}", At(kernel.held(op.ptr)), words if len(types) > 1 else words[0])
 
 
 # Structs and vectors.
@@ -314,15 +318,15 @@ def _element(kernel: LlvmKernel, op: Operation) -> None:
     extract = op.name == "llvm.extractelement"
     vector, place = (op.operands[0], op.operands[1]) if extract else (op.operands[0], op.operands[2])
     index, kind = kernel.word(place), vector.type
-    if not isinstance(index, str) or not isa(kind, VectorType[Attribute]) or bits_of(kind.element_type) < 16:
+    if not isinstance(index, Immediate) or not isa(kind, VectorType[Attribute]) or bits_of(kind.element_type) < 16:
         fail(op, f"{op.name} is lowered at places that are known, of numbers of 16 bits or more")
-    words, number, size = list(kernel.words(vector)), int(index), bits_of(kind.element_type)
+    words, number, size = list(kernel.words(vector)), int(index.text), bits_of(kind.element_type)
     if size >= 32:
         if extract:
             return kernel.give(op, words[number])
         words[number] = kernel.word(op.operands[1])
         return kernel.give(op, *words)
-    halves = [kernel.register("b16") for _ in range(2)]
+    halves = kernel.emitter.registers("b16", 2)
     kernel.emit("mov.b32", halves, words[number // 2])
     if extract:
         return kernel.give(op, halves[number % 2])
@@ -363,7 +367,7 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     for place, register in zip(tied, inputs, strict=False):
         words[place] = results[place] = register
     words += inputs
-    registers: list[HeldRegister] = []
+    registers: list[VirtualRegister] = []
 
     def number(match: re.Match[str]) -> str:
         if int(match[1]) >= len(words):
@@ -372,7 +376,7 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
         return "?"
 
     form = re.sub(r"\$(\d+)", number, match[2] or "")
-    kernel.instruction(match[1], form.strip(), registers)
+    kernel.emitter.emit_form(match[1], form.strip(), registers)
     if op.res is not None:
         kernel.give(op, *results)
 

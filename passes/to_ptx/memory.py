@@ -15,9 +15,9 @@ from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
 from .addressing import Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister, common_divisor, word
+from .emitter import At, Emitter, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
-from .scalars import Scalars
+from .scalars import Scalars, common_divisor
 
 # Stores of accumulators to rows of an odd number of elements.
 #
@@ -177,15 +177,24 @@ class GlobalFragments:
         return wanted
 
     def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
-             in_bounds: tuple[bool, bool], into: Fragment) -> None:  # fmt: skip
-        """Reads a fragment; elements outside the matrix are zero."""
-        accesses = list(self.accesses(type, matrix, at_, in_bounds))
-        together = len(into) // len(accesses)
-        if not together:
-            self._load_parts(into, accesses)
-        for access in accesses if together else ():
-            moved = into[access.register * together :][:together]
-            self.load_one(moved, access.address, access.inside, register_type(type.element))
+             in_bounds: tuple[bool, bool], into: Fragment) -> Fragment:  # fmt: skip
+        """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
+        once, and some of the registers are shared."""
+        accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
+        each, together = max(1, len(accesses) // len(into)), max(1, len(into) // len(accesses))
+        loaded: dict[tuple[At, ...] | int, Fragment] = {}
+        result: Fragment = []
+        for start in range(0, len(accesses), each):
+            group = accesses[start : start + each]
+            place = tuple(access.address for access in group) if matrix.repeats else start
+            if place not in loaded:
+                loaded[place] = into[len(result) :][:together]
+                if each == 1:
+                    self.load_one(loaded[place], group[0].address, group[0].inside, kind)
+                else:
+                    self._load_parts(loaded[place][0], group)
+            result += loaded[place]
+        return result
 
     def prefetch(
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
@@ -202,37 +211,14 @@ class GlobalFragments:
                 lines.add(line)
                 self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
-    def load_repeated(
-        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
-    ) -> Fragment:
-        """Loads a fragment of a matrix that repeats. Each address is loaded once."""
-        accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
-        each = max(1, len(accesses) // type.registers)
-        together = max(1, type.registers // len(accesses))
-        loaded: dict[tuple[At, ...], Fragment] = {}
-        result: Fragment = []
-        for start in range(0, len(accesses), each):
-            group = accesses[start : start + each]
-            places = tuple(access.address for access in group)
-            if places not in loaded:
-                loaded[places] = self.emitter.registers(kind, together)
-                if each == 1:
-                    self.load_one(loaded[places], places[0], group[0].inside, kind)
-                else:
-                    self._load_parts(loaded[places], group)
-            result += loaded[places]
-        return result
-
-    def _load_parts(self, into: Fragment, accesses: list[ElementAccess]) -> None:
-        """Puts registers together from halves, or from bytes."""
-        each = len(accesses) // len(into)
-        for number, register in enumerate(into):
-            parts = self.emitter.registers("b16", each)
-            for part, access in zip(parts, accesses[number * each :][:each], strict=True):
-                self.load_one([part], access.address, access.inside, f"b{32 // each}")
-            while len(parts) > 2:
-                parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-            self.emitter.emit("mov.b32", register, parts)
+    def _load_parts(self, into: VirtualRegister, accesses: Sequence[ElementAccess]) -> None:
+        """Puts a register together from halves, or from bytes."""
+        parts = self.emitter.registers("b16", len(accesses))
+        for part, access in zip(parts, accesses, strict=True):
+            self.load_one([part], access.address, access.inside, f"b{32 // len(accesses)}")
+        while len(parts) > 2:
+            parts = [self._joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        self.emitter.emit("mov.b32", into, parts)
 
     def _joined(self, low: VirtualRegister, high: VirtualRegister) -> VirtualRegister:
         """Two bytes as a half."""

@@ -34,10 +34,11 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
 from .copies import SharedFragments
-from .emitter import At, IndexValue, common_divisor, divisor_of, word
+from .emitter import At, IndexValue, word
 from .fragments import Fragment
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
+from .scalars import common_divisor, divisor_of
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -90,15 +91,13 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     row, column = lowering.indices(op.indices)
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
+    into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
+    registers = lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
     if matrix.repeats:
         from .epilogue import own
 
-        registers = lowering.globals.load_repeated(kind, matrix, (row, column), bounds(op.in_bounds))
-        lowering.values[op.fragment] = own(lowering, op.fragment, registers)
-        return
-    into = lowering.result(op.fragment)
-    lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
-    lowering.values[op.fragment] = into
+        registers = own(lowering, op.fragment, registers)
+    lowering.values[op.fragment] = registers
 
 
 def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
@@ -157,8 +156,8 @@ def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> No
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:
         _check_chunks(op, "ldmatrix reads", tile, place[2])
-    if kind.role.data == "scale" and divisor_of(place[2]) % SCALES_OF_WORD:
-        fail(op, f"expected a column that is a multiple of {SCALES_OF_WORD}, the scales of a word, got {place[2]}")
+    if kind.role.data == "scale":
+        check_multiple(op, "expected a column", place[2], SCALES_OF_WORD, ", the scales of a word")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
     if op.move is None:
         _by_lane(lowering).load(kind, swapped, tile, place, into)

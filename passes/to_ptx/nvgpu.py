@@ -16,16 +16,15 @@ from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
 from ...dialect.mlir.nvvm import NVVM
 from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, NvvmOp
-from ...dialect.ptx.text.syntax import Immediate, Symbol
+from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import SHARED_SPACE, Memory, memory_of, type_name
 from ..diagnostics import fail
 from .addressing import element_bits, static_shared
-from .emitter import SINK, At, Both, EmittedOperand, IndexValue, Second, TensorBox, VirtualRegister
+from .emitter import SINK, At, EmittedOperand, IndexValue, TensorBox, VirtualRegister
 from .fragments import Fragment, only_use_is_here
 from .kernel import KernelLowering, lowers
-from .llvm_kernel import HeldRegister, KernelOperand, ResultAndPredicate, types_of
-from .nvvm_lines import InstructionLine
-from .tensor_copies import COMPLETES
+from .llvm_kernel import InstructionLine, types_of
+from .synchronisation import COMPLETES
 from .thread_code import AnyVector, is_vector, number_of, place_of, vector_registers
 
 ELEMENTS = {"i8": "s8", "i4": "s4", "i32": "s32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
@@ -332,47 +331,23 @@ class _Lines:
     """Takes instructions of operations of `nvvm` into a kernel of `gpu`."""
 
     def __init__(self, lowering: KernelLowering) -> None:
-        self.lowering = lowering
-        self.registers: list[VirtualRegister] = []
+        self.lowering, self.emit = lowering, lowering.emitter.emit
 
-    def _as_held(self, register: VirtualRegister) -> HeldRegister:
-        self.registers.append(register)
-        return HeldRegister(register.type, len(self.registers) - 1)
+    def fresh(self, kind: Attribute) -> Fragment:
+        return [self.lowering.emitter.register(type) for type in types_of(kind)]
 
-    def fresh(self, kind: Attribute) -> list[HeldRegister]:
-        return [self._as_held(self.lowering.emitter.register(type)) for type in types_of(kind)]
+    def word(self, value: SSAValue) -> VirtualRegister | Immediate:
+        held = number_of(self.lowering, value).held
+        return Immediate(str(held)) if isinstance(held, int) else held
 
-    def word(self, value: SSAValue) -> HeldRegister | str:
-        register = number_of(self.lowering, value).held
-        return self._as_held(register) if isinstance(register, VirtualRegister) else str(register)
+    def held(self, value: SSAValue) -> VirtualRegister:
+        word, (type,) = self.word(value), types_of(value.type)
+        return word if isinstance(word, VirtualRegister) else self.lowering.emitter.compute(f"mov.{type}", word)
 
-    def held(self, value: SSAValue) -> HeldRegister:
-        word = self.word(value)
-        (type,) = types_of(value.type)
-        return self._as_held(self.lowering.emitter.compute(f"mov.{type}", int(word))) if isinstance(word, str) else word
-
-    def emit(self, opcode: str, *operands: KernelOperand) -> None:
-        self.lowering.emitter.emit(opcode, *map(self._operand, operands))
-
-    def _operand(self, operand: KernelOperand) -> EmittedOperand:
-        match operand:
-            case HeldRegister():
-                return self.registers[operand.number]
-            case ResultAndPredicate():
-                first, second = operand.first, self.registers[operand.second.number]
-                return Second(second) if isinstance(first, str) else Both(self.registers[first.number], second)
-            case str() if operand.lstrip("-").isdigit():
-                return int(operand)
-            case str():
-                return Immediate(operand) if operand.startswith("0x") else Symbol(operand)
-            case _:
-                fail(self.lowering.kernel, f"expected registers and numbers, got {operand}")
-
-    def give(self, op: Operation, *words: HeldRegister | str) -> None:
-        registers = [self.registers[word.number] for word in words if isinstance(word, HeldRegister)]
-        if len(registers) != 1:
+    def give(self, op: Operation, *words: VirtualRegister) -> None:
+        if len(words) != 1:
             fail(op, f"{op.name} has one result in a kernel of gpu, got {op.results[0].type}")
-        self.lowering.values[op.results[0]] = registers[0] if op.results[0].type in (i1, i32) else registers
+        self.lowering.values[op.results[0]] = words[0] if op.results[0].type in (i1, i32) else [*words]
 
 
 def _line(lowering: KernelLowering, op: NvvmOp) -> None:

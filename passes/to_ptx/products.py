@@ -18,9 +18,10 @@ from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
 from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 from ..diagnostics import fail
-from .emitter import WARP, At, VirtualRegister, divisor_of
+from .emitter import WARP, At, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, check_multiple, lowers
+from .scalars import divisor_of
 
 
 def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
@@ -142,9 +143,7 @@ def _descriptor(
     how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
-        if divisor_of(value) % unit:
-            got = value if isinstance(value, int) else f"one that is known to be a multiple of {value.divisor}"
-            fail(op, f"an operand of {op.name} begins at a {name} that is a multiple of {unit}, got {got}")
+        check_multiple(op, f"an operand of {op.name} begins at a {name}", value, unit)
     if isinstance(column, int) and not along_mn:
         # What is added within a panel is added to the descriptor: one address is for all steps along k.
         width = tile.swizzle // tile.element_bytes

@@ -7,18 +7,35 @@ memory 32-bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import gcd
 
 from ...dialect.ptx.rows.arithmetic import COMPARISONS
 from ...dialect.ptx.text.syntax import Register
-from .emitter import At, Emitter, IndexValue, VirtualRegister, divisor_of, split
+from .emitter import At, Emitter, IndexValue, VirtualRegister
 
 WORD = (1 << 32) - 1
 
 WIDE_OFFSET = 1 << 23
 """Byte offsets from here on are added to the address; smaller ones go into the instruction, in 24 bits."""
+
+
+def divisor_of(value: IndexValue) -> int:
+    """A number that divides the value; 0 for zero, which everything divides."""
+    return abs(value) if isinstance(value, int) else value.divisor
+
+
+def common_divisor(values: Iterable[IndexValue]) -> int:
+    """A number that divides each of the values, and so their sum."""
+    return gcd(*map(divisor_of, values))
+
+
+def split(value: IndexValue) -> tuple[VirtualRegister | None, int]:
+    """The value as register + constant."""
+    if isinstance(value, int):
+        return None, value
+    return (value, 0) if value.base is None else (value.base, value.offset)
 
 
 class Scalars:

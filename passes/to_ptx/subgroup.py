@@ -234,7 +234,7 @@ def _compute(lowering: KernelLowering, op: subgroup.SubgroupMmaComputeOp) -> Non
 def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp) -> None:
     kind = op.res.type.matrix.element_type
     registers = _registers(lowering, op, op.res.type)
-    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    packing = ElementPacking(lowering)
     each = max(1, 32 // _type(op, op.res.type).bits)
     number = number_of(lowering, op.value)
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
@@ -262,26 +262,18 @@ ELEMENTWISE: Mapping[subgroup.MmaElementwise, type[Operation]] = {
 def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
     if op.opType.data not in ELEMENTWISE:
         fail(op, f"{op.name} {op.opType.data.value} is not lowered")
-    elements = Elements(lowering.emitter, lowering.target)
-    packing, kinds = ElementPacking(lowering.emitter, elements), [_matrix(op, value) for value in (*op.args, op.res)]
+    packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
     scalar = ELEMENTWISE[op.opType.data].create(operands=Block(arg_types=sources).args, result_types=[result])
-    operands = [_elements(op, packing, lowering.fragment(v), k) for v, k in zip(op.args, kinds, strict=False)]
-    computed = [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
-    each = max(1, 32 // _type(op, kinds[-1]).bits)
-    lowering.values[op.res] = [packing.pack(result, computed[n : n + each]) for n in range(0, len(computed), each)]
+    operands = [packing.every(_type(op, k), lowering.fragment(v)) for v, k in zip(op.args, kinds, strict=False)]
+    computed = [packing.elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
+    lowering.values[op.res] = packing.pack_all(result, computed)
 
 
 def _matrix(op: Operation, value: SSAValue) -> MmaMatrixType:
     if not isinstance(value.type, MmaMatrixType):
         fail(op, f"expected a matrix, got {value.type}")
     return value.type
-
-
-def _elements(op: Operation, packing: ElementPacking, registers: Fragment, kind: MmaMatrixType) -> list[HeldElement]:
-    element = _type(op, kind)
-    count = len(registers) * max(1, 32 // element.bits)
-    return [packing.element(element, registers, number) for number in range(count)]
 
 
 # Elements of memory that threads change at once.

@@ -32,10 +32,11 @@ from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
-from .emitter import At, IndexValue, VirtualRegister, divisor_of
+from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
 from .kernel import KernelLowering, lowers
+from .scalars import divisor_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
 
@@ -94,15 +95,7 @@ def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> Vi
 def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -> list[HeldElement]:
     """The elements of a vector."""
     element = element_row(kind.element_type)
-    if element is None:
-        return []
-    return [packing.element(element, registers, number) for number in range(prod(kind.get_shape()))]
-
-
-def _packed(packing: ElementPacking, kind: AnyVector, elements: Sequence[HeldElement]) -> Fragment:
-    element = element_row(kind.element_type)
-    each = 1 if element is None else max(1, 32 // element.memory_bits)
-    return [packing.pack(kind.element_type, elements[n : n + each]) for n in range(0, len(elements), each)]
+    return [] if element is None else packing.every(element, registers)
 
 
 def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
@@ -113,13 +106,13 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
         return
     if not isinstance(value, DenseIntOrFPElementsAttr) or not is_vector(kind) or not value.is_splat():
         fail(op, f"expected a number, or a vector that is one number everywhere, got {value}")
-    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    packing = ElementPacking(lowering)
     vector_registers(lowering, op, kind)  # which refuses what registers cannot hold
     splat = value.get_values()[0]
     if isinstance(splat, tuple):
         fail(op, f"expected a real number, got {value}")
     number = HeldElement(literal(kind.element_type, splat))
-    lowering.values[op.result] = _packed(packing, kind, [number] * prod(kind.get_shape()))
+    lowering.values[op.result] = packing.pack_all(kind.element_type, [number] * prod(kind.get_shape()))
 
 
 def _scalar_form(op: Operation) -> Operation:
@@ -140,17 +133,17 @@ def _element_type(kind: Attribute) -> Attribute:
 
 def arithmetic(lowering: KernelLowering, op: Operation) -> None:
     """An operation of `arith` or `math` on numbers, or on each element of vectors."""
-    elements = Elements(lowering.emitter, lowering.target)
-    (result,) = op.results
+    packing, (result,) = ElementPacking(lowering), op.results
+    elements = packing.elements
     if not is_vector(result.type):
         give(lowering, result, elements.lower(op, [number_of(lowering, value) for value in op.operands]))
         return
-    packing, scalar = ElementPacking(lowering.emitter, elements), _scalar_form(op)
+    scalar = _scalar_form(op)
     operands = [
         elements_of(packing, value.type, lowering.fragment(value)) for value in op.operands if is_vector(value.type)
     ]
     computed = [elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
-    lowering.values[result] = _packed(packing, result.type, computed)
+    lowering.values[result] = packing.pack_all(result.type.element_type, computed)
 
 
 ARITHMETIC = (
@@ -208,10 +201,10 @@ def _part(op: vector.ExtractOp | vector.InsertOp, kind: AnyVector) -> tuple[int,
 def _extract(lowering: KernelLowering, op: vector.ExtractOp) -> None:
     kind = vector_of(op, op.vector)
     first, count = _part(op, kind)
-    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    packing = ElementPacking(lowering)
     part = elements_of(packing, kind, lowering.fragment(op.vector))[first:][:count]
     if is_vector(op.result.type):
-        lowering.values[op.result] = _packed(packing, op.result.type, part)
+        lowering.values[op.result] = packing.pack_all(op.result.type.element_type, part)
     else:
         give(lowering, op.result, part[0])
 
@@ -220,7 +213,7 @@ def _extract(lowering: KernelLowering, op: vector.ExtractOp) -> None:
 def _insert(lowering: KernelLowering, op: vector.InsertOp) -> None:
     kind = vector_of(op, op.dest)
     first, count = _part(op, kind)
-    packing = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target))
+    packing = ElementPacking(lowering)
     elements = elements_of(packing, kind, lowering.fragment(op.dest))
     source = op.source.type
     elements[first : first + count] = (
@@ -228,17 +221,17 @@ def _insert(lowering: KernelLowering, op: vector.InsertOp) -> None:
         if is_vector(source)
         else [number_of(lowering, op.source)]
     )
-    lowering.values[op.result] = _packed(packing, kind, elements)
+    lowering.values[op.result] = packing.pack_all(kind.element_type, elements)
 
 
 @lowers(vector.BroadcastOp)
 def _broadcast(lowering: KernelLowering, op: vector.BroadcastOp) -> None:
-    packing, kind = ElementPacking(lowering.emitter, Elements(lowering.emitter, lowering.target)), op.vector.type
+    packing, kind = ElementPacking(lowering), op.vector.type
     if is_vector(op.source.type):
         own = elements_of(packing, op.source.type, lowering.fragment(op.source))
     else:
         own = [number_of(lowering, op.source)]
-    lowering.values[op.vector] = _packed(packing, kind, own * (prod(kind.get_shape()) // len(own)))
+    lowering.values[op.vector] = packing.pack_all(kind.element_type, own * (prod(kind.get_shape()) // len(own)))
 
 
 # Loads and stores of one thread, and the views they go by: `memref` and `vector` in kernels of upstream.

@@ -109,10 +109,11 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
     )
     diagnostics.extend(checker.problems())
     diagnostics.sort(key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+    notes = sorted(checker.notes())
+    if not (diagnostics or notes):
+        return Checked([])
     lines = SourceLines(module)
-    return Checked(
-        *([replace(d, source=lines.note_at(d.line)) for d in some] for some in (diagnostics, sorted(checker.notes())))
-    )
+    return Checked(*([replace(d, source=lines.note_at(d.line)) for d in some] for some in (diagnostics, notes)))
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:

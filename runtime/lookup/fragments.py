@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from ...dialect.conversions.algebra import Conversion, LayoutMismatchError, convert, tiled
+from ...dialect.conversions.search import Conversion, LayoutMismatchError, convert, tiled
 from ...dialect.isa import families
 from ...dialect.isa.families import LoadMatrix, StoreMatrix
 from ...dialect.isa.form import ELEMENT_TYPES, Form

@@ -21,18 +21,16 @@ from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import GRADIENTS, is_attention
-from .channels import pixels_as_products
-from .choice import OURS, judged
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import call_of, compile_whole
+from .inductor import OURS, call_of, compile_whole, judged
 from .options import BackendOptions, aten, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, kernel_for, region_of, write
 from .scalars import UnsupportedError
-from .views import SPLITS, VIEWS, is_tensor, sink_views
+from .views import SPLITS, VIEWS, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
 

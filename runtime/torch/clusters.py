@@ -186,6 +186,9 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
 def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[Node]:
     """The product and the most pointwise operations behind it of which only the last one's result is used elsewhere."""
     members, closed = {product}, {product}
+    if product.target is aten.convolution.default:  # what follows it is computed with the channels last
+        members |= {user for user in product.users if user.target is aten.permute.default and len(product.users) == 1}
+    *_, product = sorted(members, key=order.__getitem__)
     queue = sorted(product.users, key=order.__getitem__)
     while queue and len(members) < MOST:
         node = queue.pop(0)
@@ -209,8 +212,6 @@ def why_left(node: Node, rest: str) -> str:
     if is_product(node):
         return "its result has no elements"
     if not is_pointwise(node.target):
-        if node.target is aten.convolution.default:
-            return "a convolution of more than single pixels with the channels last has no form here"
         inductors = "neither a product of matrices nor pointwise: inductor's kernels"
         return inductors if rest == "inductor" else "there is no form of it in linalg here"
     if (dtype := node.meta["val"].dtype) in NARROW:

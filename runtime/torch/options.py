@@ -117,11 +117,6 @@ aten: Any = torch.ops.aten
 prims: Any = torch.ops.prims
 
 
-def from_numpy(array: Array) -> torch.Tensor:
-    """A tensor that shares an array's memory."""
-    return cast("Any", torch).from_numpy(array)
-
-
 def leaves(tree: object) -> list[Any]:
     """The values in nested tuples, lists and dictionaries."""
     return list(_pytree.tree_leaves(tree))
@@ -189,6 +184,7 @@ def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         ArgumentError: if it breaks the pattern, naming the place.
     """
     values, metadata = compress(_array(dense.detach().cpu().contiguous()))
+    from_numpy: Any = cast("Any", torch).from_numpy
     stored = from_numpy(values.view(f"i{values.itemsize}")).view(dense.dtype)
     return stored.to(dense.device), from_numpy(metadata).to(dense.device)
 

@@ -20,12 +20,14 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
+from ...dialect.mlir.convolution import IMAGES_LAST
+from ...dialect.mlir.forall import PadOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, plain, pointwise
 from .options import aten
 from .part import LIBRARY
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
-from .views import expanded, reshape
+from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape
 
 G, M, N, K = range(4)
 """The loops of a product with groups."""
@@ -258,6 +260,26 @@ def _sparse_add_matmul(
     return _plus(builder, like.dtype, _sparse_product(builder, values, metadata, b), column, beta, alpha)
 
 
+def _convolution(
+    builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None, steps: Sequence[int],
+    padding: Sequence[int], dilations: Sequence[int], transposed: bool, added: Sequence[int], groups: int,
+) -> Value:  # fmt: skip
+    """A convolution of images with the channels last, with its bias, rounded once."""
+    of_images = has_channels_last(like) and len(steps) == len(padding) == len(dilations) == 2
+    if transposed or groups != 1 or not of_images:
+        raise UnsupportedError(
+            "expected images of static sizes with the channels last in memory "
+            "(model.to(memory_format=torch.channels_last)), one group, and no transposition"
+        )
+    images, taps = (builder.dense(reordered(value, LAST)).tensor for value in (x, weight))
+    if any(padding):
+        zero = builder.insert(constant(0, element_of(x.dtype))).result
+        images = builder.insert(PadOp.around(images, [0, *padding, 0], zero)).result
+    sums = builder.filled(tuple(shape_of(like)[d] for d in LAST), _accumulator(x, weight), 0)
+    product = builder.insert(IMAGES_LAST.on_tensors(images, taps, sums.tensor, steps, dilations))
+    return reordered(_plus(builder, like.dtype, replace(sums, tensor=product.results[0]), bias), FIRST)
+
+
 ACTIVATIONS: Mapping[str, Any] = {
     "none": None,
     "relu": (aten.relu.default, {}),
@@ -285,6 +307,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._int_mm.default: _matmul,
     aten._scaled_mm.default: _scaled_matmul,
     aten._grouped_mm.default: grouped_mm,
+    aten.convolution.default: _convolution,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,
     warploom.scaled_matmul.default: _scaled_matmul,

@@ -211,22 +211,14 @@ def _typed(body: Body, operands: Sequence[ElementOrNumber]) -> list[ElementValue
     return [x if isinstance(x, ElementValue) else body.number(x, like.type) for x in operands]
 
 
-def _arithmetic(on_floats: type[IRDLOperation], on_integers: type[IRDLOperation] | None = None) -> Rule:
-    """An operation whose operands and result have one type."""
+def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None) -> Rule:
+    """An operation whose operands and result have one type; None for types that have none."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
         elements = _typed(body, operands)
-        kind = on_floats if elements[0].is_float else on_integers
-        if kind is None or elements[0].type == i1:
-            raise UnsupportedError(f"{on_floats.name} of {elements[0].type} is not lowered")
-        return body.emit(kind, *elements, result=elements[0].type)
-
-    return rule
-
-
-def _logic(kind: type[IRDLOperation]) -> Rule:
-    def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-        elements = _typed(body, operands)
+        kind = on_floats if elements[0].is_float else on_truth if elements[0].type == i1 else on_integers
+        if kind is None:
+            raise UnsupportedError(f"{(on_floats or on_truth).name} of {elements[0].type} is not lowered")
         return body.emit(kind, *elements, result=elements[0].type)
 
     return rule
@@ -337,9 +329,9 @@ RULES: Mapping[str, Rule] = {
     "ceil": _arithmetic(math_ops.CeilOp),
     "trunc": _arithmetic(math_ops.TruncOp),
     "round": _arithmetic(math_ops.RoundEvenOp),
-    "bitwise_and": _logic(arith.AndIOp),
-    "bitwise_or": _logic(arith.OrIOp),
-    "bitwise_xor": _logic(arith.XOrIOp),
+    "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
+    "bitwise_or": _arithmetic(None, arith.OrIOp, arith.OrIOp),
+    "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "bitwise_not": _not,
     "neg": _negated,
     "where": _where,

@@ -330,7 +330,7 @@ def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
     graph.erase_node(node)
 
 
-def _shape(node: Node) -> tuple[Size, ...]:
+def _shape(node: Any) -> tuple[Size, ...]:
     return shape_of(node.meta["val"])
 
 
@@ -378,3 +378,111 @@ def _examples(argument: Any) -> Any:
     if isinstance(argument, Node):
         return argument.meta["val"]
     return list(map(_examples, cast("list[Any]", argument))) if isinstance(argument, list) else argument
+
+
+# Images with the channels last in memory: convolutions of single pixels as products, and orders of dimensions moved
+# behind the pointwise operations that follow them, so that these are computed where the product is:
+# relu(permute(view(mm), (0, 3, 1, 2)) * scale[:, None, None]) becomes permute(view(relu(mm * scale)), (0, 3, 1, 2)).
+
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+"""Orders of (batch, channels, rows, columns) with the channels last, and back."""
+
+
+def has_channels_last(*images: torch.Tensor) -> bool:
+    """Whether tensors are images of static sizes whose channels lie together."""
+    return all(
+        x.dim() == 4 and all(isinstance(n, int) for n in shape_of(x)) and is_row_major(x.permute(LAST)) for x in images
+    )
+
+
+def pixels_as_products(graph: Graph, mode: Any) -> None:
+    """Replaces convolutions of single pixels by products, in place, and moves orders of dimensions behind pointwise
+    operations; `mode` is torch's of the graph's fake tensors."""
+    last: set[Node] = set()
+    """Results with the channels last of convolutions, and of what follows them."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target is aten.convolution.default and has_channels_last(
+            *(x.meta["val"] for x in (*node.args[:2], node))
+        ):
+            last.add((_by_pixels if _is_of_pixels(node) else _convolved)(graph, node, mode))
+        elif is_pointwise(node.target) and not _sink(graph, node, mode, last):
+            sink_view(graph, node, mode)
+    graph.eliminate_dead_code()
+
+
+def _is_of_pixels(node: Node) -> bool:
+    """Whether a convolution of images with the channels last is a product for each pixel."""
+    options = [list(o) if isinstance(o, Sequence) else o for o in node.args[3:]]
+    return options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1)
+
+
+def _by_pixels(graph: Graph, node: Node, mode: Any) -> Node:
+    """A product in the place of a convolution; its result with the channels last."""
+    x, weight, bias = node.args[:3]
+    batch, channels, height, width = _shape(node)
+    inputs = _shape(weight)[1]
+    with graph.inserting_before(node):
+
+        def call(target: Any, *args: Any) -> Node:
+            return called(graph, target, args, {}, mode)
+
+        rows = call(aten.reshape.default, call(aten.permute.default, x, LAST), [batch * height * width, inputs])
+        turned = call(aten.permute.default, call(aten.reshape.default, weight, [channels, inputs]), [1, 0])
+        product = call(aten.mm.default, rows, turned) if bias is None else call(aten.addmm.default, bias, rows, turned)
+        image = call(aten.view.default, product, [batch, height, width, channels])
+        back = call(aten.permute.default, image, FIRST)
+    take_place(graph, node, (product, image, back))
+    return image
+
+
+def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
+    """The result of a convolution with the channels last, of which the users read an order."""
+    with graph.inserting_before(node):
+        fresh = called(graph, node.target, node.args, dict(node.kwargs), mode)
+        image = called(graph, aten.permute.default, (fresh, LAST), {}, mode)
+        back = called(graph, aten.permute.default, (image, FIRST), {}, mode)
+    take_place(graph, node, (fresh, image, back))
+    return image
+
+
+def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
+    """Computes a pointwise operation before an order of dimensions of one of its operands; whether there is one."""
+    operands = [x for x in node.args if isinstance(x, Node)]
+    if not all(map(is_tensor, (node, *operands))) or any(isinstance(x, Node) for x in node.kwargs.values()):
+        return False
+    shape = _shape(node)
+    same = [source for x in operands if _shape(x) == shape and (source := _channels_last(x)) is not None]
+    if not any(x in last or x.target in RESHAPES for x in same) or not all(_moves_last(x, shape) for x in operands):
+        return False
+    with graph.inserting_before(node):
+        args = tuple(_moved_last(graph, x, shape, mode) if isinstance(x, Node) else x for x in node.args)
+        computed = called(graph, node.target, args, dict(node.kwargs), mode)
+        back = called(graph, aten.permute.default, (computed, FIRST), {}, mode)
+    take_place(graph, node, (computed, back))
+    if last.intersection(same):
+        last.add(computed)
+    sink_view(graph, computed, mode)
+    return True
+
+
+def _channels_last(node: Node) -> Node | None:
+    """What an image with its channels first is an order of, if it is one."""
+    places: Any = node.args[1] if node.target is aten.permute.default else ()
+    return node.all_input_nodes[0] if list(places) == FIRST else None
+
+
+def _moves_last(node: Node, shape: tuple[Any, ...]) -> bool:
+    """Whether an operand has a form with the channels last that costs no copy."""
+    own = _shape(node)
+    if own == shape:
+        return is_row_major(node.meta["val"].permute(LAST))
+    return math.prod(own) == 1 or (len(own) >= 3 and math.prod(own) == own[-3] == shape[1])
+
+
+def _moved_last(graph: Graph, node: Node, shape: tuple[Any, ...], mode: Any) -> Node:
+    own = _shape(node)
+    if own == shape:
+        return _channels_last(node) or called(graph, aten.permute.default, (node, LAST), {}, mode)
+    return called(graph, aten.reshape.default, (node, [] if math.prod(own) == 1 else [own[-3]]), {}, mode)

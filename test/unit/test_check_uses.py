@@ -88,8 +88,8 @@ STRIDES = f"{OVERRIDE}.override::global_dim_stride [%rd0], [%rd1, %rd2, "
     [
         (f"{OVERRIDE} [%rd0], [%rd1, %rd2, {{%r1, %r2}}], [smem];", None),
         (f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", None),
-        (f"{OVERRIDE} [%rd0], [%rd1, {{%r1, %r2}}], [smem];", "expected [map, global address, {coordinates}]"),
-        (f"{STRIDES}{{%h1}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", "expected 2 x .b8, got 1"),
+        (f"{OVERRIDE} [%rd0], [%rd1, {{%r1, %r2}}], [smem];", "expected [map, address, {coordinates}]"),
+        (f"{STRIDES}{{%h1}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", "expected 2 x .b16, got 1"),
         (
             f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %r3, {{%r1, %r2}}], [smem];",
             "expected a register that holds .b16, got .b32",

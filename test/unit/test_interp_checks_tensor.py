@@ -119,6 +119,7 @@ FAULTS = [
     (kernel(change=5 << 61), "tcgen05.mma", "expected a swizzle of 0/1/2/4/6 in bits 63:61, got 5"),
     (kernel(change=1 << 53), "tcgen05.mma", "bits 0x20000000000000 of the shared-memory descriptor .* mean nothing"),
     (kernel(change=0x3F00), "tcgen05.mma", "operand x: the shared-memory descriptor reaches byte"),
+    (kernel(change=0x3000 << 32), "tcgen05.mma", "operand x: the shared-memory descriptor reaches byte 0x2d0fff"),
     (kernel(product=PRODUCT.replace("0x08100010", "0x08100110")), "tcgen05.mma",
      r"bits 9:7 \(type of A\) of the instruction descriptor 0x08100110: expected 0 \(f16\) or 1 \(bf16\), got 2"),
     (kernel(product=PRODUCT.replace("0x08100010", "0x10100010")), "tcgen05.mma",

@@ -15,6 +15,8 @@ from binary_formats import BF16, F16, F32, Format, is_nan, negative
 from interpreted import Array, apply
 from narrow_formats import ELEMENTS, bits, nearest, tried, values
 
+from warploom.runtime.interp import InterpreterError
+
 RANDOM = np.random.default_rng(95)
 RUBIN = "sm_107a"
 
@@ -269,3 +271,139 @@ def test_every_ue5m3_as_a_half() -> None:
     table = [Fraction((code & 7) + 8 * (code > 7), 8) * Fraction(2) ** (max(code >> 3, 1) - 15) for code in range(255)]
     half = [F16.word(v, "rn", 0) for v in table] + [F16.nan]
     assert got == [(half[c & 255], half[c >> 8]) for c in codes.tolist()]
+
+
+# Registers made sparse and dense again: PTX ISA 9.4, with the figures of its text.
+
+KINDS = {"b16": ("f16", "bf16"), "b8": ("u8", "s8", "e5m2", "e4m3", "e3m2", "e2m3")}
+EXPONENTS = {
+    "f16": (16, 5),
+    "bf16": (16, 8),
+    "e5m2": (8, 5),
+    "e4m3": (8, 4),
+    "e3m2": (6, 3),
+    "e2m3": (6, 2),
+    "f32": (32, 8),
+}
+
+
+def order(code: int, kind: str) -> tuple[int, int] | None:
+    """The magnitude and whether it is negative; None of a NaN."""
+    if kind in ("u8", "s8"):
+        value = code - 256 if kind == "s8" and code > 127 else code
+        return abs(value), value < 0
+    size, exponent = EXPONENTS[kind]
+    magnitude, mantissa = code & (1 << size - 1) - 1, size - 1 - exponent
+    infinity = 0x7E if kind == "e4m3" else ((1 << exponent) - 1) << mantissa
+    if size > 6 and magnitude > infinity:
+        return None
+    return magnitude, bool(code >> size - 1 & 1)
+
+
+def chosen(group: Sequence[int], kind: str, selection: str) -> list[int]:
+    """The places of the two that stay."""
+
+    def rank(place: int) -> tuple[int, int, int]:
+        key = order(group[place], kind)
+        if key is None:
+            return (0, 0, place)
+        magnitude, negative = key
+        value = magnitude if "abs" in selection else 2 * -magnitude - 1 if negative else 2 * magnitude
+        return (1, value if selection.startswith("min") else -value, place)
+
+    return sorted(sorted(range(4), key=rank)[:2])
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("index", [2, 4])
+def test_two_of_four_elements_stay(bits: int, index: int) -> None:
+    given = [words(256) for _ in range(4)]
+    kinds = KINDS[f"b{bits}"]
+    narrow = RANDOM.integers(0, len(kinds), 256)
+    for word in given:
+        word &= np.where(narrow >= 4, np.uint32(0x3F3F3F3F), np.uint32(0xFFFFFFFF))
+    descriptors = (narrow << 2 | RANDOM.integers(0, 4, 256)).astype(np.uint32)
+    codes = -(-2 * index // bits)
+    places = ", ".join(["%m0", "%m1"][:codes])
+    call = f"spcompress.b{bits}.b{index}.sp::2:4.x2 {{{places}}}, {{%v0, %v1}}, {{%a, %b, %c, %e}}, %f;"
+    out = [apply(f"{call} mov.b32 %d, {name};", "u4", *given, descriptors, keep=".reg .b32 %m<2>, %v<2>;", target=RUBIN)
+           for name in ("%m0", "%v0", "%v1")]  # fmt: skip
+    for thread in range(256):
+        fields = [int(w[thread]) >> at & (1 << bits) - 1 for w in given for at in range(0, 32, bits)]
+        kind, selection = (
+            kinds[int(descriptors[thread]) >> 2],
+            ("max", "maxabs", "min", "minabs")[descriptors[thread] & 3],
+        )
+        kept = [(g, p) for g in range(len(fields) // 4) for p in chosen(fields[4 * g : 4 * g + 4], kind, selection)]
+        codes_ = sum(p << index * i for i, (_, p) in enumerate(kept))
+        values_ = sum(fields[4 * g + p] << bits * i for i, (g, p) in enumerate(kept))
+        assert [int(o[thread]) for o in out] == [codes_ & 0xFFFFFFFF, values_ & 0xFFFFFFFF, values_ >> 32], thread
+
+
+def test_sparse_registers_of_the_text() -> None:
+    data = [np.array([word], np.uint32) for word in (0x0003F900, 0x06030500, 5)]
+    call, keep = "spcompress.b8.b4.sp::2:4.x1 {%m}, {%v}, {%a, %b}, %c;", ".reg .b32 %m, %v, %o;"
+    got = [int(apply(f"{call} mov.b32 %d, {r};", "u4", *data, keep=keep, target=RUBIN)[0]) for r in ("%m", "%v")]
+    assert got == [0x3121, 0x060503F9]
+    back = [np.array([word], np.uint32) for word in got]
+    call = "spdecompress.b8.b4.sp::2:4.x2 {%d, %o}, {%a}, {%b};"
+    assert int(apply(call, "u4", *back, keep=keep, target=RUBIN)[0]) == 0x0003F900
+    assert int(apply(f"{call} mov.b32 %d, %o;", "u4", *back, keep=keep, target=RUBIN)[0]) == 0x06000500
+
+
+@pytest.mark.parametrize(
+    ("bits", "index", "part", "of", "times"), [(8, 2, 1, 4, 4), (16, 4, 2, 16, 2), (8, 4, 4, 8, 2)]
+)
+def test_elements_go_where_their_indices_say(bits: int, index: int, part: int, of: int, times: int) -> None:
+    count, total = part * times, of * times * bits // 32
+    places = RANDOM.integers(0, of, (64, count))
+    numbers = RANDOM.integers(0, 1 << bits, (64, count))
+    codes, data = (np.array([sum(int(v) << size * i for i, v in enumerate(row)) for row in rows], np.uint64)
+                   for rows, size in ((places, index), (numbers, bits)))  # fmt: skip
+    registers = ", ".join(f"%o{i}" for i in range(total))
+    low = f"{{{', '.join(['%l', '%h'][: -(-count * bits // 32)])}}}"
+    opcode = f"spdecompress.b{bits}.b{index}.sp::{part}:{of}.x{times}"
+    call = f"mov.b64 {{%l, %h}}, %b; {opcode} {{{registers}}}, {{%a}}, {low};"
+    keep = f".reg .b32 %o<{total}>, %l, %h;"
+    expected = np.zeros((64, times, of), np.uint64)
+    for thread in range(64):
+        for i in range(count):
+            expected[thread, i // part, places[thread, i]] = numbers[thread, i]
+    flat = expected.reshape(64, total, 32 // bits)
+    for number in range(total):
+        got = apply(f"{call} mov.b32 %d, %o{number};", "u4", codes.astype(np.uint32), data, keep=keep, target=RUBIN)
+        assert [int(g) for g in got] == [sum(int(v) << bits * i for i, v in enumerate(row)) for row in flat[:, number]]
+
+
+def test_what_sparse_registers_are_refused() -> None:
+    one = [np.array([word], np.uint32) for word in (0, 0, 0x18)]
+    keep = ".reg .b32 %m, %v;"
+    with pytest.raises(InterpreterError, match="expected a type of 8 bits, 0 to 5"):
+        apply("spcompress.b8.b4.sp::2:4.x1 {%m}, {%d}, {%a, %b}, %c;", "u4", *one, keep=keep, target=RUBIN)
+    with pytest.raises(InterpreterError, match="expected indices below 2, got 8"):
+        apply("spdecompress.b8.b4.sp::1:2.x2 {%d}, {%c}, {%a};", "u4", *one, keep=keep, target=RUBIN)
+
+
+@pytest.mark.parametrize(("operation", "absolute", "nan"), [("max", ".abs", ".NaN"), ("min", "", ""), ("max", "", "")])
+def test_loads_of_two_of_four_words(operation: str, absolute: str, nan: str) -> None:
+    given = [words(32) for _ in range(4)]
+    given[0][:4] = (0x7FC00000, 0x80000000, 0, 0xFFFFFFFF)
+    opcode = f"tcgen05.ld.red.spcompress.sync.aligned.32x32b.x4.{operation}{absolute}.sp::2:4{nan}.f32.b2"
+    body = """mov.u32 %w, slot; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%w], 32; bar.sync 0;
+        ld.shared.b32 %t, [slot]; tcgen05.st.sync.aligned.32x32b.x4.b32 [%t], {%a, %b, %c, %e};
+        tcgen05.wait::st.sync.aligned;"""
+    body += f"{opcode} {{%m}}, {{%v0, %v1}}, %s, [%t]; tcgen05.wait::ld.sync.aligned;"
+    body += "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 32;"
+    keep = ".shared .b32 slot; .reg .b32 %m, %v<2>, %s, %t, %w;"
+    # Half of the threads of a CTA leave before: one warp is there.
+    m, v0, v1, s = (
+        apply(f"{body} mov.b32 %d, {r};", "u4", *given, keep=keep, target=RUBIN) for r in ["%m", "%v0", "%v1", "%s"]
+    )
+    total = {"max": (np.fmax, np.maximum), "min": (np.fmin, np.minimum)}[operation][bool(nan)]
+    for lane in range(32):
+        group = [int(word[lane]) for word in given]
+        places = chosen(group, "f32", operation + absolute)
+        assert [int(m[lane]), int(v0[lane]), int(v1[lane])] == [places[0] | places[1] << 2, *(group[p] for p in places)]
+        numbers = np.array(group, np.uint32) & (0x7FFFFFFF if absolute else 0xFFFFFFFF)
+        wanted = total.reduce(numbers.view(np.float32))
+        assert (np.isnan(wanted) and s[lane] == 0x7FFFFFFF) or wanted == s[lane : lane + 1].view(np.float32)[0]

@@ -247,3 +247,8 @@ def test_vector_variables() -> None:
     expected = np.concatenate((data, np.zeros_like(data)), axis=1)
     expected[:, 1], expected[:, 4] = data[:, 0] + lanes, lanes
     assert (out == expected).all()
+
+
+def test_a_number_of_32_bits_is_a_global_address() -> None:
+    body = "mov.u32 %r1, 16; isspacep.shared::cta %p1, %r1; isspacep.global %p2, %r1; selp.u32 %r0, 1, 0, %p2;"
+    assert set(per_thread(f"{body} selp.u32 %r0, 2, %r0, %p1;", 32).tolist()) == {1}

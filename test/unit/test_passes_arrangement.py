@@ -11,7 +11,7 @@ from warploom.dialect.isa.mma import Mma
 from warploom.dialect.layouts.layout import column, labels
 from warploom.dialect.schedule import ScheduleError
 from warploom.dialect.warp.attributes import FragmentType, type_of_element
-from warploom.dialect.warp.matrices import load_rows, matrices, unit
+from warploom.dialect.warp.matrices import MatrixMove, matrices, unit
 from warploom.passes.schedule.defaults import LANES, PIECES, Delivery, arrange, stored
 
 ROWS = [r for pair in mma.pairs() for r in mma.of_types(*pair) if r.a.name != "b1"]
@@ -65,7 +65,7 @@ def test_lanes_meet_at_no_bank(row: Mma, role: str, along_k: bool) -> None:
             units = {(bank(r, c * size, way.skip), c * size % 16 // (size << wide)) for r, c in places}
             assert len(units) == at_once
         return
-    (rows, *_) = load_rows(16 if way.how == PIECES else row.a.bits, layout.lane[0].axis == "r", 4, "")
+    (rows, *_) = MatrixMove(4, layout.lane[0].axis == "r", way.how == PIECES, "").loads(row.a.bits)
     found = matrices(kind, swapped, unit(rows, row.a.bits))
     assert found
     for matrix in found:

@@ -12,8 +12,8 @@ from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import default_schedule, products
-from warploom.passes.schedule.validity import check, followed, override
+from warploom.passes.schedule.candidates import default_schedule, override, products
+from warploom.passes.schedule.validity import asked_of, check, followed
 from warploom.passes.universe import make_context, parse_mlir
 
 SIZES = ((4096, 4096, 4096), (1000, 1000, 1000), (1024, 1024, 1024), (4095, 4095, 4095), (64, 64, 16384))
@@ -101,7 +101,7 @@ def test_a_tile_brings_its_own_loop() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stages": 40}, "40 stages of .* take .* KiB of shared memory"),
+        ({"stages": 400}, "400 stages of .* take .* KiB of shared memory"),
         ({"order": "x"}, "order must be one of serpentine, rows, got x"),
         ({"in_registers": "ab"}, "in_registers must be one of none, a, b, got ab"),
         ({"stages": 0}, "stages must be at least 1"),
@@ -128,3 +128,22 @@ def test_what_follows_is_a_remark() -> None:
         found = [re.sub(r"^\S+: remark: warp-schedule: .*\(before\): ", "", line) for line in said]
         assert found == expected
         assert "sync = mbarrier" in str(module)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"stages": 1}, {"stages": 1, "sync": "barrier", "together": 1}),  # warpgroups take three stages or more
+        ({"stages": 3}, {"stages": 3, "sync": "mbarrier", "together": 4}),
+        ({"sliced_k": 4}, {"sliced_k": 4, "together": 1}),  # no default tile of this size has so many slices
+        ({"cluster": (2, 1), "ctas": 66}, {"cluster": (2, 1), "together": 4}),
+    ],
+)
+def test_fields_that_the_default_cannot_have_choose_another_schedule(
+    fields: dict[str, object], expected: dict[str, object]
+) -> None:
+    where, asked = target("sm_90a"), product(4096, 4096, 4096, "bf16")
+    default = default_schedule(asked, where, by=asked_of(fields))
+    schedule = override(default, fields, asked, where)
+    assert {name: getattr(schedule, name) for name in expected} == expected
+    check(schedule, asked, where)

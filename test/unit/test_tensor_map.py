@@ -184,3 +184,42 @@ def test_interleaved_tensors_are_refused_when_they_are_copied() -> None:
     box = TensorMap(tensor, (2, 8, 8), interleave=16)
     with pytest.raises(WarploomError, match="copies no interleaved tensors; the map has an interleave of 16 bytes"):
         load_ptx(text).launch("k", (2, 1, 1), (32, 1, 1), [box, np.zeros(8)], device="interp")
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_operands_replace_fields_of_the_map(shaped: bool) -> None:
+    """Another tensor, and with its sizes and strides a box that begins at 0. PTX ISA 9.4, 9.7.10.28.5.2."""
+    other = np.arange(7 * 48, dtype=np.float16).reshape(7, 48) + 3
+    text = kernel().replace(".version 8.6", ".version 9.4").replace("sm_90a", "sm_107a")
+    text = text.replace(".param .u64 out)", ".param .u64 out, .param .u64 other)")
+    text = text.replace("MASK", "3").replace(".multicast::cluster\n", ".multicast::cluster::32b OVERRIDE\n")
+    text = text.replace("mov.b16 %mask, 3;", "mov.b32 %mask, 3; ld.param.u64 %at, [other];").replace(
+        "b16 %mask", "b32 %mask"
+    )
+    words, operands, box = ".override::global_address", "%at, {16, 3}", TENSOR[3:11, 16:48]
+    expected = np.zeros((8, 32), np.float16)
+    if shaped:
+        words += ".override::global_dim_stride"
+        operands = "%at, {%n, %m}, {%low}, %high, {0, 0}"
+        made = ".reg .b16 %n, %m, %high; .reg .b32 %low; mov.b16 %n, 40; mov.b16 %m, 0x107; mov.b32 %low, 6;"
+        text = text.replace("mov.b32 %mask", f"{made} mov.b16 %high, 0; mov.b32 %mask")
+        expected[:7] = other[:, :32]
+    else:
+        other = TENSOR + 5
+        expected[:] = box + 5
+    text = text.replace("::32b OVERRIDE", f"::32b{words}").replace("[%map, {16, 3}]", f"[%map, {operands}]")
+    out = np.full((2, 512), np.nan, np.float16)
+    args = [TensorMap(TENSOR, (8, 32)), out, other]
+    load_ptx(text).launch("k", (2, 1, 1), (32, 1, 1), args, device="interp", max_steps=100_000)
+    for got in out:
+        assert np.array_equal(got[:256].reshape(8, 32), expected)
+
+
+def test_what_replaced_fields_are_refused() -> None:
+    text = kernel().replace(".version 8.6", ".version 9.4").replace("sm_90a", "sm_107a")
+    text = text.replace(".multicast::cluster\n", ".multicast::cluster.override::global_address\n")
+    text = text.replace("[%map, {16, 3}]", "[%map, %at, {16, 3}]").replace(
+        "mov.b16 %mask", "mov.b64 %at, 8; mov.b16 %mask"
+    )
+    with pytest.raises(WarploomError, match="multiple of 16 bytes"):
+        run(text=text)

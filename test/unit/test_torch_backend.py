@@ -487,7 +487,7 @@ def test_what_follows_a_product_may_branch(monkeypatch: pytest.MonkeyPatch) -> N
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times that decide are in the explanation. On a CPU they are those of a stand-in for a GPU."""
     backend: Any = import_module("warploom.runtime.torch.backend")
-    choice: Any = import_module("warploom.runtime.torch.choice")
+    choice: Any = import_module("warploom.runtime.torch.inductor")
     times = iter([(9.0, 10.0), (9.9, 10.0), (11.0, 10.0)])
 
     def judged(cluster: Any, region: Any) -> Any:
@@ -660,20 +660,23 @@ def test_attention_as_it_is_on_a_gpu() -> None:
 
 
 class Pixels(torch.nn.Module):
-    """A convolution of single pixels, with what a residual network has behind it."""
+    """A convolution, with what a residual network has behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, taps: int) -> None:
         super().__init__()
-        self.convolution = torch.nn.Conv2d(16, 8, 1)
+        self.convolution = torch.nn.Conv2d(16, 8, taps, padding=taps // 2)
         self.scale = torch.nn.Parameter(torch.randn(8, 1, 1))
 
     def forward(self, x: Any, residual: Any) -> Any:
         return torch.relu(self.convolution(x) * self.scale + residual)
 
 
-def test_convolutions_of_pixels_are_products() -> None:
-    model = Pixels().bfloat16()
-    exact = Pixels().double()
+@pytest.mark.parametrize(
+    ("taps", "operators"), [(1, ("addmm", "mul", "add", "relu")), (3, ("convolution", "permute", "mul", "add", "relu"))]
+)
+def test_what_follows_a_convolution_is_computed_with_it(taps: int, operators: tuple[str, ...]) -> None:
+    model = Pixels(taps).bfloat16().to(memory_format=torch.channels_last)
+    exact = Pixels(taps).double()
     exact.load_state_dict(model.state_dict())
     x, residual = (drawn(2, n, 3, 5).contiguous(memory_format=torch.channels_last) for n in (16, 8))
     compiled = Compiled(model)
@@ -681,7 +684,7 @@ def test_convolutions_of_pixels_are_products() -> None:
         found, expected = compiled.call(x, residual), exact(x.double(), residual.double())
     assert close(found, expected, 4.0)
     assert found.stride() == residual.stride()
-    assert compiled.operators == [("addmm", "mul", "add", "relu")]
+    assert compiled.operators == [operators]
 
 
 def test_reasons_are_counted() -> None:
@@ -694,7 +697,7 @@ def test_reasons_are_counted() -> None:
     neither = "there is no form of it in linalg here"
     assert explanation.reasons[neither] == 2
     assert f"  2 left: {neither}" in str(explanation)
-    assert "a convolution of more than single pixels with the channels last has no form here" in explanation.reasons
+    assert any("(model.to(memory_format=torch.channels_last))" in reason for reason in explanation.reasons)
     assert "the product of two vectors is one number, which no kernel here returns" in explanation.reasons
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
@@ -120,9 +120,11 @@ def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
             continue
         reported = line.pattern.replace(_COMPLETES, f"{_COMPLETES}.{{{_REPORTS}}}")
         wide = line.notation.replace(":u16, H", ":b32, H")
-        masked = [(p.replace(_MULTICAST, ".C{multicast::cluster::32b}"), wide, "mbarrier.multicast")
-                  for p in (line.pattern, reported) if _MULTICAST in p]  # fmt: skip
-        for pattern, notation, meaning in ((reported, line.notation, "mbarrier.reports"), *masked):
+        forms = [(reported, line.notation, "mbarrier.reports")]
+        if _MULTICAST in line.pattern:
+            for words, meaning in ((line.pattern, line.means), (reported, "mbarrier.reports")):
+                forms.append((words.replace(_MULTICAST, ".C{multicast::cluster::32b}"), wide, meaning))
+        for pattern, notation, meaning in forms:
             yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
 
 
@@ -239,6 +241,26 @@ def _loads(
     yield row(f"{alone}{pairs}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=100, meaning=meaning, only=_GROUPED)
 
 
+_BASE = ".BASE{override::global_address}"
+_SHAPES = ".SHAPE{override::global_dim}", ".SHAPE{override::global_dim_stride}"
+
+
+def _overridden(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
+    """Rows of copies, and those of the family of sm_107 whose operands replace fields of the map: the address, and in
+    tile mode the sizes and strides too, where no mask has 16 bits. 9.7.9.25.5.2 of PTX 9.4"""
+    for line in rows:
+        yield line
+        patterns = [(line.pattern + _BASE, line.notation)]
+        if _TILE in line.pattern:
+            alone = line.pattern.replace(_MULTICAST, ""), line.notation.replace(", C?mask:u16", "")
+            ranks = (".D{1d}", ".D{2d,3d,4d,5d}")
+            patterns += [(alone[0].replace(f".{_ANY}", rank) + _BASE + shape, alone[1])
+                         for rank, shape in zip(ranks, _SHAPES, strict=True)]  # fmt: skip
+        for pattern, notation in patterns:
+            yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=line.means,
+                      needs=line.needs)  # fmt: skip
+
+
 _EDITED: Specific = (
     ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
     ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
@@ -277,94 +299,77 @@ def _replacements() -> Iterator[PatternRow]:
 
 
 OTHER = "tensor.unmodelled"
-"""The meaning of what the interpreter refuses: im2col along the width alone, fields of maps that are overridden."""
+"""The meaning of what the interpreter refuses: im2col along the width alone."""
 
 _TENSOR_OPERATIONS = "OP{add,min,max,inc,dec,and,or,xor}"
 _REDUCE = "cp.reduce.async.bulk.tensor"
 _PREFETCH = "cp.async.bulk.prefetch.tensor"
 
 
-def _overridden(rows: Sequence[PatternRow]) -> Iterator[PatternRow]:
-    """The rows, and those in which the family of sm_107 overrides fields of the map: its address; of tiles sizes and
-    strides, too, which one dimension has not."""
-    yield from rows
-    for line in (line for line in rows if ".tensor" in line.pattern):
-        word, whole = ".override::global_address", "tensor(5)" if "tensor(5)" in line.notation else "tensor"
-        forms = [(line.pattern, "address", "")]
-        if _TILE in line.pattern:
-            pattern = line.pattern.replace(_MULTICAST, "")  # ptxas takes masks of 32 bits alone with sizes
-            forms.append((pattern.replace(_ANY, "D{1d}"), "dim", ".override::global_dim"))
-            forms.append((pattern.replace(_ANY, "D{2d,3d,4d,5d}"), "dim_stride", ".override::global_dim_stride"))
-        for pattern, what, more in forms:
-            operands = line.notation.replace(f":{whole}", f":{whole}/{what}")
-            yield row(f"{pattern}{word}{more}", operands, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=OTHER)
-
-
-_COPIED: tuple[PatternRow, ...] = (
-    # 9.7.9.25.5.2  cp.async.bulk.tensor
-    *_on_rubin(_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0))),
-    *_on_rubin(
-        line
-        for rank in (3, 4, 5)
+def _boxes() -> Iterator[PatternRow]:
+    """9.7.9.25.5.2 to .4, 9.7.9.16  Copies, reductions and prefetches of boxes, and the end of a priority."""
+    # cp.async.bulk.tensor
+    yield from _on_rubin(_loads(_ANY, _TILE, "tensor", "", "tensor.load", (8, 0)))
+    for axes in (3, 4, 5):
         for mode, count, meaning, pair, own, since in (
-            (".MODE{im2col}", rank - 2, "tensor.load", (), (90, ()), (8, 0)),
+            (".MODE{im2col}", axes - 2, "tensor.load", (), (90, ()), (8, 0)),
             (".MODE{im2col::w}", 2, OTHER, _GROUPED, (100, ()), (8, 6)),
             (".MODE{im2col::w::128}", 2, OTHER, _GROUPED, (100, _GROUPED), (8, 6)),
+        ):
+            loads = _loads(f"D{{{axes}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
+            yield from _on_rubin(loads)
+    yield from _on_rubin(
+        _loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", "tensor.load", (8, 6), _GROUPED, (100, ()))
+    )
+    for rank, mode, tensor, since, meaning, only in (
+        (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
+        (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
+        ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), "tensor.store", _GROUPED),
+        (_IMAGE, ".MODE{im2col_no_offs::w}", "tensor", (9, 4), OTHER, RUBIN),
+    ):
+        head, tail = f"{rank}.global.shared::cta", f"{mode}.bulk_group{HINT}"
+        operands = f"a:{tensor}, b:[shared], H?policy:b64"
+        yield row(f"{_LOAD}.{head}{tail}", operands, _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
+        if "scatter" not in mode:  # cp.reduce.async.bulk.tensor
+            yield row(f"{_REDUCE}.{head}.{_TENSOR_OPERATIONS}{tail}", operands, "9.7.9.25.5.3", ptx=since, sm=90,
+                      meaning=meaning, only=only)  # fmt: skip
+    # cp.async.bulk.prefetch.tensor, applypriority.async.bulk.tensor
+    for rank, mode, operands, since, meaning, only in (
+        (_ANY, _TILE, "b:tensor", (8, 0), "tensor.prefetch", ()),
+        ("D{2d}", ".MODE{tile::gather4}", "b:tensor(5)", (8, 6), "tensor.prefetch", _GROUPED),
+        *(
+            (f"D{{{axes}d}}", mode, f"b:tensor, o:{count}*b16", since, meaning, only)
+            for axes in (3, 4, 5)
+            for mode, count, meaning, since, only in (
+                (".MODE{im2col}", axes - 2, "tensor.prefetch", (8, 0), ()),
+                (".MODE{im2col::w}", 2, OTHER, (8, 6), _GROUPED),
+                (".MODE{im2col::w::128}", 2, OTHER, (8, 6), _GROUPED),
+            )
+        ),
+    ):
+        section = "9.7.9.25.5.4"
+        head = f"{_PREFETCH}.{rank}.L2.global{mode}"
+        least = 100 if "gather" in mode else 90
+        yield row(
+            f"{head}{HINT}", f"{operands}, H?policy:b64", section, ptx=since, sm=least, meaning=meaning, only=only
         )
-        for line in _loads(f"D{{{rank}d}}", mode, "tensor", f"o:{count}*u16", meaning, since, pair, own)
-    ),
-    *_on_rubin(_loads("D{2d}", ".MODE{tile::gather4}", "tensor(5)", "", "tensor.load", (8, 6), _GROUPED, (100, ()))),
-    *(
-        row(f"{_LOAD}.{rank}.global.shared::cta{mode}.bulk_group{HINT}", f"a:{tensor}, b:[shared], H?policy:b64",
-            _SECTION, ptx=since, sm=90, meaning=meaning, only=only)
-        for rank, mode, tensor, since, meaning, only in (
-            (_ANY, _TILE, "tensor", (8, 0), "tensor.store", ()),
-            (_IMAGE, ".MODE{im2col_no_offs}", "tensor", (8, 0), "tensor.store", ()),
-            ("D{2d}", ".MODE{tile::scatter4}", "tensor(5)", (8, 6), "tensor.store", _GROUPED),
-            (_IMAGE, ".MODE{im2col_no_offs::w}", "tensor", (9, 4), OTHER, RUBIN),
-        )
-    ),
-    # 9.7.9.25.5.3  cp.reduce.async.bulk.tensor
-    *(
-        row(f"{_REDUCE}.{rank}.global.shared::cta.{_TENSOR_OPERATIONS}{mode}.bulk_group{HINT}",
-            "a:tensor, b:[shared], H?policy:b64", "9.7.9.25.5.3", ptx=since, sm=90, meaning=meaning, only=only)
-        for rank, mode, since, meaning, only in (
-            (_ANY, _TILE, (8, 0), "tensor.store", ()),
-            (_IMAGE, ".MODE{im2col_no_offs}", (8, 0), "tensor.store", ()),
-            (_IMAGE, ".MODE{im2col_no_offs::w}", (9, 4), OTHER, RUBIN),
-        )
-    ),
-    # 9.7.9.25.5.4  cp.async.bulk.prefetch.tensor
-    row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}{HINT}", "b:tensor, H?policy:b64", "9.7.9.25.5.4", ptx=(8, 0), sm=90,
-        meaning="tensor.prefetch"),
-    row(f"{_PREFETCH}.D{{2d}}.L2.global.MODE{{tile::gather4}}{HINT}", "b:tensor(5), H?policy:b64", "9.7.9.25.5.4",
-        ptx=(8, 6), sm=100, meaning="tensor.prefetch", only=_GROUPED),
-    *(
-        row(f"{_PREFETCH}.D{{{rank}d}}.L2.global{mode}{HINT}", f"b:tensor, o:{count}*b16, H?policy:b64",
-            "9.7.9.25.5.4", ptx=since, sm=90, meaning=meaning, only=only)
-        for rank in (3, 4, 5)
-        for mode, count, meaning, since, only in (
-            (".MODE{im2col}", rank - 2, "tensor.prefetch", (8, 0), ()),
-            (".MODE{im2col::w}", 2, OTHER, (8, 6), _GROUPED),
-            (".MODE{im2col::w::128}", 2, OTHER, (8, 6), _GROUPED),
-        )
-    ),
-    # 9.7.9.25.4.3, .5.4  Prefetches with a priority, and the end of it
+        yield row(f"{head}.L2::evict_last", operands, section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+        yield row(f"applypriority.async.bulk.tensor.{rank}{{.global}}{mode}.bulk_group.L2::evict_normal", operands,
+                  "9.7.9.16", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)  # fmt: skip
+    yield row(f"applypriority.async.bulk.tensor.{_IMAGE}{{.global}}.MODE{{im2col_no_offs}}.bulk_group.L2::evict_normal",
+              "b:tensor", "9.7.9.16", ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch")  # fmt: skip
+
+
+TENSOR_ROWS: tuple[PatternRow, ...] = (
+    *_overridden(_boxes()),
+    # 9.7.9.25.4.3, 9.7.9.16  A prefetch with a priority, and the end of it
     row("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", ptx=(9, 4), sm=107,
         only=RUBIN, meaning="hint"),
     row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.9.16", ptx=(9, 4),
         sm=107, only=RUBIN, meaning="hint"),
-    row(f"applypriority.async.bulk.tensor.{_ANY}{{.global}}{_TILE}.bulk_group.L2::evict_normal", "b:tensor", "9.7.9.16",
-        ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch"),
-    row(f"{_PREFETCH}.{_ANY}.L2.global{_TILE}.L2::evict_last", "b:tensor", "9.7.9.25.5.4", ptx=(9, 4), sm=107,
-        only=RUBIN, meaning="tensor.prefetch"),
-)  # fmt: skip
-
-TENSOR_ROWS: tuple[PatternRow, ...] = (
-    *_overridden(_COPIED),
     # 9.7.9.27  tensormap.query, tensormap.replace
     row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[P]", "9.7.9.27", ptx=(9, 5), sm=90,
-        only=_QUERIED, meaning=OTHER),
+        only=_QUERIED, meaning="tensor.class"),
     *_replacements(),
     # 9.7.13.16.1  tensormap.cp_fenceproxy
     row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",

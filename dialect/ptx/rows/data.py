@@ -190,7 +190,10 @@ _ACCESSES = (
 
 _ADDRESSES = (
     # 9.7.9.19  isspacep
-    row(f"isspacep.P{{{_WINDOWS}}}", "d:pred, a:u64", "9.7.9.19", ptx=(2, 0), sm=20, needs=ADDRESSES),
+    *(
+        row(f"isspacep.P{{{_WINDOWS}}}", f"d:pred, a:{type}", "9.7.9.19", ptx=(2, 0), sm=20, needs=ADDRESSES)
+        for type in ("u64", "u32")
+    ),
     # 9.7.9.20  cvta
     row(f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}", "d:T&, a:T*", "9.7.9.20", ptx=(2, 0), sm=20, needs=ADDRESSES),
     row(

@@ -25,8 +25,6 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
   memory;
 - `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows; `descriptor`: a register of 64 bits; `flag`: a predicate, 0 or 1;
-- `tensor`: a tensor map and coordinates, as many as `D` says, `tensor(5)` five; `tensor/address`, `tensor/dim`,
-  `tensor/dim_stride`: with the address, sizes and strides that override those of the map;
 - `texture(2)`, `surface(2)`: an opaque object with so many coordinates, those of a texture of the type that `C` binds;
   `i2`: the first is an index; 0: the object alone; `fabric(2)`: a logical endpoint and one offset, or two, in it;
 - `select(0/2;0/1)`: `{byte-id, thread-id}`, each a register or one of these literals.
@@ -115,7 +113,7 @@ Needs = tuple[Need, ...]
 
 _NAMED = {"descriptor": DESCRIPTOR, "_": DISCARDED, "flag": PREDICATE, "label": LABEL, "...": ANYTHING}
 _WRAPPED = re.compile(
-    r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)(?P<override>(?:/\w+)?)"
+    r"\[(?P<address>[^\]]*)\]|imm(?:\((?P<constant>.*)\))?|tensor(?P<tensor>(?:\(\d+\))?)"
     r"|(?P<opaque>texture|surface|fabric)\((?P<index>i?)(?P<places>\d)\)|select\((?P<selector>.*)\)"
 )
 
@@ -140,8 +138,7 @@ def slot(text: str) -> Slot:
     if wrapped["address"] is not None:
         return replace(common, kind=ADDRESS, type=wrapped["address"])
     if wrapped["tensor"] is not None:
-        count, override = int(wrapped["tensor"].strip("()") or 0), wrapped["override"].removeprefix("/")
-        return replace(common, kind=TENSOR, count=count, span=override)
+        return replace(common, kind=TENSOR, count=int(wrapped["tensor"].strip("()") or 0))
     if wrapped["opaque"]:
         type = {"texture": "C", "surface": "s32", "fabric": "u64"}[wrapped["opaque"]]
         return replace(common, kind=TEXTURE, type=type, count=int(wrapped["places"]), span=wrapped["index"],

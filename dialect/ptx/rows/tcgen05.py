@@ -168,27 +168,33 @@ def _looked_up() -> Iterator[PatternRow]:
 def _compressed() -> Iterator[PatternRow]:
     """9.7.16.8.3  ld whose values are made sparse"""
     for times in (4, 8, 16, 32, 64, 128):
-        words = f".spcompress.sync.aligned.32x32b.x{times}.{{min,max}}{{.abs}}.sp::2:4.f32.b2"
+        words = f".spcompress.sync.aligned.S{{32x32b}}.N{{x{times}}}.O{{min,max}}{{ABS=.abs}}.sp::2:4"
         kept = f"d:{-(-times // 32)}*b32^, dv:{times // 2}*b32^"
-        for red, more in (("", ""), (".red", ", dr:b32^")):
-            yield _row(f"ld{red}{words}", f"{kept}{more}, a:[tensor]", "8.3", "untold", only=SM_107A)
+        for red, nan, more in (("", "", ""), (".red", "{NAN=.NaN}", ", dr:b32^")):
+            yield _row(
+                f"ld{red}{words}{nan}.T{{f32}}.b2", f"{kept}{more}, a:[tensor]", "8.3", "ld.spcompress", only=SM_107A
+            )
+
+
+MOST_SPARSE = 253
+"""Registers of `spcompress` and of `spdecompress`, all operands together."""
 
 
 def _sparse() -> Iterator[PatternRow]:
     """spcompress, spdecompress of PTX 9.4: registers made sparse, and dense again, by indices of 2 or 4 bits"""
-    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A, "meaning": "tcgen05.untold"}
+    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A}
     for times, bits, index in product((1, 2, 4, 8, 16, 32, 64), (8, 16), (2, 4)):
         words = f".T{{b{bits}}}.I{{b{index}}}"
         codes = -(-times * index // bits)
-        operands = f"d:{codes}*b32^, dv:{times}*b32^, a:{2 * times}*b32, e:b32"
-        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.16.8.3", **more)
-        for pattern, part in (("2:4", 2), ("1:2", 2), ("1:4", 4)):
-            if pattern == "1:2" and bits == 8:
-                continue
-            dense = times * (2 if bits == 16 and pattern != "1:2" else 1)
-            kept = max(1, dense // part)
-            operands = f"d:{dense}*b32^, e:{-(-kept * index // bits)}*b32, a:{kept}*b32"
-            yield row(f"spdecompress{words}.sp::{pattern}.x{times}", operands, "9.7.16.8.3", **more)
+        operands = f"d:{codes}*b32^, dv:{times}*b32^, a:{2 * times}*b32, e:b32^"
+        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.16.8.3", meaning="spcompress", **more)
+        for part, of in product((1, 2, 4), (2, 4, 8, 16)):
+            dense, values, codes = (-(-times * size // 32) for size in (of * bits, part * bits, part * index))
+            fits = part < of <= 1 << index and part * bits <= 32 <= of * bits * times <= 4096
+            if fits and dense + values + codes <= MOST_SPARSE:
+                operands = f"d:{dense}*b32^, e:{codes}*b32^, a:{values}*b32"
+                spelling = f"spdecompress{words}.P{{sp::{part}:{of}}}.x{times}"
+                yield row(spelling, operands, "9.7.16.8.3", meaning="spdecompress", **more)
 
 
 def _stationary() -> Iterator[PatternRow]:

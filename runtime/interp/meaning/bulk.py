@@ -151,7 +151,7 @@ def _bulk(ctx: Context, bound: Bindings, combine: Combine | None) -> Action:
     to, of = _SPACES[bound["D"]], _SPACES[bound["S"]]
     put, take = locate(ctx, target, to, None), locate(ctx, source, of, None)
     sizes, place = ctx.source(size, "u32"), absent if to == "global" else objects(ctx, rest.pop(0), to)
-    wanted = ctx.source(rest.pop(0), "u16") if bound.get("C") else absent
+    wanted = masks_of(ctx, rest.pop(0), bound["C"]) if bound.get("C") else absent
     if bound.get("H"):
         rest.pop(0)
     kept = ctx.source(rest.pop(0), "u16") if bound.get("K") else absent
@@ -225,6 +225,11 @@ def _write(buffer: Buffer, first: int, rows: Array, combine: Combine | None, mas
     else:
         chosen = np.tile((mask >> np.arange(_UNIT) & 1).astype(np.bool_), rows.size // _UNIT)
         place[chosen] = new[chosen]
+
+
+def masks_of(ctx: Context, operand: Operand, qualifier: str) -> Source:
+    """The CTAs of a cluster that a `.multicast` goes to: bits of 16, or of 32."""
+    return ctx.source(operand, "u32" if qualifier.endswith("32b") else "u16")
 
 
 def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: int) -> list[int]:

@@ -1,8 +1,8 @@
-"""`cvt` and `cvt.pack`. PTX ISA 9.7.9.21 and .22."""
+"""`cvt`, `cvt.pack`, `spcompress` and `spdecompress`. PTX ISA 9.7.9.21, .22; 9.4 for the last two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -13,9 +13,11 @@ from ....dialect.ptx.types import bits_of
 from ...numerics import f64, floats
 from ...numerics.floats import Array, ArrayFunction
 from ...numerics.fused_sum import small_values
-from ..machine.decode import Context
+from ..machine.decode import Context, meaning
+from ..machine.memory import FaultError
 from ..machine.names import DTYPES, integer_range
-from .access import computes, identity
+from ..machine.state import Action
+from .access import computes, identity, several
 
 # `cvt` between integers, floats and pairs of halves: PTX ISA 9.7.9.21.
 
@@ -392,3 +394,103 @@ def pack(ctx: Context, bound: Bindings) -> ArrayFunction:
         return word | above[0] << np.uint32(2 * bits) if above else word
 
     return together
+
+
+# Registers made sparse, and dense again: PTX ISA 9.4. Of four elements two stay, in their order; indices say which.
+#
+# Nothing says what is chosen of equal elements, or of more than two NaNs: here the first.
+
+SELECTIONS = ("max", "maxabs", "min", "minabs")
+"""Bits 1:0 of the descriptor of `spcompress`."""
+
+_COMPRESSED = {16: ("f16", "bf16"), 8: ("u8", "s8", "e5m2", "e4m3", "e3m2", "e2m3")}
+"""Bits 4:2, by the size of elements. Elements of 6 bits have two more above them."""
+
+_LEAST_NAN = {"f16": 0x7C01, "bf16": 0x7F81, "f32": 0x7F800001, "e5m2": 0x7D, "e4m3": 0x7F}
+
+
+def _order(elements: Array, type: str, selection: str) -> Array:
+    """Numbers that are the greater, the sooner elements are chosen: NaNs first. -0.0 is less than 0.0."""
+    words, size = elements.astype(np.int64), 6 if type in ("e3m2", "e2m3") else int(type[-2:] if type[0] in "fb" else 8)
+    sign = words >> size - 1 & 1 if type != "u8" else np.zeros_like(words)
+    magnitude = words & (1 << size - (type != "u8")) - 1
+    if type == "s8":
+        value, magnitude = magnitude - (sign << 7), np.abs(magnitude - (sign << 7))
+    else:
+        value = np.where(sign == 1, ~magnitude, magnitude)
+    key = magnitude if selection.endswith("abs") else value
+    key = -key if selection.startswith("min") else key
+    least = _LEAST_NAN.get(type)
+    return key if least is None else np.where(magnitude >= least, np.int64(1 << 40), key)
+
+
+def sparse(elements: Array, type: str, selection: str) -> tuple[Array, Array]:
+    """Two of each four elements (groups, 4, threads), and their indices: (groups, 2, threads)."""
+    first = np.argsort(-_order(elements, type, selection), axis=1, kind="stable")[:, :2]
+    where = np.sort(first, axis=1)
+    return np.take_along_axis(elements, where, axis=1), where
+
+
+def split(registers: Sequence[Array], bits: int) -> Array:
+    """The fields of so many bits of registers, from the low end: (fields, threads)."""
+    places = np.arange(0, 32, bits, dtype=np.uint32)[:, None]
+    parts = np.stack(registers)[:, None] >> places & np.uint32((1 << bits) - 1)
+    return parts.reshape(-1, parts.shape[-1])
+
+
+def joined(fields: Array, bits: int) -> tuple[Array, ...]:
+    """Registers of fields of so many bits (fields, threads); of the last what is not filled is 0."""
+    per = 32 // bits
+    padded = np.zeros((-(-len(fields) // per) * per, fields.shape[1]), np.uint32)
+    padded[: len(fields)] = fields
+    places = np.arange(0, 32, bits, dtype=np.uint32)[:, None]
+    return tuple(np.bitwise_or.reduce(padded.reshape(-1, per, fields.shape[1]) << places, axis=1))
+
+
+@meaning("spcompress")
+def compress(ctx: Context, bound: Bindings) -> Action:
+    """Two of each four elements, chosen by a descriptor in a register."""
+    *dests, data, descriptor = ctx.operands
+    bits, index = (int(bound[name][1:]) for name in "TI")
+    outs = [ctx.dest(item, "b32") for operand in dests for item in ctx.items(operand)]
+    sources = [ctx.source(item, "b32") for item in ctx.items(data)]
+
+    def work(*words: Array) -> tuple[Array, ...]:
+        elements, chosen = split(words[:-1], bits).reshape(-1, 4, words[0].size), words[-1]
+        values, indices = np.empty((2, len(elements), 2, words[0].size), np.uint32)
+        types = _COMPRESSED[bits]
+        for word in map(int, np.unique(chosen)):
+            if word >> 2 >= len(types):
+                wanted = f"expected a type of {bits} bits, 0 to {len(types) - 1}"
+                raise FaultError(f"spcompress: bits 31:2 of the descriptor {word:#x}: {wanted}")
+            at = chosen == word
+            kept = sparse(elements[..., at], types[word >> 2], SELECTIONS[word & 3])
+            values[..., at], indices[..., at] = kept
+        flat = (-1, words[0].size)
+        return *joined(indices.reshape(flat), index), *joined(values.reshape(flat), bits)
+
+    return several(work, outs, *sources, ctx.source(descriptor, "b32"))
+
+
+@meaning("spdecompress")
+def decompress(ctx: Context, bound: Bindings) -> Action:
+    """Each element to the place that its index names among those of its group; the others are 0, and of two elements
+    for one place the last stays."""
+    dest, codes, data = ctx.operands
+    bits, index = (int(bound[name][1:]) for name in "TI")
+    part, of = (int(number) for number in bound["P"].removeprefix("sp::").split(":"))
+    outs = [ctx.dest(item, "b32") for item in ctx.items(dest)]
+    groups = 32 * len(outs) // (of * bits)
+    sources = [ctx.source(item, "b32") for operand in (codes, data) for item in ctx.items(operand)]
+    kinds = len(ctx.items(codes))
+
+    def work(*words: Array) -> tuple[Array, ...]:
+        places, values = (split(w, b)[: groups * part] for w, b in ((words[:kinds], index), (words[kinds:], bits)))
+        if int(places.max(initial=0)) >= of:
+            raise FaultError(f"spdecompress: expected indices below {of}, got {int(places.max())}", None)
+        dense = np.zeros((groups, of, words[0].size), np.uint32)
+        for which in range(part):
+            np.put_along_axis(dense, places[which::part, None], values[which::part, None], axis=1)
+        return joined(dense.reshape(-1, words[0].size), bits)
+
+    return several(work, outs, *sources)

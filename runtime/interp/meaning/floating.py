@@ -200,12 +200,6 @@ def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
     return _on_pairs(compute, ("f32", "f32"), to)
 
 
-@meaning("fma.oob")
-def fma_out_of_bounds(ctx: Context, bound: Bindings) -> Action:
-    """The result is 0 if an operand is the NaN that marks data out of bounds. The ISA does not give its bits."""
-    ctx.fail("not supported: the word of the out-of-bounds NaN is not known")
-
-
 @computes("min.float", "max.float")
 def minimum_maximum(ctx: Context, bound: Bindings) -> ArrayFunction:
     """The least or greatest of two or three: of a number and a NaN, the number; with `.NaN`, a NaN.

@@ -402,11 +402,3 @@ def with_carry(ctx: Context, bound: Bindings) -> Action:
 
     flags: list[Source] = [lambda state: state.banks[1][carry.index]]
     return several(compute, [dest, *flags * gives], *sources, *flags * takes)
-
-
-@meaning("carry.untold")
-def untold(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("ptxas takes this with a carry, and the text does not say what it computes")

@@ -31,7 +31,7 @@ from ..machine.mbarriers import BulkCopy
 from ..machine.memory import FaultError, Part, check_writable
 from ..machine.state import Action, Source, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
-from .bulk import one_by_one, shifts
+from .bulk import masks_of, one_by_one, shifts
 from .synchronisation import Find, objects
 
 # Where a copy of a box of a tensor reads and writes: the map, the coordinates, global and shared memory.
@@ -110,6 +110,8 @@ class BoxOperand:
     coordinates: tuple[Source, ...]
     offsets: tuple[Source, ...] | None
     of_rows: bool
+    fields: tuple[tuple[Source, ...], ...]
+    """What replaces fields of the map: the address, the sizes, the low parts of strides, and their high parts."""
 
     @staticmethod
     def of(ctx: Context, operand: Operand, mode: str, offsets: Operand | None = None) -> BoxOperand:
@@ -118,25 +120,30 @@ class BoxOperand:
         Raises:
             DecodeError: for an operand of another kind.
         """
-        if not isinstance(operand, Indexed) or len(operand.items) != 2:
+        if not isinstance(operand, Indexed):
             ctx.fail("expected a tensor map and coordinates, such as [%rd1, {%r1, %r2}]")
-        base, where = operand.items
+        base, *fields, where = operand.items
         if not isinstance(base, Register | Symbol | Immediate):
             ctx.fail("expected the address of a tensor map")
         by = () if offsets is None else tuple(ctx.source(o, "u16") for o in ctx.items(offsets))
         pixels = mode in ("im2col", "im2col_no_offs")
         coordinates = tuple(ctx.source(c, "b32") for c in ctx.items(where))
         of_rows = mode in ("tile::gather4", "tile::scatter4")
-        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None, of_rows)
+        types = ("u64", "u16", "u32", "u16")
+        by_fields = tuple(tuple(ctx.source(i, t) for i in ctx.items(f)) for f, t in zip(fields, types, strict=False))
+        return BoxOperand(ctx.source(base, "u64"), coordinates, by if pixels else None, of_rows, by_fields)
 
     def bind(self, state: State) -> ReadBox:
         """Reads the map, the coordinates and the offsets of a thread."""
         addresses, starts = self.address(state), [c(state) for c in self.coordinates]
         offsets = None if self.offsets is None else [o(state) for o in self.offsets]
+        replaced = [[source(state) for source in field] for field in self.fields]
 
         def read(thread: int) -> Box:
             fields = _fields(state, int(addresses[thread]), thread)
             start = tuple(int(s[thread].view(np.int32)) for s in starts)
+            if replaced:
+                fields = _replaced(fields, [[int(w[thread]) for w in words] for words in replaced], start, thread)
             by = None if offsets is None else tuple(int(o[thread]) for o in offsets)
             start, rows = ((start[0], 0), start[1:]) if self.of_rows else (start, ())
             if problem := _problem(fields, start, by):
@@ -155,6 +162,27 @@ def _fields(state: State, address: int, thread: int) -> TensorMapFields:
         words[... if part.chosen is None else part.chosen] = part.buffer.view(8)[part.index]
     try:
         return _decoded(words.tobytes())
+    except TensorMapError as error:
+        raise FaultError(str(error), thread) from None
+
+
+def _replaced(fields: TensorMapFields, values: list[list[int]], start: tuple[int, ...], thread: int) -> TensorMapFields:
+    """The fields with an address, and with sizes and strides where they are given. PTX ISA 9.4, 9.7.10.28.5.2.
+
+    That 128 KiB from the address on can be read is not looked at.
+
+    Raises:
+        FaultError: for fields that no map has, or a box that does not begin at 0 in a tensor of other sizes.
+    """
+    (address,), *shape = values
+    try:
+        if not shape:
+            return replace(fields, address=address)
+        sizes, low, high = (*shape, [], [0])[:3]
+        if any(start):
+            raise FaultError(f"a copy whose operands have the sizes of the tensor begins at 0, got {start}", thread)
+        strides = tuple((part + ((high[0] >> 4 * i & 15) << 32)) << 4 for i, part in enumerate(low))
+        return replace(fields, address=address, sizes=tuple(size & 0xFF for size in sizes), strides=strides)
     except TensorMapError as error:
         raise FaultError(str(error), thread) from None
 
@@ -245,7 +273,7 @@ def load(ctx: Context, bound: Bindings) -> Action:
     mbarrier is in the same CTA of each destination's pair as in the issuing CTA's own pair."""
     target, where, barrier, *rest = ctx.operands
     offsets = rest.pop(0) if bound["MODE"] == "im2col" else None
-    ctas = ctx.source(rest[0], "u16") if bound.get("C") else absent
+    ctas = masks_of(ctx, rest[0], bound["C"]) if bound.get("C") else absent
     operand = BoxOperand.of(ctx, where, bound["MODE"], offsets)
     space, pc, pairs = space_of(bound), ctx.pc, bound.get("G") == "cta_group::2"
 
@@ -391,14 +419,6 @@ def _type(fields: TensorMapFields, operation: str, thread: int) -> str:
     return f"b{8 * fields.element.size}" if operation in _BITWISE else name
 
 
-@meaning("tensor.unmodelled")
-def unmodelled(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("the interpreter runs tile and im2col mode; im2col::w it does not")
-
-
 @meaning("tensor.prefetch")
 def prefetch(ctx: Context, bound: Bindings) -> Action:
     """A hint, of which the map is looked at."""
@@ -433,14 +453,6 @@ def replace_now(ctx: Context, bound: Bindings) -> Action:
                 _write_edit(state, ctx.pc, find, one, edit)
 
     return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(more[0], bound["T"]))
-
-
-@meaning("tensor.replace later")
-def replace_later(ctx: Context, bound: Bindings) -> Action:
-    """Raises:
-    DecodeError: always.
-    """
-    ctx.fail("the interpreter has the tensor maps of sm_90a, which have no such field or value")
 
 
 def _check(ctx: Context, field: str, ordinal: int, value: Operand) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -11,6 +11,7 @@ from ....dialect.isa.row import Bindings
 from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import COPIES, MOVES
 from ....dialect.layouts.tensor_memory import LANES as TENSOR_LANES
+from ....dialect.ptx.text.syntax import Vector
 from ...numerics.floats import Array
 from ..machine.copies import OperationGroups, Request, TensorMemory, address
 from ..machine.decode import Context, meaning
@@ -18,7 +19,8 @@ from ..machine.events import LANES, LEFT, Selection
 from ..machine.memory import FaultError
 from ..machine.state import Action, State, absent, acting, all_of
 from .access import Locate, locate, space_of
-from .bulk import one_by_one, shifts
+from .bulk import masks_of, one_by_one, shifts
+from .convert import joined, sparse
 from .matrix import rows_of
 from .synchronisation import Find, in_order_already, objects
 from .tensor_operands import SharedMatrices, codes, cta_of, tell
@@ -136,15 +138,16 @@ def places(shape: str, times: int, packed: bool, split: int) -> tuple[Array, Arr
     return lanes, columns + shift
 
 
-@meaning("tcgen05.ld", "tcgen05.st", "tcgen05.ld.red")
+@meaning("tcgen05.ld", "tcgen05.st", "tcgen05.ld.red", "tcgen05.ld.spcompress")
 def move(ctx: Context, bound: Bindings) -> Action:
     """Stores registers of whole warps to tensor memory when the warp waits for it, or loads them at once. A load shows
     its value even before the wait; observers check that threads wait."""
     loads, what = ctx.row.means != "tcgen05.st", ctx.instruction.opcode
     operands = list(ctx.operands)
-    reduced = ctx.dest(operands.pop(1), "b32") if "O" in bound else absent
-    reduce = _reduction(bound) if "O" in bound else None
-    items = ctx.items(operands.pop(0 if loads else -1))
+    results = [slot.name for slot in ctx.row.signatures_of(bound)[0] if slot.written]
+    moved = [operands.pop(0) for _ in results] if loads else [operands.pop()]
+    items = [item for operand in moved for item in (ctx.items(operand) if isinstance(operand, Vector) else [operand])]
+    finish = _finish(bound, results) if loads else None
     registers = [(ctx.dest if loads else ctx.source)(item, "b32") for item in items]
     where = ctx.address(operands[0], np.uint32)
     split = ctx.integer(operands[1]) if len(operands) > 1 else 0
@@ -152,7 +155,7 @@ def move(ctx: Context, bound: Bindings) -> Action:
     lanes, columns = places(bound["S"], int(bound["N"][1:]), packed, split)
     sixteen = bound["S"] != "32x32b"
 
-    def step(state: State, read: Read, files: list[Array], total: Array | None, sel: Selection) -> None:
+    def step(state: State, read: Read, files: list[Array], sel: Selection) -> None:
         tensor, warps = state.tensor, _warps(state, sel, what)
         bases = _alike(read(sel), state, sel, warps, "taddr")
         at = np.zeros((state.warps, 2), np.int64)
@@ -163,22 +166,14 @@ def move(ctx: Context, bound: Bindings) -> Action:
             tensor.check(cta, np.unique(columns) + column, warp, "reads" if loads else "writes")
             tell(state, ctx.pc, "fetch" if loads else "copy", cta, lanes + lane, columns + column, warp)
         pick = _picked(state, at, lanes, columns)
-        if loads:
-            outs = [rows_of(f) for f in files]
-            action = partial(_load, tensor, outs, pick, packed)
-            if total is not None and reduce is not None:
-                action = partial(_load_reduced, action, outs, rows_of(total), reduce)
+        if finish is not None:
+            _load(tensor, [rows_of(f) for f in files], pick, packed, finish, warps)
         else:
             values = np.stack([rows_of(f) for f in files], axis=-1)
-            action = partial(_store, tensor, values, pick, packed)
-        queue = tensor.moves["ld" if loads else "st"]
-        if loads:
-            action(warps)
-        else:
-            queue.issue(warps, action)
-        queue.commit(warps)
+            tensor.moves["st"].issue(warps, partial(_store, tensor, values, pick, packed))
+        tensor.moves["ld" if loads else "st"].commit(warps)
 
-    return acting(step, where, all_of(registers), reduced)
+    return acting(step, where, all_of(registers))
 
 
 def _own_lane(state: State, warp: int, lane: int, sixteen: bool) -> int:
@@ -215,17 +210,34 @@ def _picked(state: State, at: Array, lanes: Array, columns: Array) -> Callable[[
 Pick = Callable[[Array], tuple[Array, Array, Array]]
 
 
-def _load(tensor: TensorMemory, outs: list[Array], pick: Pick, packed: bool, warps: Array) -> None:
+Finish = Callable[[Array], Sequence[Array]]
+"""What a load leaves in its registers of the words (words, warps, lanes) of a warp."""
+
+
+def _finish(bound: Bindings, results: Sequence[str]) -> Finish:
+    """The words, or two of each four with their indices before them; then what they are reduced to."""
+    reduce = _reduction(bound) if "dr" in results else None
+    selection = bound["O"] + bound["ABS"].removeprefix(".") if "dv" in results else ""
+
+    def finish(words: Array) -> list[Array]:
+        kept = list(_sparse(words, selection)) if selection else list(words)
+        return kept if reduce is None else [*kept, reduce(words)]
+
+    return finish
+
+
+def _sparse(words: Array, selection: str) -> Iterator[Array]:
+    values, indices = sparse(words.reshape(len(words) // 4, 4, -1), "f32", selection)
+    for part in (joined(indices.reshape(-1, indices.shape[-1]), 2), values.reshape(-1, values.shape[-1])):
+        yield from (word.reshape(words.shape[1:]) for word in part)
+
+
+def _load(tensor: TensorMemory, outs: list[Array], pick: Pick, packed: bool, finish: Finish, warps: Array) -> None:
     values = tensor.words[pick(warps)]
     if packed:
         values = values[..., 0] & np.uint32(0xFFFF) | values[..., 1] << np.uint32(16)
-    for number, out in enumerate(outs):
-        out[:, warps] = values[..., number].T
-
-
-def _load_reduced(load: Callable[[Array], None], outs: list[Array], total: Array, reduce: Reduce, warps: Array) -> None:
-    load(warps)
-    total[:, warps] = reduce(np.stack([out[:, warps] for out in outs]))
+    for out, words in zip(outs, finish(np.moveaxis(values, -1, 0)), strict=True):
+        out[:, warps] = words.T
 
 
 Reduce = Callable[[Array], Array]
@@ -236,7 +248,7 @@ def _reduction(bound: Bindings) -> Reduce:
     """Of a NaN and a number the number, but with `.NaN`."""
     kind = {"u32": np.uint32, "s32": np.int32, "f32": np.float32}[bound["T"]]
     function: np.ufunc = {"min": np.minimum, "max": np.maximum}[bound["O"]]
-    if bound["T"] == "f32" and not bound["NAN"]:
+    if bound["T"] == "f32" and not bound.get("NAN"):
         function = {"min": np.fmin, "max": np.fmax}[bound["O"]]
 
     def reduce(words: Array) -> Array:
@@ -355,18 +367,12 @@ def fence(ctx: Context, bound: Bindings) -> Action:
     return in_order_already(ctx, bound)
 
 
-@meaning("tcgen05.untold")
-def untold(ctx: Context, bound: Bindings) -> Action:
-    """What no public text says the results of."""
-    ctx.fail("no public text says what it computes")
-
-
 @meaning("tcgen05.commit")
 def commit(ctx: Context, bound: Bindings) -> Action:
     """An arrival at an object, or at one of each CTA of a mask, when what the thread issued so far is done."""
     where, *rest = ctx.operands
     space = "cluster" if bound["P"] else "generic"
-    masks = ctx.source(rest[0], "u32" if bound["M"].endswith("32b") else "u16") if rest else absent
+    masks = masks_of(ctx, rest[0], bound["M"]) if rest else absent
 
     def step(state: State, find: Find, ctas: Array | None, sel: Selection) -> None:
         products, buffer = state.tensor.products, state.memory.shared.buffer

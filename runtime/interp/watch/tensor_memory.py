@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
-from ....dialect.ptx.text.syntax import Vector
+from ....dialect.ptx.text.syntax import members
 from ..machine.events import LANES as WARP
 from .findings import Check, Findings
 from .shared import SharedCheck
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _UNIT = 16
 """Lanes of which one access is kept."""
 
-_MOVES = {"tcgen05.ld": "tcgen05.wait::ld", "tcgen05.ld.red": "tcgen05.wait::ld", "tcgen05.st": "tcgen05.wait::st"}
+_LOADS = ("tcgen05.ld", "tcgen05.ld.red", "tcgen05.ld.spcompress")
+_MOVES = {**dict.fromkeys(_LOADS, "tcgen05.wait::ld"), "tcgen05.st": "tcgen05.wait::st"}
 _FREES = "tcgen05.dealloc"
 _DEEDS = {True: "reads", False: "writes"}
 
@@ -290,9 +291,8 @@ class LoadedRegisters(Check):
 
 def _brought(decoded: Decoded) -> list[RegisterSlot]:
     """The registers that a load brings."""
-    named = decoded.named()
-    items = named["d"].items if isinstance(named["d"], Vector) else ()
-    slots = (decoded.slot(item) for item in (*items, *((named["dr"],) if "dr" in named else ())))
+    written = [operand for name, operand in decoded.named().items() if name[0] == "d"]
+    slots = (decoded.slot(item) for operand in written for item in members(operand))
     return [slot for slot in slots if slot is not None]
 
 

@@ -15,10 +15,10 @@
 #o = affine_map<(m, n, d, e) -> (m, e)>
 
 // NUMBERS: error: schedule: schedule option cta: expected 3 numbers, got '(32, 16)'
-// DEEP:    error: schedule: of an attention a CTA tile is as deep as Q, 32, and a warpgroup's tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
+// DEEP:    error: schedule: a CTA tile is as deep as Q, 32, and a warp's or a warpgroup's tile as wide as a CTA tile; got cta = 32x16x64, warp = 32x16
 // FIELD:   error: schedule: split_k = 2: keys are split among warps that multiply fragments, one tile for each CTA
 // SLICES:  error: schedule: 4 warps that share keys store 16 columns of O or more each
-// SHARED:  error: schedule: Q, O and 20 stages of K and V take 172032 bytes of shared memory, sm_89 has 101376 for a CTA; use fewer stages or a smaller tile
+// SHARED:  error: schedule: the tiles that stay, 20 stages of the others and the results take 172032 bytes of shared memory, sm_89 has 101376 for a CTA; use fewer stages or a smaller tile
 // NOTHING: error: schedule: an attention has no choice of group, promote
 // TURNS:   error: schedule: consumers = pingpong is for products of warpgroups, got mma
 // STRIPS:  error: schedule: staging must be a multiple of the 16 rows of a base tile, got 8

@@ -29,12 +29,12 @@ func.func @products(%ends: memref<8xi32>, %A: memref<96x32xf16>, %B: memref<8x32
 }
 
 // CHECK-LABEL: func.func @blocks
-// CHECK:         %a = warp.block_scaled %A times %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
-// CHECK-NEXT:    %b = warp.block_scaled %B times %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
+// CHECK:         %a = warp.scaled %A, %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
+// CHECK-NEXT:    %b = warp.scaled %B, %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
 // CHECK-NEXT:    warp.matmul e4m3 x e4m3 %a, %b init 0.000000e+00 : f32 into %D maps
 func.func @blocks(%A: memref<64x256xf8E4M3FN>, %SA: memref<2x64xf32>, %B: memref<128x256xf8E4M3FN>, %SB: memref<1x2xf32>, %D: memref<64x128xf32>) {
-  %a = warp.block_scaled %A times %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
-  %b = warp.block_scaled %B times %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
+  %a = warp.scaled %A, %SA {across} : memref<64x256xf8E4M3FN>, memref<2x64xf32>
+  %b = warp.scaled %B, %SB : memref<128x256xf8E4M3FN>, memref<1x2xf32>
   warp.matmul e4m3 x e4m3 %a, %b init 0.0 : f32 into %D
     maps [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
     : !warp.operand<memref<64x256xf8E4M3FN>>, !warp.operand<memref<128x256xf8E4M3FN>>, memref<64x128xf32>

@@ -54,7 +54,7 @@ func.func @loops(%ends: memref<8xi32>, %A: memref<96x32xf16>, %B: memref<32x64xf
 
 // expected-error @+3 {{warp.matmul: expected scales of blocks of both A and B}}
 func.func @one(%A: memref<64x256xf8E4M3FN>, %SA: memref<64x2xf32>, %B: memref<256x128xf8E4M3FN>, %D: memref<64x128xf32>) {
-  %a = warp.block_scaled %A times %SA : memref<64x256xf8E4M3FN>, memref<64x2xf32>
+  %a = warp.scaled %A, %SA : memref<64x256xf8E4M3FN>, memref<64x2xf32>
   warp.matmul e4m3 x e4m3 %a, %B init 0.0 : f32 into %D : !warp.operand<memref<64x256xf8E4M3FN>>, memref<256x128xf8E4M3FN>, memref<64x128xf32>
   return
 }
@@ -63,8 +63,8 @@ func.func @one(%A: memref<64x256xf8E4M3FN>, %SA: memref<64x2xf32>, %B: memref<25
 
 // expected-error @+4 {{warp.matmul: expected scales of equal blocks of A, got 3 along 256 elements}}
 func.func @blocks(%A: memref<64x256xf8E4M3FN>, %SA: memref<64x3xf32>, %B: memref<256x128xf8E4M3FN>, %SB: memref<1x2xf32>, %D: memref<64x128xf32>) {
-  %a = warp.block_scaled %A times %SA : memref<64x256xf8E4M3FN>, memref<64x3xf32>
-  %b = warp.block_scaled %B times %SB : memref<256x128xf8E4M3FN>, memref<1x2xf32>
+  %a = warp.scaled %A, %SA : memref<64x256xf8E4M3FN>, memref<64x3xf32>
+  %b = warp.scaled %B, %SB : memref<256x128xf8E4M3FN>, memref<1x2xf32>
   warp.matmul e4m3 x e4m3 %a, %b init 0.0 : f32 into %D : !warp.operand<memref<64x256xf8E4M3FN>>, !warp.operand<memref<256x128xf8E4M3FN>>, memref<64x128xf32>
   return
 }
