@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := $(VENV)/.installed
 TESTABLE := $(VENV)/.testable
 
-.PHONY: demo quick test lint lit pytest conformance judges conformance-llvm conformance-cutlass grid programs pins proofs orders judge index docs clean
+.PHONY: demo quick test lint lit pytest conformance judges conformance-llvm conformance-cutlass conformance-tvm grid programs pins proofs orders judge index docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
@@ -49,14 +49,16 @@ pytest: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # every candidate spelling on every target: about ten minutes; products of every type and form: another ten; and all
-# combinations of the qualifiers of the other instructions: another ten; 2,000 changes of PTX in one place: two; and the
-# tests of test/unit that are marked as sampled or slow, in full
+# combinations of the qualifiers of the other instructions: another ten; 39,000 statements near those of all rows, on
+# every target, three; 2,000 changes of PTX in one place: two; and the tests of test/unit that are marked as sampled or
+# slow, in full
 conformance: export WARPLOOM_CONFORMANCE := full
 conformance: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
 	$(BIN)/pytest -n $(JOBS) -rs test/conformance --ignore test/conformance/test_isa_conformance.py
 	$(BIN)/pytest -n $(JOBS) test/unit -m "sampled or slow"
 	$(BIN)/python test/conformance/mutations.py --jobs $(JOBS)
+	$(BIN)/python test/conformance/sweep.py --count 1500 --jobs $(JOBS)
 
 # the assemblers of CUDA 13.0 to 13.4, with which `make conformance` judges the lowest versions of rows; 400 MB
 judges: | $(BIN)/pip
@@ -70,6 +72,10 @@ conformance-llvm: $(TESTABLE)
 
 conformance-cutlass: $(TESTABLE)
 	$(BIN)/python test/conformance/cutlass_suite.py $(if $(SOURCE),--source $(SOURCE)) --jobs $(JOBS)
+
+# every form of TVM's public table: whether the rows have it; one minute
+conformance-tvm: $(TESTABLE)
+	$(BIN)/python test/conformance/tvm_table.py $(if $(SOURCE),--source $(SOURCE))
 
 # products and attentions of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)

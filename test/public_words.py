@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,14 @@ def main() -> None:
     files = sorted((parser.parse_args().clone / "model_validation").glob("*/*/d_*.txt"))
     if not files:
         sys.exit("error: no model_validation/*/*/d_*.txt there; expected a clone of MATLAB-tensor-core")
-    wrong = 0
+    wrong, counts = 0, Counter[str]()
     for path in files:
         bad, count = differences(path)
         wrong += bad
+        counts[path.parts[-3]] += count
         print(f"{'/'.join(path.parts[-3:]):32} {bad} of {count} differ")
+    each = ", ".join(f"{count} of {gpu}" for gpu, count in counts.items())
+    print(f"{counts.total()} words ({each}), {wrong} differ")
     sys.exit(f"error: {wrong} words differ" if wrong else 0)
 
 

@@ -46,15 +46,21 @@ def check_address(
     """
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]
+    if kind == "unified":
+        space = "global" if isinstance(base, Symbol) else ""
     if kind == "tensor" and (declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] != 32):
         return "expected an address of tensor memory in a 32-bit integer register, got {}"
+    if isinstance(base, Immediate) and isinstance(base.value, float):
+        return "an address is an integer, got {}"
     if isinstance(base, Immediate) or base == Symbol("WARP_SZ"):
         return None if space == "local" else "a literal address is one of .local memory"
+    if base == Symbol("_"):
+        return "'_' discards a result, it is no address"
     if isinstance(base, Symbol):
         return _check_space(base.name, "shared" if kind == "mbarrier" else space, rules)
     if declared is None or declared[0] not in "bus" or REGISTER_BITS[declared] not in (32, 64):
         return "expected an address in a 32 or 64-bit integer register, got {}"
-    if kind in ("", "mbarrier") and space in ("", "global") and REGISTER_BITS[declared] < rules.address_size:
+    if kind in ("", "mbarrier", "unified") and space in ("", "global") and REGISTER_BITS[declared] < rules.address_size:
         return f"a {space and '.'}{space or 'generic'} address takes {rules.address_size} bits, got {{}}"
     return None
 

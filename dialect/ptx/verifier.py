@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+from ..isa.form import Form
 from ..isa.row import (
     ADDRESS,
     ANYTHING,
@@ -35,7 +36,7 @@ from ..isa.row import (
 from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, immediate, nowhere, outside
 from .instructions import find, nearest
 from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
+from .types import OPAQUE_TYPES, PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
 
 # An instruction against the rows that spell it.
 
@@ -136,6 +137,8 @@ def fitting(
     misses: list[_Miss] = []
     for row, bindings in matches:
         problems = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
+        if isinstance(row, Form) and None in problems:
+            problems = [_literals_alone(row.signatures_of(bindings)[problems.index(None)], operands)]
         if None in problems:
             fits.append((row, bindings))
         misses += filter(None, problems)
@@ -179,6 +182,15 @@ def _check_operands(
     return None
 
 
+def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand]) -> _Miss | None:
+    """A fragment of packed elements that has no register."""
+    for fits, (slot, operand) in enumerate(zip(slots, operands, strict=False)):
+        packed = slot.kind == VECTOR and slot.type not in ("f32", "f64", "s32")
+        if packed and isinstance(operand, Vector) and all(isinstance(item, Immediate) for item in operand.items):
+            return _Miss(f"operand {slot.name}: expected registers, got literals alone", fits)
+    return None
+
+
 def _required(slots: Sequence[Slot], more: int) -> list[Slot]:
     """The operands that must be there, and the first few of those that may."""
     numbers = count()
@@ -209,7 +221,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == TENSOR:
         return _check_box(operand, slot, type_of, rules)
     if slot.kind == TEXTURE:
-        return _check_opaque(slot, operand, type_of)
+        return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
         literal = isinstance(operand, Immediate)
         return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
@@ -376,23 +388,25 @@ def replacing(slot: Slot) -> list[Slot]:
     return fields
 
 
-def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
+def _check_opaque(slot: Slot, operand: Operand, type_of: TypeOf, rules: AddressRules) -> str | None:
     """`[texture, sampler, {c0, ...}]`, `[surface, {c0, ...}]`, `[texture]`: opaque objects, and coordinates, of which
     four always may be written."""
     if slot.type == "u64":
         return _check_endpoint(slot.count, operand, type_of)
     if not slot.count:
         object_ = operand.base if isinstance(operand, Address) and operand == Address(operand.base) else None
-        return _check_object(object_, type_of) or None
+        return _check_object(object_, type_of, rules) or None
     dimensions = 3 if slot.wider else 2
     if not isinstance(operand, Indexed) or not 2 <= len(operand.items) <= dimensions:
         return (
             f"expected [{'texture' if slot.wider else 'surface'}, {{coordinates}}], got {_describe(operand, type_of)}"
         )
     *objects, where = operand.items
-    problems = (_check_object(each, type_of) for each in objects)
+    problems = (_check_object(each, type_of, rules) for each in objects)
     if problem := next(filter(None, problems), ""):
         return problem
+    if not isinstance(where, Vector | Register):
+        return f"expected coordinates in braces, got {_describe(where, type_of)}"
     places = where.items if isinstance(where, Vector) else (where,)
     if len(places) not in (slot.count, 4):
         return f"expected {slot.count} coordinates, got {len(places)}"
@@ -414,10 +428,12 @@ def _check_endpoint(count: int, operand: Operand, type_of: TypeOf) -> str | None
     return next(filter(None, problems), None)
 
 
-def _check_object(operand: Operand | None, type_of: TypeOf) -> str:
+def _check_object(operand: Operand | None, type_of: TypeOf, rules: AddressRules) -> str:
     """A texture, a sampler or a surface: its name, or a register that holds its address or handle."""
     if isinstance(operand, Symbol):
-        return ""
+        where = rules.space_of(operand.name)
+        opaque = operand != _SINK and (where is None or where in (*OPAQUE_TYPES, "tex"))
+        return "" if opaque else f"expected a texture, a sampler or a surface, got '{operand.name}'"
     if not isinstance(operand, Register):
         return "expected a name or a 64-bit register in brackets"
     declared = type_of(operand)

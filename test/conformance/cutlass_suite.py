@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ def headers(source: Path | None) -> Path:
     if (source / CCCL).exists():
         return source / CCCL
     if (source / "HEAD").exists() or (source / ".git").exists():
-        return extract(source, FOLDER, BUILD / "cutlass")
+        cute = ["git", "-C", str(source), "cat-file", "-e", f"HEAD:{FOLDER}/cute"]
+        there = not subprocess.run(cute, capture_output=True, check=False).returncode
+        return extract(source, FOLDER, BUILD / "cutlass") if there else extract(source, CCCL, BUILD / "cccl")
     raise UnavailableError(f"{source} is neither a checkout of CUTLASS or cccl nor a git directory of one")
 
 

@@ -52,8 +52,8 @@ KINDS = (
     ),
     Kind(
         r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
-        r"expected an address in a 32 or 64-bit integer register|a literal address|expected a generic address"
-        r"|the special register",
+        r"expected an address in (a 32 or 64-bit integer register|brackets)|a literal address"
+        r"|expected a generic address|the special register",
         "9.7.9.25.5.2: tensorMap is a generic address, coordinates are of type .s32; ptxas looks at neither's register",
     ),
     Kind(
@@ -84,7 +84,7 @@ KINDS = (
     ),
     Kind(
         r".*",
-        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(",
+        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(|only a predicate that is read may be",
         "9.1: a predicate is compatible with .pred alone; ptxas does not look at some operands",
     ),
     Kind(
@@ -111,8 +111,8 @@ KINDS = (
     ),
     Kind(
         r"(add|sub|mul|fma)\.[\w.]*x4\..*",
-        "got a vector of 2 ",
-        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes two such registers in braces",
+        r"got a vector of \d ",
+        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes several such registers in braces",
     ),
     Kind(
         r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2",
@@ -136,8 +136,8 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
-        r"tcgen05\.(alloc|commit)\..*",
-        r"a generic address takes 64 bits, got a \.b32 register",
+        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async)\..*",
+        r"a (generic|\.global) address takes 64 bits, got a \.b32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
     Kind(
@@ -150,7 +150,200 @@ KINDS = (
         r"operand e: expected a (\.b32 register, got a vector of 1|register that holds \.b32, got \.pred)",
         "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",
     ),
+    Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
+    Kind(
+        r"rcp\.(?!.*approx)(?=.*\bftz\b)(?=.*\bf64\b).*",
+        "is not a PTX instruction",
+        "9.7.3.13: rcp.rnd{.ftz}.f32, rcp.rnd.f64; ptxas takes .ftz with .f64",
+    ),
+    Kind(
+        r"(tex|tld4|suld|sust|sured|txq|suq)\..*",
+        r"got a vector|got the literal|got a \.\w+ register|got the symbol|expected \d( to \d)? (coordinates|operands)"
+        r"|expected \d x|that holds|floating-point literal|(integer|a) literal|one type, or|the literal",
+        "9.7.10, 9.7.11: operands have the types and numbers of the syntax; ptxas takes more coordinates, vectors of "
+        "other sizes, other registers and literals for some of them",
+    ),
+    Kind(
+        r"tensormap\.cp_fenceproxy\..*",
+        "is not a PTX instruction",
+        "9.7.13.17: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
+        "tensormap.replace too",
+    ),
+    Kind(
+        r"tensormap\.(replace|query)\..*",
+        "is not a PTX instruction",
+        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
+        "in a query",
+    ),
+    Kind(
+        r"fabric\.wait\..*reads.*",
+        r"expected \d operands",
+        "9.7.9.27 of PTX 9.3: fabric.wait.sync_restrict::reads; with N from 9.5 on it is .sync_restrict::read",
+    ),
+    Kind(
+        r"fabric\..*",
+        r"is not a PTX instruction|expected an address in|got the symbol|expected a number|got a vector",
+        "9.7.9.27 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
+        "some of it without .relaxed, and other registers",
+    ),
+    Kind(
+        r"(atom|red)\.(?!.*cache_hint).*",
+        r"expected \d operands \(.*got|address in brackets, got the symbol _",
+        "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint, and a an address; ptxas takes one without",
+    ),
+    Kind(
+        r"mbarrier\.(test|try)_wait\..*parity.*",
+        r"operand s: expected a number from 0 to 1",
+        "9.7.13.15.16: phaseParity is the integer parity of a phase, 0 or 1",
+    ),
+    Kind(
+        r"mbarrier\.arrive.*",
+        r"operand n: expected a (number from 1|\.u32 register, got a vector)|operand d: expected _",
+        "9.7.13.15.4, .13: counts are from 1 to 2^20 - 1, in a register or a literal; there is no state of an arrival "
+        "in other CTAs",
+    ),
+    Kind(
+        r"tcgen05\.mma\..*",
+        r"operand p: expected 0 or 1|operand (m|mask): expected a vector|operand s: expected a number",
+        "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector, scale-input-d is "
+        "from 0 to 15",
+    ),
+    Kind(
+        r"(tcgen05\.(?!cp)|ldmatrix|stmatrix).*b(4x16_p64|6x16_p32|8x16).*",
+        "is not a PTX instruction",
+        "9.7.16.8, 9.7.14.5.15: the syntax has no such format there",
+    ),
+    Kind(
+        r"tcgen05\.(?!ld).*\bb2\b.*",
+        "is not a PTX instruction",
+        "9.7.16 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
+    ),
+    Kind(
+        r"tcgen05\.ld\..*red.*",
+        r"got a vector",
+        "9.7.16.8.3: redval is a register, which ptxas takes in braces",
+    ),
+    Kind(
+        r"(w?mma|movmatrix)\..*",
+        r"cannot be a literal|got the literal|(floating-point|integer) literal"
+        r"|expected a vector .* got a \.\w+ register",
+        "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
+    ),
+    Kind(
+        r"st\.async\..*",
+        r"expected 3 operands|expected a vector|is not a PTX instruction",
+        "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, "
+        "and one register for .vec",
+    ),
+    Kind(
+        r"(ld|st)\..*v8\.[bus](8|16)",
+        "is not a PTX instruction",
+        "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others",
+    ),
+    Kind(
+        r"multimem\.(st|red)\..*acc::.*",
+        "is not a PTX instruction",
+        "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
+    ),
+    Kind(
+        r"wmma\.(load|store)\..*",
+        "is not a PTX instruction",
+        "9.7.14.4.3, .4: wmma.load.c.sync.aligned.layout.shape{.ss}.type; ptxas takes a second type",
+    ),
+    Kind(
+        r"multimem\.st\.async\..*",
+        r"expected a register that holds \.[su]16",
+        "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
+    ),
+    Kind(r"spcompress\..*", "the literal .* is no", "4.5: a literal of f32 is no .b32"),
+    Kind(
+        r"clusterlaunchcontrol\..*",
+        "got a vector",
+        "9.7.13.18: try_cancel_response is a .b128 register; ptxas takes vectors in its place",
+    ),
+    Kind(
+        r"(ld|st|multimem)\..*",
+        "got a vector of 1 ",
+        "9.7.9.8, .11, .14: without .vec a register; ptxas takes it in braces",
+    ),
+    Kind(r"mov\.v[24]\..*", "expected a vector|the literal", "9.7.9.3: of a vector, d and a are vector expressions"),
+    Kind(
+        r"prefetch\..*valid_addr.*",
+        "is not a PTX instruction",
+        "9.7.9.15 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
+    ),
+    Kind(
+        r".*",
+        r"the special register .* can be read by mov and cvt",
+        "10: special registers are read by mov and cvt; ptxas takes some among the elements of vectors",
+    ),
+    Kind(
+        r"mov\.b(16|32|64|128)",
+        r"got the symbol",
+        "9.7.9.4: mov.btype d, a packs and unpacks registers; ptxas takes the address of a variable, too",
+    ),
+    Kind(
+        r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
+        "is not a PTX instruction",
+        "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
+    ),
+    Kind(
+        r"applypriority\.async\.bulk.*",
+        r"expected an address",
+        "9.7.9.16 of PTX 9.4: an address in global memory; ptxas looks at neither its space nor its register",
+    ),
 )
+
+
+FAULTS = (
+    Kind(
+        r"(tex|tld4)\..*",
+        r"Illegal modifier '\.(3d|a?cube)'|Arguments mismatch for instruction '(tex.level|mov)'|doesn't match geometry",
+        "9.7.10.1, .3: tex.geom, tex.level.geom, tld4.comp.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, .acube}, "
+        "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
+    ),
+    Kind(
+        r"mma(\.sp)?\..*\.e[45]m[23]\..*",
+        "Result discard mode is not allowed for instruction 'add'",
+        "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+    ),
+    Kind(
+        r"mbarrier\..*::32b.*",
+        "out of range",
+        "9.7.13.15.11 of PTX 9.4: ctaMask is a .b32 operand, and -1 is a number of 32 bits (4.5.1)",
+    ),
+    Kind(
+        r"(sp(de)?compress|multimem\.red)\..*",
+        "Arguments mismatch",
+        "4.5: a literal may stand for an operand that is read; ptxas takes none as a selector, or as all elements",
+    ),
+    Kind(
+        r"mov\..*",
+        "Incompatible elements of vector expression",
+        "10: special registers are read by mov, among the elements of a vector as elsewhere",
+    ),
+    Kind(
+        r"mma(\.sp[:\w]*)?\..*",
+        r"<builtin>",
+        "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
+    ),
+    Kind(
+        r"wmma\.load\.[ab]\..*\.[su][48]",
+        "Arguments mismatch",
+        "9.7.14.4.1: fragments of integers are .b32 registers, which a .f32 one is compatible with (9.4.1)",
+    ),
+    Kind(
+        r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
+        "Arguments mismatch",
+        "9.7.7: c is a predicate, in place of which ptxas takes 0 and 1 with all types but .bf16",
+    ),
+)
+"""What ptxas refuses, with its message, and the text has."""
+
+
+def fault(opcode: str, message: str) -> str | None:
+    """Why we take what ptxas refuses; None where nothing says it."""
+    return next((kind.reason for kind in FAULTS if kind.explains(opcode, message)), None)
 
 
 def reason(opcode: str, message: str, target: str) -> str | None:

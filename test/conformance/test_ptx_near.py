@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -11,7 +10,7 @@ import mutations
 import pytest
 from ptx_rows import held
 from samples import FULL
-from test_ptx_rows import PTXAS, check_line, rejected
+from test_ptx_rows import PTXAS, check_line, rejected, unlike
 
 from warploom.dialect.isa.row import NEWEST, TARGETS
 from warploom.dialect.ptx.instructions import find
@@ -284,16 +283,12 @@ def test_spellings_near_the_rows(family: str, name: str) -> None:
     wrong = [line for i, line in enumerate(lines) if ours[i] == (i in errors)]
     # what ptxas makes of a reduction of `fabric` may fail by the statements before it: what differs is judged alone
     wrong = [line for line in wrong if ours[lines.index(line)] == bool(rejected([line], target, version))]
-    assert not [line for line in wrong if not (NO_ROUNDING.match(line) and not ours[lines.index(line)])]
+    assert not [line for line in wrong if not unlike(line, check_line(line, context))]
     assert (
         any(ours)
         or (family in ("tensor_maps", "narrow_conversions") and target.sm < 90)
         or (family == "fabrics" and target.sm < 100)
     )
-
-
-NO_ROUNDING = re.compile(r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2 ")
-"""What ptxas takes and 9.7.5.1 of PTX 9.4 does not have: `add.rz.ftz.dtype3.atype3.ctype2` without `.rz`."""
 
 
 MUTANTS, SEED = 60, 28

@@ -100,10 +100,10 @@ def test_a_refusal_needs_a_reason() -> None:
     assert any("faults on every GPU" in line for line in listed.text())
     unlisted = outcome("atom.global.add.u32", message="operand b: expected a register that holds .u32, got .f32")
     assert verdicts.Report([unlisted]).faults == ["1 statements refused that ptxas takes, without a reason"]
-    assert verdicts.Report([outcome(*["ld.global.b32"] * 6)]).faults == [
-        "0.0600% refused that ptxas takes, more than 0.0500%"
+    assert verdicts.Report([outcome(*["ld.global.b32"] * 11)]).faults == [
+        "0.1100% refused that ptxas takes, more than 0.1000%"
     ]
-    assert "0.0600% refused" in next(verdicts.Report([outcome(*["ld.global.b32"] * 6)]).text())
+    assert "0.1100% refused" in next(verdicts.Report([outcome(*["ld.global.b32"] * 11)]).text())
 
 
 def test_what_the_text_does_not_have_is_a_reason_on_its_targets() -> None:

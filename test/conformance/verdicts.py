@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from assembler import CURRENT, PTXAS
-from refused import reason
+from refused import fault, reason
 
 from warploom.runtime.kernel.check import check_text
 
@@ -27,7 +27,7 @@ OLDEST = 75
 RENAMED = {101: 110}
 ROUNDS = 40
 TIMEOUT_S = 300
-MOST_REFUSED = 0.0005
+MOST_REFUSED = 0.001
 """The part of a suite's statements that we may refuse and ptxas takes."""
 SHOWN = 60
 """Lines of a report that are printed."""
@@ -65,7 +65,7 @@ class Outcome:
     refused: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
     """Line, statement and our message, where ptxas has none and nothing says why."""
     listed: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
-    """Line, statement and the reason, where ptxas has no message and we refuse on purpose."""
+    """Line, statement and the reason, where we differ from ptxas on purpose."""
     skipped: str = ""
     """Why no ptxas of this version can judge the file."""
     failed: str = ""
@@ -122,7 +122,9 @@ def compare(case: Case) -> Outcome:
     ours = {first[min(d.line, len(lines)) - 1]: d.message for d in reversed(checked.diagnostics)}
     theirs, outcome.failed = verdict(lines, first, case.arch)
     for line in sorted(theirs.keys() - ours.keys()):
-        outcome.taken.append((line + 1, _statement(lines, first, line), theirs[line]))
+        statement = _statement(lines, first, line)
+        why = fault(_opcode(statement), theirs[line])
+        (outcome.taken if why is None else outcome.listed).append((line + 1, statement, why or theirs[line]))
     if not outcome.failed:
         for line in sorted(ours.keys() - theirs.keys()):
             statement = _statement(lines, first, line)

@@ -42,6 +42,8 @@ def check(body: str, directives: str = "") -> list[str]:
         ("@!%p0 setp.eq.s32 %p1|%x, %r0, %r1;", "setp.eq.s32: no .reg declares '%x'"),
         ("selp.b32 %r0, %r1, %r2, !%x;", "selp.b32: no .reg declares '%x'"),
         ("bra NOWHERE;", "bra: there is no label 'NOWHERE' here"),
+        ("L: brx.idx %r0, L;", "brx.idx: expected a label of .branchtargets, got 'L'"),
+        ("L: T: .branchtargets L; bra T;", "bra: expected a label and not one of .branchtargets, got 'T'"),
         ("@%p0 bra tiles;", "bra: there is no label 'tiles' here"),
         ("{ INNER: ret; } bra INNER;", "bra: there is no label 'INNER' here"),
         ("{ .reg .b32 %inner; } mov.u32 %r0, %inner;", "mov.u32: no .reg declares '%inner'"),
@@ -53,6 +55,52 @@ def check(body: str, directives: str = "") -> list[str]:
 )
 def test_names_that_are_not_declared(body: str, message: str) -> None:
     assert check(body) == [message]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("ld.u32 %r0, [_];", "operand a: '_' discards a result, it is no address"),
+        ("ld.local.u32 %r0, [0f3F800000];", "operand a: an address is an integer, got the literal 0f3F800000"),
+        ("prefetchu.L1 [smem];", "operand a: expected an address in .global memory, got 'smem', a .shared variable"),
+        ("prefetchu.L1 [table];", None),
+        ("stackrestore.u32 3;", "operand a: expected a .u32 register, got the literal 3"),
+        ("mbarrier.arrive.noComplete.shared.b64 _, [smem], -1;", "operand n: expected a number from 1 to 1048575"),
+        ("createpolicy.fractional.L2::evict_first.L2::evict_last.b64 %rd0;", "is not a PTX instruction known here"),
+        ("createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %rd0;", None),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [smem], {0, 0};", "operand r: expected registers, got literals"),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [smem], {0, %r1};", None),
+        ("txq.width.b32 %r0, [smem];", "operand a: expected a texture, a sampler or a surface, got 'smem'"),
+    ],
+)
+def test_operands_that_are_something_else(body: str, message: str | None) -> None:
+    found = check(body)
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+OVERRIDE = "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes.override::global_address"
+STRIDES = f"{OVERRIDE}.override::global_dim_stride [%rd0], [%rd1, %rd2, "
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (f"{OVERRIDE} [%rd0], [%rd1, %rd2, {{%r1, %r2}}], [smem];", None),
+        (f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", None),
+        (f"{OVERRIDE} [%rd0], [%rd1, {{%r1, %r2}}], [smem];", "expected [map, address, {coordinates}]"),
+        (f"{STRIDES}{{%h1}}, {{%r1}}, %h3, {{%r1, %r2}}], [smem];", "expected 2 x .b16, got 1"),
+        (
+            f"{STRIDES}{{%h1, %h2}}, {{%r1}}, %r3, {{%r1, %r2}}], [smem];",
+            "expected a register that holds .b16, got .b32",
+        ),
+    ],
+)
+def test_fields_of_a_tensor_map_that_are_overridden(statement: str, message: str | None) -> None:
+    text = PTX.replace("8.5", "9.4").replace("sm_90a", "sm_107a")
+    found = messages(text.replace("BODY", statement).replace("DIRECTIVES", ""))
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
 
 
 def test_names_that_are_declared() -> None:

@@ -1,15 +1,24 @@
 """Mutated PTX: every input runs, or gets one clear error; nothing else escapes, and nothing hangs.
 
-Run as a script for more, of one family if it is named: python test/unit/test_fuzz.py 0 20000 tcgen05
+Run as a script for more, of one family if it is named, or of every row: the inputs from one number to another.
+
+    python test/unit/test_fuzz.py 0 20000 tcgen05 --jobs 2
+    python test/unit/test_fuzz.py 0 20000 rows
+
+The exit status is 1 if anything else came out of one, which is printed with the number of its input.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
 import sys
+import time
+import traceback
 from collections import Counter
-from functools import cache
+from functools import cache, partial
+from multiprocessing import Pool
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent.parent))
@@ -17,8 +26,11 @@ sys.path.append(str(Path(__file__).parent.parent))
 import hopper_kernel
 import numpy as np
 import pytest
+from ptx_rows import BY_SPELLING, DECLARATIONS, SYMBOLS, WIDE, instructions
+from ptx_rows import operand as fitting
 from tensor_cores import Kernel, registers
 
+from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.text.syntax import Function, PtxSyntaxError, Variable
 from warploom.runtime import TensorMap
@@ -52,6 +64,39 @@ def tensor_texts() -> list[str]:
                version="8.8").text()
         for kind, moves in zip(KINDS, (MOVES[:2], MOVES[2:3], MOVES[3:4], (*MOVES[4:], MOVES[0])), strict=True)
     ]  # fmt: skip
+
+
+ROOM = (
+    "ld.param.u64 %b64_7, [p]; mov.b64 %b64_1, %b64_7; mov.b64 %b64_6, %b64_7; mov.b32 %b32_7, smem;",
+    "mov.u64 %b64_7, smem; mov.b64 %b64_1, 0x0000401000080000; ld.param.u64 %b64_6, [p]; mov.b32 %b32_7, smem;",
+    "mov.u32 %b32_0, smem; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%b32_0], 64;\n"
+    "ld.shared.b32 %b32_7, [%b32_0]; mov.u64 %b64_7, smem; mov.b64 %b64_1, 0x0000401000080000; mov.b64 %b64_2, %b64_1;"
+    "mov.b32 %b32_4, 0x08100010; mov.b32 %b32_3, %b32_4;",
+)
+"""What the registers that rows have for addresses hold: global memory, shared memory, columns of tensor memory."""
+
+
+@cache
+def rows() -> dict[str, list[str]]:
+    """Statements of all rows, matrix instructions among them, by the first word of the opcode."""
+    found: dict[str, list[str]] = {}
+    for row in ROWS:
+        found.setdefault(row.root, []).extend(instructions(row, row.samples()))
+    for form in list(BY_SPELLING.values()):
+        words = ", ".join(fitting(ROWS[0], slot, number) for number, slot in enumerate(form.operands))
+        found.setdefault(form.spelling.partition(".")[0], []).append(f"{form.spelling} {words};")
+    return {root: lines for root, lines in found.items() if lines}
+
+
+def row_text(draw: random.Random) -> str:
+    """A kernel of one to three statements of one family, or of two, after what gives their addresses a value."""
+    families = draw.sample(sorted(rows()), draw.choice((1, 1, 2)))
+    body = [draw.choice(rows()[root]) for root in families for _ in range(draw.choice((1, 2)))]
+    values = "\n".join(f"mov.b32 %b32_{n}, {draw.randrange(4)};" for n in range(8))
+    target = draw.choice(("sm_100a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_90a"))
+    head = f".version 9.5\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 p) {{\n"
+    setup = draw.choice(ROOM[: 2 if target in ("sm_90a", "sm_120a") else 3])
+    return f"{head}{DECLARATIONS}{WIDE}{SYMBOLS}{values}\n{setup}\n" + "\n".join(body) + "\nLABEL:\nret;\n}\n"
 
 
 @cache
@@ -105,10 +150,15 @@ def exchange(draw: random.Random, words: list[str]) -> None:
 
 
 def mutated(seed: int, family: str = "") -> str:
-    """A kernel's text with one to three changes, of those kernels in which an opcode begins so."""
+    """A kernel's text with one to three changes, of those kernels in which an opcode begins so; "rows": a kernel of
+    any rows with none to two."""
     draw = random.Random(seed)
-    words = list(draw.choice([each for each in kernels() if any(word.startswith(family) for word in each)]))
-    for _ in range(draw.choice((1, 1, 2, 3))):
+    if family == "rows":
+        words, most = WORD.findall(row_text(draw)), (0, 1, 1, 2)
+    else:
+        words = list(draw.choice([each for each in kernels() if any(word.startswith(family) for word in each)]))
+        most = (1, 1, 2, 3)
+    for _ in range(draw.choice(most)):
         (scramble if seed % 3 == 0 else exchange)(draw, words)
     return "".join(words)
 
@@ -147,7 +197,8 @@ def _threads(function: Function) -> int:
 @pytest.mark.parametrize("block", range(8))
 def test_every_input_runs_or_gets_one_error(block: int) -> None:
     found = Counter(outcome(mutated(seed)) for seed in range(100 * block, 100 * (block + 1)))
-    assert found.keys() == {"ran", "InterpreterError", "PtxSyntaxError"}
+    assert found.keys() == EXPECTED
+    assert Counter(outcome(mutated(seed, "rows")) for seed in range(40 * block, 40 * (block + 1))).keys() <= EXPECTED
 
 
 def test_a_million_registers_are_refused() -> None:
@@ -167,6 +218,38 @@ def test_an_address_size_that_is_none() -> None:
         parse_ptx(".version 8.0\n.target sm_90a\n.address_size 3264\n", "fuzz.ptx")
 
 
+EXPECTED = {"ran", "InterpreterError", "PtxSyntaxError"}
+
+
+def tried(seed: int, family: str) -> tuple[int, str]:
+    """The outcome of an input, the last lines of what escaped it among them."""
+    try:
+        return seed, outcome(mutated(seed, family))
+    except Exception:  # what escapes is what is looked for
+        return seed, traceback.format_exc(limit=-3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
+    parser.add_argument("family", nargs="?", default="")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
+    args = parser.parse_args()
+    found, wrong, until = Counter[str](), 0, time.time() + args.seconds
+    with Pool(args.jobs) as pool:
+        numbers = range(args.first, args.end)
+        for seed, what in pool.imap_unordered(partial(tried, family=args.family), numbers, 8):
+            found[what if what in EXPECTED else "something else"] += 1
+            if what not in EXPECTED:
+                wrong += 1
+                print(f"input {seed}: {what}", flush=True)
+            if time.time() > until:
+                break
+    print(f"{args.family or 'all'}: {found.total()} inputs, " + ", ".join(f"{n} {what}" for what, n in found.items()))
+    return int(wrong > 0)
+
+
 if __name__ == "__main__":
-    first, end = map(int, sys.argv[1:3])
-    print(Counter(outcome(mutated(seed, *sys.argv[3:])) for seed in range(first, end)))
+    sys.exit(main())

@@ -10,7 +10,7 @@ from tensor_cores import Kernel, put, registers
 
 from warploom.dialect.isa.tensor_product import SharedDescriptor
 from warploom.dialect.layouts.tensor_memory import result
-from warploom.runtime import WarploomError, check_ptx
+from warploom.runtime import WarploomError, check_ptx, load_ptx
 
 LEFT, RIGHT = SharedDescriptor(0, 128, 256), SharedDescriptor(4096, 128, 256)
 
@@ -141,13 +141,11 @@ def test_faults(bad: Kernel, line: str, message: str) -> None:
 def test_columns_that_nobody_gives_back_are_waited_for() -> None:
     again = kernel({ALLOC: f"{ALLOC.replace('128', '512')}\n{ALLOC}"})
     with pytest.raises(WarploomError, match=r"deadlock: .*wait at line \d+ \(tcgen05.alloc"):
-        again.run(None)
+        again.run(None)  # https://github.com/tile-ai/tilelang/pull/2831
 
 
 def test_a_pair_takes_two_ctas() -> None:
     text = kernel().text().replace("cta_group::1", "cta_group::2")
-    from warploom.runtime import load_ptx
-
     words = np.zeros((128, 64), np.uint32)
     with pytest.raises(WarploomError, match=r"cta_group::2 takes pairs of CTAs of a cluster; this one has 1"):
         load_ptx(text).launch("k", grid=1, block=128, args=[kernel().image, words], device="interp")
@@ -220,3 +218,42 @@ def test_suspected_bugs_that_are_none() -> None:
     late += "setp.lt.u32 %p7, %r16, 200;\n@%p7 bra TURN;\nEARLY:\n"
     pair.parts = {"@%p2 bra ALLOCATED;": f"{late}@%p2 bra ALLOCATED;"}
     pair.run()
+
+
+SHARED_LANES = f"""\
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{{
+.reg .pred %p<4>; .reg .b32 %r<16>; .shared .align 4 .b32 slot;
+mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.ne.u32 %p1, %r2, 0; setp.lt.u32 %p2, %r2, 4; mov.b32 %r10, 7;
+@%p1 bra ALLOCATED;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+ALLOCATED:
+{BEFORE} bar.sync 0; {AFTER}
+ld.shared.b32 %r3, [slot]; and.b32 %r4, %r2, 3; shl.b32 %r4, %r4, 21; add.u32 %r4, %r3, %r4;
+@!%p2 bra SECOND;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r10}}; tcgen05.wait::st.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r11}}, [%r4]; tcgen05.wait::ld.sync.aligned;
+SECOND:
+{BEFORE} bar.sync 1; {AFTER}
+@%p2 bra STORED;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r10}}; tcgen05.wait::st.sync.aligned;
+STORED:
+{BEFORE} bar.sync 0; {AFTER}
+@%p1 bra FREED;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+FREED:
+ret;
+}}
+"""
+"""Two warps of each four lanes of tensor memory: the second stores where the first has loaded."""
+
+
+def test_a_store_of_another_warp_with_the_same_lanes() -> None:
+    """https://github.com/facebookexperimental/triton/issues/1993: no barrier between a load and an aliased store."""
+    launch = {"grid": 1, "block": 256, "args": [], "device": "interp", "checks": "strict"}
+    load_ptx(SHARED_LANES).launch("k", **launch)
+    with pytest.raises(WarploomError, match=r"<ptx>:19:\d+: error: tcgen05.st.*writes column 0 .* nothing orders it"):
+        load_ptx(SHARED_LANES.replace(f"{BEFORE} bar.sync 1; {AFTER}", "")).launch("k", **launch)

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
 from ...isa.row import ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
@@ -15,6 +16,8 @@ from ..parser import UNREAD
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
 from ..text.syntax import (
     Address,
+    Comment,
+    Directive,
     Function,
     Immediate,
     Indexed,
@@ -73,6 +76,8 @@ class Names:
     variables: dict[str, Variable | None] = field(default_factory=dict[str, "Variable | None"])
     """Symbols: variables, and functions as None."""
     labels: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    """Labels of `.branchtargets`, which `brx` goes by, and nothing else."""
     inputs: frozenset[str] = frozenset()
     """Parameters that a function receives: they are not written."""
     unread: frozenset[str] = frozenset()
@@ -96,13 +101,20 @@ class Names:
     ) -> Names:
         """The names of a scope: these, its parameters, and its labels; registers are declared one by one."""
         inputs = self.inputs | {parameter.name for parameter in parameters}
-        inner = Names(dict(self.registers), dict(self.variables), frozenset(), inputs, self.unread, self.unavailable)
+        inner = Names(
+            dict(self.registers), dict(self.variables), inputs=inputs, unread=self.unread, unavailable=self.unavailable
+        )
         for parameter in (*parameters, *returns):
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
             else:
                 inner.variables[parameter.name] = parameter
         inner.labels = self.labels | {s.name for s in body if isinstance(s, Label)}
+        inner.tables = self.tables | {
+            label.name
+            for label, table in pairwise(s for s in body if not isinstance(s, Comment))
+            if isinstance(label, Label) and isinstance(table, Directive) and table.text.startswith(".branchtargets")
+        }
         return inner
 
     def declare(self, statement: RegDecl | Variable) -> None:
@@ -154,6 +166,11 @@ class Names:
         if guard is not None and (type := self.registers[guard.register]) not in ("pred", UNREAD):
             return f"expected a predicate as the guard, got a .{type} register"
         branch = instruction.root in BRANCHES
+        target = instruction.operands[-1] if branch and instruction.operands else None
+        if isinstance(target, Symbol) and target.name in self.labels:
+            indirect = instruction.root == "brx"
+            if indirect != (target.name in self.tables):
+                return f"expected a label {'' if indirect else 'and not one '}of .branchtargets, got '{target.name}'"
         for operand in instruction.operands:
             if branch or not self._plain(operand):
                 for name in self._unknown(operand, branch):

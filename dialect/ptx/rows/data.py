@@ -172,7 +172,7 @@ _ACCESSES = (
     row("prefetch{P=.global,.local}.{L1,L2}", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
     row("prefetch{P=.global}.{L2::evict_last,L2::evict_normal}", "a:[]", "9.7.9.15", ptx=(7, 4), sm=80, meaning="hint"),
     row("prefetch{P=.const,.param}.tensormap", "a:[P]", "9.7.9.15", ptx=(8, 0), sm=90, meaning="hint"),
-    row("prefetchu.L1", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
+    row("prefetchu.L1", "a:[unified]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),
     # 9.7.9.16, .17  applypriority, discard
     row("applypriority{P=.global}.L2::evict_normal", "a:[], n:imm(128)", "9.7.9.16", ptx=(7, 4), sm=80, meaning="hint"),
     row("discard{P=.global}.L2", "a:[], n:imm(128)", "9.7.9.17", ptx=(7, 4), sm=80, meaning="hint"),

@@ -20,7 +20,8 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
   written, all elements but one always may, with `T^` none;
 - `d|p:T`: may be followed by `|p`; `d||p:T` must be; `|p_` may be discarded;
 - `[]`: an address in the space that `P` binds, else a generic one; `[D]`, `[global]`: in what `D` binds, in that space,
-  in a register of 32 bits too; `[any]`: generic or not; `[mbarrier]`: as `[]`, in shared memory; `[tensor]`: in tensor
+  in a register of 32 bits too; `[any]`: generic or not; `[unified]`: generic, or a variable of global memory;
+  `[mbarrier]`: as `[]`, in shared memory; `[tensor]`: in tensor
   memory;
 - `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows; `descriptor`: a register of 64 bits; `flag`: a predicate, 0 or 1;
@@ -359,6 +360,8 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
 @lru_cache(4096)
 def _ordered(word: str) -> int:
     """0 for words that may stand anywhere; the others keep their order among their like."""
+    if word.startswith(".L2::evict_"):
+        return 4
     return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 3 if word in _FORMATS else 0
 
 

@@ -198,25 +198,30 @@ _States = tuple[tuple[str, Version], ...]
 """What receives the state that an object had, and since when."""
 
 
+_COUNT = "u32(1..1048575)"
+"""Arrivals that an object can count: 9.7.13.15.4."""
+
+
 def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
     """`arrive` or `arrive_drop`: in the own CTA, which says what the state was, and in another of the cluster."""
     for state, since in states:
         yield from _spaces(root, f"{state}, a:[mbarrier]", section, since)
-        yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:u32", section, since)
-    yield from _spaces(root, "d:b64_, a:[mbarrier], n:u32", section, (7, 8), 90)
+        yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:{_COUNT}", section, since)
+    yield from _spaces(root, f"d:b64_, a:[mbarrier], n:{_COUNT}", section, (7, 8), 90)
     own = "{P=.shared,.shared::cta}.b64"
-    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=80)
+    counted, optional = (f"d:b64_, a:[mbarrier], {may}n:{_COUNT}" for may in ("", "?"))
+    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", counted, section, ptx=(8, 0), sm=80)
     yield _form(f"{root}.release.cta{own}", "d:b64_, a:[mbarrier]", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.release.cluster{own}", "d:b64_, a:[mbarrier], ?n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[mbarrier], ?n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.release.cta{own}", counted, section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.release.cluster{own}", optional, section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", optional, section, ptx=(8, 6), sm=90)
     yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
     yield _form(
         f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
     )
     away = ".P{shared::cluster}.b64"
-    yield _form(f"{root}{_HERE}{away}", "d:_, a:[mbarrier], ?n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], ?n:u32", section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}{_HERE}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", section, ptx=(8, 6), sm=90)
     yield _form(f"{root}.F{{expect_tx}}{_HERE}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
     yield _form(
         f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
@@ -268,7 +273,9 @@ def _signals() -> Iterator[PatternRow]:
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
         for expected in ("", ".expect_tx"):
             for order in (_HERE, ".relaxed.{cta,cluster}"):
-                counts = ("d:_, a:[], n:u32, k:b32",) if expected else ("d:_, a:[], k:b32", "d:_, a:[], n:u32, k:b32")
+                counts = ["d:_, a:[], n:u32, k:b32"]
+                if not expected:
+                    counts = ["d:_, a:[], k:b32", f"d:_, a:[], n:{_COUNT}, k:b32"]
                 for operands in counts:
                     yield row(
                         f"mbarrier.{root}{expected}{order}{away}",
@@ -294,7 +301,7 @@ MBARRIER_ROWS = (
     # 9.7.13.15.9, .17  Layouts of objects
     row(
         "mbarrier.init.LAYOUT{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
-        "a:[mbarrier], n:u32",
+        f"a:[mbarrier], n:{_COUNT}",
         f"{_SECTION}.9",
         ptx=(9, 3),
         sm=90,
@@ -320,7 +327,7 @@ MBARRIER_ROWS = (
     *_reported_waits("try_wait", ", ?h:u32"),
     *_signals(),
     # 9.7.13.15.9, .10  mbarrier.init, mbarrier.inval
-    *_spaces("mbarrier.init", "a:[mbarrier], n:u32", f"{_SECTION}.9"),
+    *_spaces("mbarrier.init", f"a:[mbarrier], n:{_COUNT}", f"{_SECTION}.9"),
     *_spaces("mbarrier.inval", "a:[mbarrier]", f"{_SECTION}.10"),
     # 9.7.13.15.11, .12  mbarrier.expect_tx, mbarrier.complete_tx
     _form(
@@ -447,7 +454,7 @@ CONTROL_ROWS = (
     # 9.7.19  Miscellaneous
     row("alloca.T{u32,u64}", f"d:T, a:T, ?n:imm({choice([1 << i for i in range(24)])})", "9.7.17.1", ptx=(7, 3), sm=52),
     row("stacksave.T{u32,u64}", "d:T", "9.7.17.2", ptx=(7, 3), sm=52),
-    row("stackrestore.T{u32,u64}", "a:T", "9.7.17.3", ptx=(7, 3), sm=52),
+    row("stackrestore.T{u32,u64}", "a:T^", "9.7.17.3", ptx=(7, 3), sm=52),
     row("brkpt", "", "9.7.19.1"),
     row("nanosleep.u32", "a:u32", "9.7.19.2", ptx=(6, 3), sm=70, meaning="hint"),
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),
