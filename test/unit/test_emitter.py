@@ -24,11 +24,9 @@ from warploom.passes.to_ptx.emitter import (
     EmittedOperand,
     Emitter,
     VirtualRegister,
-    common_divisor,
-    divisor_of,
     single,
-    split,
 )
+from warploom.passes.to_ptx.scalars import common_divisor, divisor_of, split
 
 TILE = Address(Symbol("tile"))
 
