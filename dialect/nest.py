@@ -31,7 +31,7 @@ class NestAccess(NamedTuple):
 
 
 class Combination(NamedTuple):
-    """How a body combines a value with what its output held: by which operation, and which value."""
+    """The operation of a body that combines a value with the previous value of its output, and that value."""
 
     by: Operation
     value: SSAValue
@@ -49,7 +49,7 @@ class Nest(NamedTuple):
 
     @staticmethod
     def of(op: LinalgStructuredOperation) -> Nest:
-        """The nest that an operation is."""
+        """The nest of an operation."""
         maps, body = [attribute.data for attribute in op.get_indexing_maps()], op.body.block
         accesses = tuple(map(NestAccess, op.operands, maps, body.args))
         kinds = [kind.data for kind in op.get_iterator_types()]
@@ -74,13 +74,13 @@ class Nest(NamedTuple):
 
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
-        """What the body makes, for each of what is written."""
+        """The values that the body yields, one for each output."""
         end = self.body.last_op
         return () if end is None else tuple(end.operands)
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether each element of all that is written is made once: no loop is summed, and each indexes it."""
+        """Whether each output element is computed once: no loop is reduced, and every loop indexes every output."""
         return not self.summed and all(sorted(access.loops) == list(range(self.loops)) for access in self.writes)
 
     @property
@@ -101,7 +101,7 @@ class Nest(NamedTuple):
 
     @property
     def captured(self) -> tuple[SSAValue, ...]:
-        """Values from outside that the body uses, constants apart."""
+        """The values outside of the nest that the body uses, without constants."""
         used = dict.fromkeys(value for op in self.body.ops for value in op.operands)
         return tuple(value for value in used if not self.is_inside(value) and not is_constant(value))
 
@@ -135,7 +135,7 @@ def generic(
     summed: Collection[int] = (),
     results: Sequence[Attribute] = (),
 ) -> GenericOp:
-    """A `linalg.generic` for an operation, whose place in the file it has; `summed` are the loops that are reduced."""
+    """A `linalg.generic` with the location of `op`. `summed` are the reduction loops."""
     kinds = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
     iterators = ArrayAttr([kinds[loop in summed] for loop in range(maps[-1].num_dims)])
     made = GenericOp(inputs, outputs, body, ArrayAttr(map(AffineMapAttr, maps)), iterators, results)

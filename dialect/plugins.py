@@ -43,7 +43,7 @@ def entries(group: str) -> Mapping[str, EntryPoint]:
 
 @cache
 def loaded(group: str, name: str) -> object:
-    """What an entry point names, imported; None where there is none."""
+    """The object of an entry point; None if there is none."""
     entry = entries(group).get(name)
     return None if entry is None else entry.load()
 

@@ -32,9 +32,9 @@ def offset_of(op: Operation) -> int:
 
 
 def allocate(kernel: gpu.FuncOp) -> int:
-    """Gives each allocation of a kernel its offset, one behind the other in order; returns the bytes of all.
+    """Assigns an offset to each allocation of a kernel, in order, and returns the total in bytes.
 
-    An offset that is there already is kept: tiles that are not used at the same time may share memory.
+    Existing offsets are kept: tiles that are not used at the same time may share memory.
     """
     end = 0
     for op in kernel.walk():
@@ -49,7 +49,8 @@ def allocate(kernel: gpu.FuncOp) -> int:
 
 
 def needed(op: Operation) -> tuple[int, int] | None:
-    """The bytes of shared memory that an operation allocates, and what its first is a multiple of."""
+    """The size and the alignment in bytes of the shared memory that an operation allocates; None for other
+    operations."""
     if isinstance(op, MakeRingOp) and op.writers is not None:
         return 2 * op.ring.type.count.data * BARRIER_BYTES, BARRIER_BYTES
     if isinstance(op, MakeBarriersOp):

@@ -20,7 +20,7 @@ from ..dialect.mlir.upstream import line_of
 
 
 class LocatedError(DiagnosticException):
-    """A diagnostic that knows where in the user's file it belongs; `location` is "file:line:col"."""
+    """A diagnostic with its location in the user's file as "file:line:col"."""
 
     def __init__(self, location: str, message: str) -> None:
         super().__init__(location, message)
@@ -53,9 +53,9 @@ def place_of(op: Operation) -> str:
 
 
 def fail(op: Operation, message: str) -> NoReturn:
-    """Stop the compilation because of `op`, with its place in the user's file where that is known.
+    """Stops the compilation with an error at `op`, located in the user's file if its place is known.
 
-    For passes: an operation made from another keeps its place when given the other's `location`.
+    Passes keep the place by giving new operations the `location` of the original.
     """
     location, message = location_of(op), message.replace(UnregisteredOp.name, name_of(op))
     raise DiagnosticException(message) if location is None else LocatedError(location, message)
@@ -91,18 +91,19 @@ def remark(op: Operation, by: str, message: str) -> None:
 
 
 def chose(op: Operation, by: str, message: str) -> None:
-    """Says what the pass `by` makes of an operation, where there was a choice; heard by `remarks(chosen=True)`."""
+    """A remark of pass `by` about its choice for an operation; `remarks(chosen=True)` collects it."""
     if _CHOSEN.get():
         _say(op, "remark", by, f"{CHOSEN}{message}")
 
 
 def warn(op: Operation, by: str, message: str) -> None:
-    """Says what the pass `by` left that was hardly meant to be left; heard by `remarks`, shown unasked by commands."""
+    """A warning of pass `by` about something that it left, probably against the user's intention. `remarks` collects
+    it, and commands show it by default."""
     _say(op, "warning", by, message)
 
 
 def is_warning(said: str) -> bool:
-    """Whether a line that `remarks` collected is one of `warn`."""
+    """Whether a line of `remarks` is a warning."""
     return re.match(r"(\S.*?: )?warning: ", said) is not None
 
 
@@ -112,7 +113,7 @@ def _say(op: Operation, kind: str, by: str, message: str) -> None:
 
 
 def culprit(root: Operation) -> Operation | None:
-    """The operation whose own verifier fails, in the order in which verification visits them."""
+    """The operation whose own verifier fails first, in the order of verification."""
     for op in root.walk(region_first=True):
         try:
             op.verify(verify_nested_ops=False)
@@ -197,7 +198,7 @@ class Said:
 
     @staticmethod
     def of_line(line: str) -> Said:
-        """A line that `remarks` collected."""
+        """Parses a line of `remarks`."""
         match = re.fullmatch(r"(?:(\S.*?:\d+:\d+): )?(remark|warning): (.*)", line, re.DOTALL)
         if match is None:
             raise ValueError(f"expected a remark or a warning, got '{line}'")
@@ -274,7 +275,7 @@ class ExpectedDiagnostics:
             return None
 
     def meet(self, said: Said) -> None:
-        """Compares a diagnostic with those that are expected."""
+        """Matches a diagnostic against the expected ones."""
         near: _Expected | None = None
         for expected in self._expected:
             placed = expected.line == said.line and said.file == self._name if said.file else expected.line is None

@@ -72,7 +72,7 @@ STRATEGY = "warp-transform"
 
 
 class UsageError(Exception):
-    """The command line asks for something that does not exist; exit code 2."""
+    """The command line names something that does not exist; exit code 2."""
 
 
 class PipelineStep(NamedTuple):
@@ -92,7 +92,8 @@ class PipelineStep(NamedTuple):
 
 
 def with_strategy(steps: list[PipelineStep], file: str) -> list[PipelineStep]:
-    """Steps that apply the strategy of a file: where a pipeline applies those of modules, or else first."""
+    """A pipeline with the strategy of a file. It replaces the step for strategies of modules, or becomes the first
+    step."""
     one = WARPLOOM_UNIVERSE.all_passes[STRATEGY]().from_pass_spec(ArgSpec(STRATEGY, {"file": (file,)}))
     if one.name not in (step.one.name for step in steps):
         return [PipelineStep(one, ""), *steps]
@@ -141,7 +142,7 @@ class Timer:
 
     @contextmanager
     def measure(self, *path: str) -> Generator[None]:
-        """Adds how long something takes."""
+        """Adds the time that the context takes to the entry of a path."""
         start = time.perf_counter()
         try:
             yield

@@ -221,7 +221,8 @@ class WarploomOptMain(xDSLOptMain):
         return _exit("\n".join(problems), 1) if problems else None
 
     def _verified(self, data: bytes, extension: str, offset: int, expected: ExpectedDiagnostics) -> str:
-        """What a chunk becomes; nothing where that fails, which `expected` is told."""
+        """The output for a chunk of the input. If a pass fails, the result is empty, and the error goes to
+        `expected`."""
         try:
             module = self.parse_chunk(BytesIO(data), extension, offset)
             if module is None:
@@ -403,7 +404,7 @@ def _check_specs(kind: str, specs: Iterable[ArgSpec], factories: _Factories) -> 
 
 
 def _without_value(convertible: type[ArgSpecConvertible], spec: ArgSpec) -> str:
-    """The first option that has no value, or an empty one, and is no flag; "" if there is none."""
+    """The first option other than a flag whose value is missing or empty; "" if there is none."""
     kinds = {field.name: str(field.type) for field in dataclasses.fields(convertible)}
     options = ((name, values) for name, values in spec.parameters.items() if "bool" not in kinds.get(name, "bool"))
     return next((name for name, values in options if not values or "" in values), "")
@@ -442,7 +443,7 @@ def _options(convertible: type[ArgSpecConvertible]) -> str:
 
 
 def _drop_output() -> None:
-    """Point a closed standard output at nothing, so that Python's own flush at exit stays silent."""
+    """Redirects a closed standard output to the null device, so that Python's flush at exit prints no error."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -37,7 +37,7 @@ class PartialConversion:
     reasons: list[tuple[Operation, str]] = field(default_factory=list[tuple[Operation, str]])
 
     def apply(self, module: ModuleOp, lower: Callable[[ModuleOp], None]) -> None:
-        """Lowers what can be lowered of a module, in place. Raises what `lower` raises of anything without a place."""
+        """Lowers those operations of a module that can be lowered, in place. Errors without a location are raised."""
         while True:
             attempt = module.clone()
             try:
@@ -129,7 +129,7 @@ def _at(module: ModuleOp, location: str) -> Operation | None:
 
 
 def left_in(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
-    """Operations of host functions that are no part of a host program: those of unknown dialects, and of `linalg`."""
+    """The operations of host functions that no host program can have: those of unknown dialects and of `linalg`."""
     for op in module.walk():
         if isinstance(op, UnregisteredOp):
             yield op, "its dialect is not known"

@@ -46,10 +46,10 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
 def apply_patterns(
     patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
 ) -> None:
-    """Applies to each operation below another, and to `itself`, the first pattern that rewrites it; operations that
-    patterns make are not visited.
+    """Applies patterns to the operations below `root`, and to `root` if `itself`: for each operation the first pattern
+    that rewrites it. Operations that patterns create are not visited.
 
-    What a pattern raises is raised as it is: xDSL's walker puts the printed IR in its place.
+    Exceptions of patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR.
     """
     for op in list(root.walk(reverse=reverse)):
         if (itself or op is not root) and op.parent is not None:
@@ -128,7 +128,7 @@ class IndexBuilder:
 
     @contextmanager
     def where(self, condition: SSAValue) -> Generator[IndexBuilder]:
-        """What is done where a condition holds, inserted once it is filled."""
+        """A builder for code that runs where a condition holds. The `scf.if` is inserted at the end of the context."""
         inside = self.within(block := Block())
         yield inside
         inside.insert(scf.YieldOp())
@@ -177,7 +177,8 @@ class IndexBuilder:
         return [self.value(index) for index in indices]
 
     def folded(self, value: SSAValue) -> Index:
-        """A value as an index: a number where it is a constant. One that stands before the constants is one of them."""
+        """A value as an index: a number if it is constant. A constant that precedes the builder's constants is
+        reused."""
         number = constant_value(value)
         if number is None:
             return value
@@ -322,7 +323,7 @@ def _stands_before(op: Operation, point: InsertPoint) -> bool:
 
 
 def constant_value(value: SSAValue) -> int | None:
-    """The number that an integer constant holds; None for anything else."""
+    """The value of an integer constant; None for other values."""
     owner = value.owner
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
@@ -330,7 +331,7 @@ def constant_value(value: SSAValue) -> int | None:
 
 
 def float_value(value: SSAValue) -> float | None:
-    """The number that a floating-point constant holds; None for anything else."""
+    """The value of a floating-point constant; None for other values."""
     op = value.owner
     return op.value.value.data if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) else None
 

@@ -72,12 +72,12 @@ _PLAIN = frozenset(("linalg.matmul", "linalg.batch_matmul", "linalg.fill", "lina
 
 
 def contents(module: ModuleOp) -> frozenset[str]:
-    """The names of a module's operations and of the types of its values, and what else passes need:
+    """The names of a module's operations and types, and further facts that passes need:
 
     - `linalg.*`: an operation of `linalg` other than products and fills.
     - `copy.blocks`: a copy of blocks that `warp-pack` makes.
-    - `returned`: a function of the host that returns something.
-    - `dynamic`: memory of sizes, strides or an offset that are not known.
+    - `returned`: a host function with results.
+    - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
     """
     names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
@@ -204,7 +204,7 @@ class PipelinePart(NamedTuple):
     behind: str
 
     def of(self, pipeline: str) -> str:
-        """What a pipeline has of it."""
+        """The passes of a pipeline that belong to this part."""
         passes = re.findall(r"[\w-]+(?:\{[^}]*\})?", pipeline)
         names = [one.partition("{")[0] for one in passes]
         last = names.index(self.behind) if self.behind else None
@@ -223,7 +223,7 @@ TILING = PipelinePart("warp-stage", "warp-pack")
 
 
 def _quoted(text: str) -> str:
-    """A string as an option of a pass takes it, whatever is in it."""
+    """A string quoted as an option of a pass."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -241,7 +241,8 @@ _EACH: ContextVar[bool] = ContextVar("each", default=False)
 
 @contextmanager
 def verified_after_each_pass() -> Generator[None]:
-    """Makes `lower` verify a module after each pass that changed it, as `warploom-opt` does: for tests."""
+    """A context in which `lower` verifies the module after each pass that changed it, as `warploom-opt` does; for
+    tests."""
     token = _EACH.set(True)
     try:
         yield
@@ -297,7 +298,7 @@ def _parts_of(pipeline: str) -> tuple[tuple[ArgSpec, ...], ...]:
 
 @contextmanager
 def _phase(name: str, on_phase: OnPhase | None) -> Generator[None]:
-    """Tells how long something took."""
+    """Reports the time that the context takes."""
     start = time.perf_counter()
     yield
     if on_phase is not None:
@@ -321,7 +322,8 @@ def _verifying_each(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnP
 
 
 def _first_error(module: ModuleOp, ctx: Context, pipeline: str) -> Exception | None:
-    """What is wrong first in a lowering that failed; remarks have been made before."""
+    """The first error of a pipeline that failed. The remarks of this second run are dropped, for the first one has made
+    them."""
     with remarks():
         try:
             _verifying_each(module, ctx, pipeline, None)
@@ -331,11 +333,11 @@ def _first_error(module: ModuleOp, ctx: Context, pipeline: str) -> Exception | N
 
 
 class Pipeline(ModulePass):
-    """A pass that stands for several; `warploom-opt` prints, times and verifies those as if they were named."""
+    """A pass that stands for several. `warploom-opt` prints, times and verifies these as if they were named."""
 
     @abstractmethod
     def text(self) -> str:
-        """The passes, as `-p` takes them."""
+        """The passes as text for `-p`."""
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes, in order."""

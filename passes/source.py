@@ -63,7 +63,7 @@ _TEXTS: ContextVar[dict[str, str] | None] = ContextVar("texts", default=None)
 
 @contextmanager
 def read_once() -> Generator[None]:
-    """Keeps the text of each file that `read_text` reads, to the end of the outermost of such blocks."""
+    """A context in which `read_text` reads each file once. Nested contexts share the texts of the outermost one."""
     token = _TEXTS.set({}) if _TEXTS.get() is None else None
     try:
         yield

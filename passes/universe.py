@@ -62,7 +62,8 @@ def _check_location(span: Span, value: Attribute) -> LocationAttr:
 
 
 class _TensorElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
-    """An element of `dense<...>`, of which xDSL takes the bits of a float, `0xFF800000`, for a number."""
+    """An element of `dense<...>`. For xDSL a hexadecimal float such as `0xFF800000` is a number; here it is a bit
+    pattern."""
 
     def to_type(self, parser: AttrParser, type: Any) -> Any:
         if isinstance(type, AnyFloat) and self.span.text.startswith("0x") and isinstance(self.value, int):
@@ -138,7 +139,8 @@ class LocatingParser(Parser):
             raise self._unreadable(self.pos, error) from error
 
     def _embed_resources(self, module: ModuleOp) -> None:
-        """Gives constants that name a resource of the text its elements; those of one without contents stay names."""
+        """Replaces constants that name a resource of the text by its elements. A resource without contents remains a
+        name."""
         from ..dialect.mlir.upstream import ResourceBlobs, embed
 
         resources = self.ctx.get_dialect("builtin").get_interface(ResourceBlobs)
@@ -146,7 +148,7 @@ class LocatingParser(Parser):
             embed(module, resources.take_all())
 
     def _parse_external_resources(self) -> None:
-        """Passes over what tools keep behind a module; `warploom-opt --run-reproducer` reads it from the text."""
+        """Skips the external resources of a module. `warploom-opt --run-reproducer` reads them from the text."""
         self.parse_comma_separated_list(self.Delimiter.BRACES, self._parse_external_resource)
 
     def _parse_external_resource(self) -> None:
@@ -158,7 +160,7 @@ class LocatingParser(Parser):
             self.parse_integer()
 
     def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
-        """As xDSL's, which makes every element of a constant of one value: 17 us each."""
+        """As xDSL's, but a splat constant makes one element instead of all (17 us each)."""
         if not _ONE_VALUE.match(self.lexer.input.content, self.pos):
             return super().parse_dense_int_or_fp_elements_attr(type)
         self.parse_punctuation("<")
@@ -187,16 +189,15 @@ class LocatingParser(Parser):
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], _Element], context_msg: str = ""
     ) -> list[_Element]:
-        """xDSL's list, but behind an arrow one type needs no parentheses, as in MLIR: `scf.for` wants them."""
+        """As xDSL's, but after an arrow a single type needs no parentheses, as in MLIR (`scf.for`)."""
         before = self.lexer.input.content[max(self.pos - 40, 0) : self.pos].rstrip()
         if delimiter is Parser.Delimiter.PAREN and before.endswith("->") and self._current_token.text != "(":
             return [parse()]
         return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
     def parse_optional_location(self) -> LocationAttr | None:
-        """As xDSL's, and also: ranges, of which the start is kept; metadata of fused locations, which are dropped; and
-        aliases that are defined later, which `parse_module` replaces.
-        """
+        """Parses a location. Beyond what xDSL accepts: a range, of which the start is kept; a fused location with
+        metadata, which is dropped; an alias that is defined later, which `parse_module` resolves."""
         if not self.parse_optional_characters("loc"):
             return None
         with self.in_parens():
@@ -237,7 +238,7 @@ class LocatingParser(Parser):
         return FileLineColLoc(StringAttr(name), IntAttr(line), IntAttr(column))
 
     def _alias(self) -> LocationAttr:
-        """The location that an alias stands for; under its name, where that is defined later."""
+        """The location of an alias. One that is defined later is represented by its name."""
         span = self._current_token.span
         if span.text in self.attribute_aliases:
             return _check_location(span, self.parse_attribute())
@@ -272,7 +273,7 @@ class LocatingParser(Parser):
                 return cast("LocationAttr", location)
 
     def _unreadable(self, start: int, error: Exception) -> ParseError:
-        """An error at the current token; where that is on a line behind an operation, at the start of that."""
+        """A parse error at the current token, or at the start of the operation if the token is on a later line."""
         text = self.lexer.input.content
         behind_line = "\n" in text[len(text[: self.pos].rstrip()) : self.pos] and start < self.pos
         detail = str(error) or "this is not something the operation accepts here"
@@ -404,7 +405,7 @@ class _Context(Context):
     _loaded: frozenset[str] = frozenset()
 
     def _load_further(self, name: str) -> None:
-        """Loads what there is more of the dialect of a name."""
+        """Loads the rest of a dialect, on the first use of a name in it."""
         dialect = name.partition(".")[0]
         if dialect not in FURTHER or dialect in self._loaded:
             return

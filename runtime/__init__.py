@@ -105,7 +105,7 @@ if find_spec("torch"):
 
 
 def __dir__() -> list[str]:
-    """What a user may want: no modules that happen to be loaded."""
+    """The public names, without modules that happen to be loaded."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 

@@ -87,7 +87,7 @@ def _within(sources: tuple[int | None, ...], count: int) -> Iterator[Step]:
 
 
 class _Carried(NamedTuple):
-    """Bits of the address within a lane that stay within the lane: `to` says which bits they become."""
+    """Address bits within a lane that stay within the lane. `to` maps them to their new positions."""
 
     to: dict[int, int]
 
@@ -115,7 +115,7 @@ class _Carried(NamedTuple):
         return None if -1 in filled else filled
 
     def _in_place(self, bit: int, place: int, both: bool) -> bool:
-        """Whether a bit comes from this place, or goes there; with `both`, whether it does both."""
+        """Whether a bit comes from this place or goes to it; with `both`, whether it does both."""
         fits = (bit == place, self.to[bit] == place)
         return all(fits) if both else any(fits)
 
@@ -136,8 +136,9 @@ class _Transport(NamedTuple):
 
 
 def _transport(moves: Sequence[int], inside: Sequence[int], arrive: Sequence[int], first: int) -> _Transport:
-    """Address bits `inside` go to the lowest places before, `arrive` come from there after; the others follow, from
-    place `WORD_BITS` if `inside` does not fill a register. Places from `first` on number the pieces."""
+    """A way through shared memory. Address bits `inside` have the lowest places before it, and `arrive` those after it;
+    the other bits follow, from place `WORD_BITS` on if `inside` does not fill a register. Places from `first` on number
+    the pieces."""
     count = len(moves) - LANE_BITS
     gap = (None,) * (WORD_BITS - len(inside))
     before = (*inside, *gap, *(bit for bit in range(count) if bit not in inside))
@@ -220,10 +221,10 @@ _TOGETHER = {HALVES: (), WORDS: (HALF_SLOT,), ROWS: (HALF_SLOT, 0, 1), COLUMNS: 
 
 
 def _trip(moves: Sequence[int], bits: int, store: Kind, load: Kind, together: Sequence[int]) -> Trip:
-    """Through memory, with a swizzle that keeps both sides free of bank conflicts where one can.
+    """A trip through memory, with a swizzle that avoids bank conflicts on both sides where possible.
 
-    What a pass stores and what a pass loads must each reach all banks. Bits that both cover choose banks directly;
-    of the others, one of each side are added up to choose a bank.
+    What a pass stores and what a pass loads must each reach all banks. Bits that both cover choose banks directly; each
+    further bank bit is the exclusive or of one bit of each side.
     """
     back = _inverted(moves)
     stored, loaded = store[1], tuple(back[bit] for bit in load[1])
@@ -277,7 +278,7 @@ def _matrix_trips(moves: Sequence[int], carried: _Carried, low: int) -> Iterator
 
 
 def _trips(moves: Sequence[int]) -> Iterator[Trip]:
-    """The trips in which a matrix move takes part."""
+    """The trips through shared memory that use a matrix instruction."""
     back = _inverted(moves)
     for store, load in product(_KINDS, _KINDS):
         if {store[0], load[0]} & {ROWS, COLUMNS}:
@@ -312,11 +313,11 @@ MAX_BITS = 64
 
 
 class LayoutMismatchError(ValueError):
-    """Layouts of different matrices, or elements of a width that no register holds."""
+    """Layouts of different matrices, or elements wider than a register."""
 
 
 class Conversion(NamedTuple):
-    """What turns the fragment `source` into the fragment `target` of the same matrix: `ways`, cheapest first."""
+    """The conversion of fragment `source` to fragment `target` of the same matrix: `ways`, cheapest first."""
 
     source: Layout
     target: Layout

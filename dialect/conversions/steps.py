@@ -56,7 +56,7 @@ class PermuteElements:
 
     @property
     def opcode(self) -> str:
-        """What does it: `prmt` moves bytes; less than bytes takes shifts and masks."""
+        """The instruction: `prmt` for bytes, shifts and masks for less than bytes."""
         return "prmt" if self.sources[:3] == (0, 1, 2) else "shf and lop3"
 
     @property
@@ -72,7 +72,7 @@ class PermuteElements:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One `shfl.sync.idx`: lane l sends register `send[l]`, reads from lane `source[l]`, keeps that as `keep[l]`."""
+    """One `shfl.sync.idx`. Lane l sends register `send[l]` and keeps what lane `source[l]` sends as `keep[l]`."""
 
     send: tuple[int, ...]
     source: tuple[int, ...]
@@ -86,9 +86,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Shuffles:
-    """`shfl.sync` between lanes: each round moves one register of every lane. `what` says which bits change places.
+    """`shfl.sync` between lanes. Each round moves one register of every lane; `what` names the exchanged bits.
 
-    `selected` bits of the register number depend on the lane: `selp` picks the registers by them, before and after.
+    `selected` bits of the register number depend on the lane. `selp` selects the registers by them, before and after.
     """
 
     rounds: tuple[Round, ...]
@@ -97,12 +97,12 @@ class Shuffles:
 
     @property
     def count(self) -> int:
-        """How many `shfl.sync` it takes."""
+        """The number of `shfl.sync`."""
         return sum(not turn.free for turn in self.rounds)
 
     @property
     def selects(self) -> int:
-        """How many `selp` it takes."""
+        """The number of `selp`."""
         return 2 * self.selected * len(self.rounds)
 
     @property
@@ -188,12 +188,12 @@ class Trip:
 
     @property
     def store_opcode(self) -> str:
-        """The instruction that stores."""
+        """The opcode of the store."""
         return _opcode(self.store, "st", store_rows)
 
     @property
     def load_opcode(self) -> str:
-        """The instruction that loads."""
+        """The opcode of the load."""
         return _opcode(self.load, "ld", load_rows)
 
     @property
@@ -261,7 +261,7 @@ class Way:
 
     @property
     def shuffles(self) -> int:
-        """How many `shfl.sync` it takes."""
+        """The number of `shfl.sync`."""
         return sum(step.count for step in self.steps if isinstance(step, Shuffles))
 
     def __str__(self) -> str:

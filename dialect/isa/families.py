@@ -51,7 +51,7 @@ def _space(space: str) -> str:
 
 
 def registers(name: str, count: int, *, written: bool = False) -> Slot:
-    """An operand that is so many 32-bit registers in braces."""
+    """An operand of `count` 32-bit registers in braces."""
     return Slot(name, VECTOR, count=count, written=written, own=True)
 
 
@@ -87,7 +87,7 @@ class _Matrices(Form):
 
     @property
     def registers(self) -> int:
-        """32-bit registers per lane that all the matrices take."""
+        """32-bit registers per lane of all the matrices."""
         return self.count * self.layout.elements * self.element_bits // 32
 
 
@@ -357,7 +357,7 @@ SPARSE = frozenset(("sp", "sp::ordered_metadata"))
 
 
 def family(spelling: str) -> str | None:
-    """The instruction that an opcode begins with, such as "wmma.load"; None if it is none of these."""
+    """The instruction of an opcode, such as "wmma.load"; None for other families."""
     first, *words = spelling.split(".")
     if first == "mma":
         return "mma.sp" if not SPARSE.isdisjoint(words) else first
@@ -381,7 +381,8 @@ def _spelled(name: str) -> Mapping[str, Form]:
 
 @cache
 def _byorder_key(name: str) -> Mapping[Key, Form]:
-    """The rows of a family whatever the order of qualifiers, those of the text before others."""
+    """The rows of a family by spellings that ignore the order of qualifiers. Where two agree, the ISA's own row comes
+    first."""
     return {order_key(row.spelling): row for row in (*_others(name), *FAMILIES[name]())}
 
 
@@ -397,7 +398,7 @@ def find(opcode: str) -> Form | None:
 
 
 def likely(opcode: str) -> list[str]:
-    """The spellings of these families that have most words in common with an opcode that does not exist."""
+    """The spellings of these families that share most words with an unknown opcode."""
     name, root = family(opcode), opcode.partition(".")[0]
     names = [name] if name else [n for n in FAMILIES if n.partition(".")[0] == root]
     mask, masks = _mask(opcode), {spelling: other for n in names for spelling, other in _masks(n).items()}

@@ -47,7 +47,7 @@ class ElementType:
 
     @property
     def memory_bits(self) -> int:
-        """Bits that an element takes in memory: a byte, of which the low bits, for those of 6."""
+        """Bits of an element in memory. Types of 6 bits take the low bits of a byte."""
         return 8 if self.bits == 6 else self.bits
 
     @property
@@ -167,7 +167,7 @@ def word(name: str, *, braces: bool = False, written: bool = False) -> Slot:
 
 
 def fragment(name: str, element: ElementType, count: int, *, holds: str = "", written: bool = False) -> Slot:
-    """An operand that is so many registers with elements of a matrix."""
+    """An operand of `count` registers with elements of a matrix."""
     type = register_type(element)
     return Slot(name, VECTOR, type, count, holds=holds, written=written, own=(holds or type)[0] == "b")
 
@@ -278,7 +278,8 @@ class BlockScale:
 
     @property
     def operands(self) -> tuple[Slot, ...]:
-        """What a block-scaled product takes after its other operands."""
+        """The operands of a block-scaled product that follow A, B, C: a word of scales and a selector for each of A and
+        B."""
         slots: list[Slot] = []
         for role in "ab":
             span = f"{choice(self.byte_ids)};{choice(self.thread_ids(role))}"
@@ -294,10 +295,10 @@ class BlockScale:
         return THREAD_IDS[role]
 
     def layout(self, role: str, tiles: int = 0) -> Layout:
-        """Who holds the scales of A (m x vector) or B (vector x n): each element of a lane is a byte of its word.
+        """The layout of the scales of A (m x vector) or B (vector x n): each element of a lane is a byte of its word.
 
-        The axis `t` is the thread-id; the axis `b` is the byte-id, counted among the legal ones. The words of 2**tiles
-        matrices may share a register, those of neighbours along m or n: the low bits of the thread-id then say which.
+        The axis `t` is the thread-id; the axis `b` is the byte-id, counted among the legal ones. With `tiles`, the
+        words of 2**tiles adjacent matrices share a register, and the low bits of the thread-id select one.
 
         Raises:
             ValueError: if the thread-id has fewer bits.
@@ -343,7 +344,7 @@ class Shape(NamedTuple):
 
 @cache
 def fragment_layout(role: str, m: int, n: int, k: int, bits: int) -> Layout:
-    """The layout of a dense operand whose elements take `bits` bits (ISA 9.7.14.5.2 to 9.7.14.5.13)."""
+    """The layout of a dense operand whose elements have `bits` bits (ISA 9.7.14.5.2 to 9.7.14.5.13)."""
     if role == "a":
         return multiplicand(m, k, bits)
     if role == "b":
@@ -453,7 +454,7 @@ class ProductForm(Form):
         return self.a if role == "a" else self.b if role == "b" else self.c if role == "c" else self.d
 
     def container_bits(self, role: str) -> int:
-        """How many bits of a register an element takes: 8 for the 4-bit and 6-bit types of some kinds."""
+        """Bits of a register that an element takes: 8 for 4-bit and 6-bit types of some kinds."""
         return 8 if self.kind in IN_BYTES and role in "ab" else self.element(role).bits
 
     @property
@@ -462,7 +463,7 @@ class ProductForm(Form):
         return self.container_bits("a")
 
     def registers(self, role: str) -> int:
-        """Registers per lane that operand "a", "b", "c" or "d" takes: 64-bit ones for f64, else 32-bit."""
+        """Registers per lane of operand "a", "b", "c" or "d": 64-bit registers for f64, 32-bit ones otherwise."""
         return self.layout(role).elements * self.container_bits(role) // max(32, self.element(role).bits)
 
     @property

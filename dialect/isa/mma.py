@@ -106,7 +106,7 @@ class Mma(ProductForm):
         return (*self.fragments, *sparse, *(self.scale.operands if self.scale else ()))
 
     def holds(self, role: str) -> str:
-        """Of A and B with integers or tf32, what no other registers hold."""
+        """The kind of words in A or B of integers or tf32, which other registers do not hold."""
         element = self.element(role)
         if role in "cd" or register_type(element) != "b32":
             return ""
@@ -123,7 +123,8 @@ class Mma(ProductForm):
 
 
 def _forms(shape: str, operands: str, accumulators: str, *, ptx: Version, sm: int, section: str) -> tuple[Mma, ...]:
-    """Rows of one shape: every multiplicand type (A and B alike) with every accumulator type (C and D alike)."""
+    """Rows of one shape: every multiplicand type (the same for A and B) with every accumulator type (the same for C and
+    D)."""
     return tuple(
         Mma(Shape.parse(shape), t, t, acc, acc, ptx, sm, section)
         for t, acc in product(element_types(operands), element_types(accumulators))
@@ -142,7 +143,8 @@ ROWS: tuple[Mma, ...] = (
 
 
 class Variant(NamedTuple):
-    """What tells forms for the same element types apart: the `op` of `op.popc`, `.kind`, the type of the scales."""
+    """The qualifiers that distinguish forms with equal element types: the `op` of `op.popc`, `.kind`, the type of the
+    scales."""
 
     bit_op: str = ""
     kind: str = ""
@@ -264,12 +266,12 @@ def _scaled() -> Iterator[Mma]:
 
 
 def of_types(a: str, b: str, variant: Variant = PLAIN) -> tuple[Mma, ...]:
-    """The rows of a variant that multiply these types, accumulating in the type of the result; no other qualifiers."""
+    """The rows of a variant for these types that accumulate in the type of the result and have no other qualifiers."""
     return _of_types().get((a, b, variant), ())
 
 
 def pairs(variant: Variant = PLAIN) -> tuple[tuple[str, str], ...]:
-    """The pairs of types that some row of a variant multiplies."""
+    """The pairs of element types that a variant multiplies."""
     return tuple((a, b) for a, b, of_pair in _of_types() if of_pair == variant)
 
 
@@ -287,7 +289,7 @@ def _of_types() -> dict[tuple[str, str, Variant], tuple[Mma, ...]]:
 
 @cache
 def blocks() -> dict[Variant, int]:
-    """How many elements along k share a scale, by variant, for those that have scales."""
+    """For each variant with scales, the number of elements along k that share a scale."""
     scaled = {variant: lengths[0] for (_, _, variant), lengths in _of_types().items() if variant.scale_type}
     return {variant: row.shape.k // row.scale.vector for variant, row in scaled.items() if row.scale}
 

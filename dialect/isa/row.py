@@ -51,7 +51,7 @@ class Target:
 
     @property
     def static_shared(self) -> int:
-        """The most static shared memory of one CTA, in bytes. Source: what ptxas 13.5 takes."""
+        """The largest static shared memory of a CTA, in bytes. Source: the limit of ptxas 13.5."""
         return self.shared if self.suffix == "a" else 48 * KIB
 
     def runs_on(self, sm: int) -> bool:
@@ -189,10 +189,10 @@ class UnknownTargetError(ValueError):
 
 
 def named(name: str) -> Target:
-    """The target that `.target` may call `name`, such as "sm_61".
+    """The target with a name that `.target` accepts, such as "sm_61".
 
     Raises:
-        UnknownTargetError: naming the known ones.
+        UnknownTargetError: with the known names.
     """
     return _row(name, NAMED)
 
@@ -337,7 +337,7 @@ class Row(Availability):
 
     @cached_property
     def signatures(self) -> tuple[tuple[Slot, ...], ...]:
-        """Every list of operands that the row takes."""
+        """All operand lists of the row."""
         return (self.operands,)
 
     def signatures_of(self, bindings: Bindings) -> tuple[tuple[Slot, ...], ...]:
@@ -358,7 +358,7 @@ class Row(Availability):
         return self.spelling
 
     def spelled(self, opcode: str) -> Row:
-        """The row with what the qualifiers of one of its spellings need."""
+        """The row with the requirements of an opcode's qualifiers."""
         return self
 
     @cached_property
@@ -375,7 +375,7 @@ class Row(Availability):
 
     @property
     def means(self) -> str:
-        """The name under which the interpreter finds what the row does."""
+        """The key of the instruction's meaning in the interpreter."""
         return self.meaning or self.root
 
     def since(self, target: Target) -> Version | None:

@@ -277,11 +277,11 @@ class TensorMapFields:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that one copy moves: those of the whole box, including its part outside the tensor."""
+        """Bytes that one copy transfers: the whole box, including what lies outside of the tensor."""
         return prod(self.copied) * self.element.size
 
     def encode(self) -> bytes:
-        """The 128 bytes of the map. Bytes whose fields are not known are zero."""
+        """The 128 bytes of the map. Bytes without a known field are zero."""
         words = [0] * (SIZE // 4)
         words[0], words[1] = self.address & 0xFFFFFFFF, self.address >> 32
         words[2] = (
@@ -363,10 +363,10 @@ class EditError(ValueError):
 
 
 def edits(field: str, ordinal: int, value: int) -> list[Edit]:
-    """What replacing a field does; `ordinal` is the dimension for fields that are `ORDERED`, else 0.
+    """The edits of a tensor map that replace a field. `ordinal` is the dimension for fields in `ORDERED`, otherwise 0.
 
     Raises:
-        EditError: for what these maps do not have.
+        EditError: for a value that these maps cannot have.
     """
     match field:
         case "global_address":

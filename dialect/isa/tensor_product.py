@@ -111,7 +111,7 @@ class SharedDescriptor(MatrixDescriptor):
         return SharedDescriptor(address, leading, stride, kind[0], word >> 49 & 7, kind[1])
 
     def offset(self, mn: Place, k: Place, size: int, *, along_mn: bool) -> Place:
-        """As that of `wgmma`; what moves 32 bytes together has patterns of four rows of K."""
+        """As that of `wgmma`, except for transposed tiles of 32-byte atoms, whose patterns have four rows of K."""
         if self.atom == UNIT or not along_mn:
             return MatrixDescriptor.offset(self, mn, k, size, along_mn=along_mn)
         byte = mn * size
@@ -167,7 +167,7 @@ class InstructionDescriptorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """What the opcode of a product says: `vector` scales of a row, 0 where there are none."""
+    """The opcode of a product. `vector` is the number of scales of a row, 0 without scales."""
 
     kind: str
     group: int
@@ -272,7 +272,7 @@ class TensorProduct(ProductForm):
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """An instruction descriptor being taken apart."""
+    """The state of decoding an instruction descriptor."""
 
     opcode: Opcode
     word: int

@@ -57,7 +57,7 @@ Place = TypeVar("Place", int, "NDArray[np.int64]")
 
 
 class DescriptorError(ValueError):
-    """A word that is no descriptor, or a layout that no descriptor can say."""
+    """A word that is no descriptor, or a layout that a descriptor cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Wgmma(ProductForm):
         return tuple(slots)
 
     def transposable(self, *, a_shared: bool) -> str:
-        """The operands that may lie in shared memory along M or N: those of 16 bits."""
+        """The operands that shared memory may hold along M or N: those of 16-bit elements."""
         if self.a.bits != 16:
             return ""
         return "ab" if a_shared else "b"
@@ -247,7 +247,7 @@ class Wgmma(ProductForm):
         return Layout(alone.lane, (*alone.element[:behind], row(4), *alone.element[behind:]), _OF_WARP_OF_TWO)
 
     def registers(self, role: str) -> int:
-        """32-bit registers of each lane that operand "a" or "d" takes."""
+        """32-bit registers per lane of operand "a" or "d"."""
         if role == "a":
             return self.layout("a").elements * self.a.bits // 32
         return self.shape.m * self.shape.n * self.d.bits // (32 * LANES * WARPS)
@@ -298,7 +298,7 @@ def _sparse() -> Iterator[Wgmma]:
 
 @cache
 def doubled(row: Wgmma) -> Wgmma:
-    """A product of 128 rows by a warpgroup, which has them in tensor memory alone: no `wgmma` multiplies so many."""
+    """The row of a warpgroup's product with 128 rows, which exists in tensor memory only."""
     shape = row.shape
     return replace(row, shape=Shape(2 * shape.m, shape.n, shape.k), only=TENSOR_MEMORY, sm=100)
 

@@ -263,8 +263,8 @@ def _integer() -> Iterator[WmmaMma]:
 
 @cache
 def former_rows() -> tuple[WmmaLoad | WmmaStore | WmmaMma, ...]:
-    """What older PTX had of half precision: all of it without `.aligned` before 6.3, where m8n32k16 and m32n8k16 came
-    with 6.1; and `.satfinite`, which makes infinities the largest number and a NaN +0, before 6.5."""
+    """Forms of half precision that later versions dropped: without `.aligned` before 6.3, where m8n32k16 and m32n8k16
+    came with 6.1; and `.satfinite`, which clamps infinities and turns NaN into +0, before 6.5."""
     satfinite = [replace(row, satfinite=True, gone=((6, 5), 0)) for row in mma_rows() if row.a.name == "f16"]
     halves = (row for row in (*load_rows(), *store_rows()) if row.ptx == ALIGNED and row.type.name in ("f16", "f32"))
     earlier = (*halves, *(row for row in mma_rows() if row.a.name == "f16"), *satfinite)

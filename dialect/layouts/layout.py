@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BitMapError(ValueError):
-    """Maps that do not fit each other, or have no inverse; the message says which."""
+    """Maps that cannot be combined, or that have no inverse; the message names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BitMap:
 
     @staticmethod
     def identity(width: int) -> BitMap:
-        """The map that changes nothing."""
+        """The identity map."""
         return BitMap.permutation(range(width))
 
     @staticmethod
@@ -114,7 +114,7 @@ def is_bijection(bits: BitMap) -> bool:
 
 
 def inverse(bits: BitMap) -> BitMap:
-    """The map that takes a value back to its argument, by elimination.
+    """The inverse of a map, by elimination.
 
     Raises:
         BitMapError: if the map is no bijection.
@@ -239,7 +239,8 @@ class Layout:
         return " | ".join(" ".join(map(str, part)) for part in parts).rstrip()
 
     def _repr_svg_(self) -> str:
-        """Which lane holds which element, for notebooks; a panel for each value of another axis than row and column."""
+        """A picture of lanes and elements for notebooks. There is a panel for each value of axes other than row and
+        column."""
         from .pictures import Picture, elements, panels, svg
 
         others = {axis: name for axis, name in AXES.items() if axis not in "rc"}
@@ -272,7 +273,7 @@ class Layout:
 
     @property
     def elements(self) -> int:
-        """Elements of the base tile that one lane holds."""
+        """Elements of the base tile per lane."""
         return 1 << len(self.element)
 
     def extent(self, axis: str) -> int:
@@ -293,10 +294,10 @@ class Layout:
         return place["r"], place["c"]
 
     def find(self, **coordinates: int) -> tuple[int, int]:
-        """The (lane or thread, element) that lies where `coordinates` say, axis by axis; 0 on axes left out.
+        """The (lane or thread, element) at `coordinates`, by axis; axes that are left out are 0.
 
         Raises:
-            ValueError: for an axis that there is not, or a coordinate outside its extent.
+            ValueError: for an unknown axis, or a coordinate outside of its extent.
         """
         for axis, value in coordinates.items():
             if axis not in AXES or not 0 <= value < self.extent(axis):
@@ -309,7 +310,7 @@ class Layout:
         return lane, element
 
     def element_offset(self, element: int) -> tuple[int, int]:
-        """(row, column) that element number `element` adds to its lane's own position."""
+        """The (row, column) of an element relative to its lane's first position."""
         return self.position(0, element)
 
     def positions(self, rows: int | None = None, columns: int | None = None) -> NDArray[np.intp]:
@@ -432,10 +433,11 @@ def labels(layout: Layout, instruction: Layout) -> Labels | None:
 
 
 def permuted(instruction: Layout, rows: Sequence[int], columns: Sequence[int], further: Sequence[Bit] = ()) -> Layout:
-    """The base tile that calls bit i of the instruction's row `rows[i]`, and is made of the tiles that `further` names.
+    """A base tile whose row bit i is bit `rows[i]` of the instruction's row, and likewise for columns. `further` are
+    the bits of the instruction's tiles in it.
 
     Raises:
-        ValueError: if a bit of the row or column is then carried twice or not at all.
+        ValueError: if a bit of the row or column then occurs twice or not at all.
     """
     names = {"r": rows, "c": columns}
     lane, element, warp = (

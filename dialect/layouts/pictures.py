@@ -65,7 +65,7 @@ def text(x: float, y: float, words: str, kind: str = "") -> str:
 
 
 def grid(x: float, y: float, width: float, height: float, across: float, down: float) -> Iterator[str]:
-    """Thin lines that cut a rectangle into parts of across x down pixels, unless they would run together."""
+    """Thin lines that divide a rectangle into parts of across x down pixels, unless they are too dense."""
     if min(across, down) < 3:
         return
     columns, rows = ceil(width / across - 1e-6), ceil(height / down - 1e-6)
@@ -121,7 +121,7 @@ class Panel:
         return self.cells[0].width
 
     def side_notes(self, together: int) -> list[str]:
-        """What is written beside the rows, `together` rows at a time: who gives their addresses."""
+        """Notes beside groups of `together` rows: the lanes that give their addresses."""
         if self.addresses is None:
             return []
         firsts = range(self.addresses, self.addresses + self.rows, together)
@@ -192,7 +192,7 @@ class _Sizes:
         return self.top + self.row * self.panel.rows
 
     def row_labels(self) -> list[tuple[float, str]]:
-        """(middle in rows, text): each row where there is room, else the rows of a cell together."""
+        """Labels of rows as (middle in rows, text). Rows share a label where there is not enough space."""
         return _labels(self.panel.rows, self.together)
 
     def column_labels(self) -> list[tuple[float, str]]:
@@ -202,11 +202,11 @@ class _Sizes:
 
     @property
     def together(self) -> int:
-        """How many rows are labelled together."""
+        """The number of rows that share a label."""
         return 1 if self.row >= 11 else self.panel.height
 
     def side_notes(self) -> list[tuple[float, str]]:
-        """(middle in rows, text) of what is written beside the rows."""
+        """Notes beside the rows, as (middle in rows, text)."""
         texts = self.panel.side_notes(self.together)
         return [((i + 0.5) * self.together, text) for i, text in enumerate(texts)]
 

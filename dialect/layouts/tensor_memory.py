@@ -114,8 +114,8 @@ _METADATA = {
 
 @cache
 def metadata(m: int, group: int, stationary: bool, bits: int) -> Layout:
-    """The nibbles of the metadata of a sparse A, by row and chunk. Those of elements of 16 bits and more fill a column,
-    of two rows together; those of narrower ones two columns, of a row."""
+    """The nibbles of a sparse A's metadata, by row and chunk. A column holds those of two rows for elements of at least
+    16 bits; for narrower elements, two columns hold those of one row."""
     rows = m // group
     text = _METADATA[128, min(max(bits, 8), 32)]
     if rows == 64:

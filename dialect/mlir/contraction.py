@@ -64,7 +64,7 @@ _NAMES = "ABC"
 
 
 def map_of(loops: str, dimensions: str) -> AffineMap:
-    """The map of an operand whose dimensions run along some of the loops, each a letter: map_of("mnk", "km")."""
+    """The map of an operand. Loops and dimensions are letters: map_of("mnk", "km")."""
     return AffineMap(len(loops), 0, tuple(AffineDimExpr(loops.index(d)) for d in dimensions))
 
 
@@ -74,7 +74,7 @@ def maps_of(loops: str, operands: Sequence[str]) -> ArrayAttr[AffineMapAttr]:
 
 
 class PoolingOp(NamedOperation, ABC):
-    """What elements of a window are together: their sum, their maximum or minimum."""
+    """Pooling: the sum, the maximum or the minimum of a window's elements."""
 
 
 class ContractionOp(NamedOperation, ABC):
@@ -268,7 +268,7 @@ def _matrix(type_: Attribute) -> OperandMatrix:
 
 
 def _is_matrix(type_: Attribute) -> TypeGuard[OperandMatrix]:
-    """`isa` of `OperandMatrix`, which would build the constraint of that type each time."""
+    """`isa` of `OperandMatrix` without building its constraint for each call."""
     return isinstance(type_, MemRefType | TensorType) and isinstance(type_.get_element_type(), OperandElement)
 
 
@@ -394,7 +394,8 @@ class ContractOp(NamedContractionOp):
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("", OPERANDS))
 
     def maps_problem(self) -> str | None:
-        """Every dimension runs along a loop of its own; no other map has more loops than C's has."""
+        """The error of the maps; None if each dimension runs along a loop of its own and no map has more loops than
+        C's."""
         maps = [attribute.data for attribute in self.indexing_maps]
         if len(maps) != len(self.OPERANDS):
             return f"expected three indexing_maps, one each for A, B and C, got {len(maps)}"

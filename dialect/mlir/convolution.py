@@ -263,7 +263,7 @@ _WINOGRAD = words("linalg.winograd_conv2d_fmr", "F_2_3 F_4_3 F_2_5", BareWordAtt
 
 
 def _transform(tile: str) -> type[IRDLOperation]:
-    """A step of Winograd's convolution, which is read and printed, and that nothing here lowers."""
+    """A step of Winograd's convolution. It is parsed and printed, but not lowered."""
     operands = "`ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` `->` type($result)"
     return declared(
         IRDLOperation, f"linalg.winograd_{tile}_transform", f"attr-dict `fmr` `(` $fmr `)` {operands}",

@@ -62,7 +62,7 @@ class PadOp(tensor.PadOp):
 
 @irdl_op_definition
 class ParallelInsertSliceOp(IRDLOperation):
-    """What a turn of `scf.forall` puts into a part of a tensor that all turns share."""
+    """Inserts a slice that an iteration of `scf.forall` computed into a shared tensor."""
 
     name = "tensor.parallel_insert_slice"
 
@@ -125,7 +125,7 @@ class ForallOp(IRDLOperation):
     LISTS: ClassVar = {name: f"static{name.capitalize()}{'' if name == 'step' else 'Bound'}" for name in BOUNDS}
 
     def bound(self, name: str) -> list[int | SSAValue]:
-        """The bounds of all loops, of which some are numbers."""
+        """The bounds `name` of all loops, constants as numbers."""
         dynamic, static = iter(getattr(self, name)), getattr(self, f"static_{name}").get_values()
         return [next(dynamic) if number == DYNAMIC_INDEX else number for number in static]
 

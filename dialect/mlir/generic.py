@@ -79,9 +79,9 @@ KINDS = {str(kind.value): kind for kind in IteratorType}
 
 @irdl_op_definition
 class GenericOp(ops.GenericOp):
-    """xDSL's `linalg.generic`, with the text that MLIR has for it: attributes that are an alias, results in brackets.
+    """xDSL's `linalg.generic` with MLIR's syntax: attribute aliases, and results in parentheses.
 
-    A subclass of xDSL's operation, so that a pattern written for that matches this too.
+    It is a subclass of xDSL's operation, so that patterns for that match it too.
     """
 
     name = "linalg.generic"
@@ -296,8 +296,8 @@ def converted(value: SSAValue, kind: Attribute, *, unsigned: bool = False) -> SS
 
 
 def contracted(op: Operation) -> SSAValue | None:
-    """The value that an extension may take in place of its truncation, unrounded: both say `fastmath<contract>`, and
-    the value has the extension's type, as in MLIR's own folding. None where a rounding is kept."""
+    """The operand of a truncation that an extension may use directly: both have `fastmath<contract>`, and the types
+    agree, as in MLIR's folding. None where the rounding is kept."""
     if not isinstance(op, arith.ExtFOp) or not isinstance(truncated := op.input.owner, arith.TruncFOp):
         return None
     both = _may_contract(op) and _may_contract(truncated)
@@ -342,8 +342,8 @@ def factors(block: Block, zeros: Collection[int] = ()) -> tuple[Factor, Factor] 
 
 
 def weighted(block: Block, zeros: Collection[int] = ()) -> Weighted | None:
-    """The product that a body adds to its last argument, or subtracts from it; None for any other body. Of its
-    arguments, `zeros` are 0."""
+    """The product that a body adds to its last argument, or subtracts from it; None for any other body. `zeros` are the
+    arguments that are 0."""
     end = block.last_op
     if not isinstance(end, YieldOp) or len(end.operands) != 1 or not block.args:
         return None
@@ -393,8 +393,8 @@ def _is_weight(value: SSAValue, block: Block) -> bool:
 
 
 def _factor(value: SSAValue, block: Block, zeros: Collection[int] = ()) -> tuple[Factor, bool] | None:
-    """The argument behind a factor, and whether it is an integer that is converted to a float; integers may be extended
-    in one way only, for another has another meaning."""
+    """The argument of a factor, and whether it is an integer converted to a float. An integer may have one kind of
+    extension only."""
     kinds: set[type] = set()
     converted = isinstance(value.owner, CONVERSIONS)
     if isinstance(cast := value.owner, CONVERSIONS):

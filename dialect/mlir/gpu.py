@@ -51,7 +51,7 @@ KNOWN_SIZES = ("known_block_size", "known_grid_size")
 
 
 class AddressSpace(StrEnum):
-    """The memory that a memref of a kernel lies in."""
+    """The address space of a kernel's memref."""
 
     GLOBAL = "global"
     WORKGROUP = "workgroup"
@@ -326,7 +326,7 @@ class _Bounded(IRDLOperation):
     result = result_def(IndexType)
 
     def verify_(self) -> None:
-        """In place of what xDSL verifies by its own definition."""
+        """Replaces the verifier of xDSL's definition."""
 
 
 class _AlongDimension(_Bounded):

@@ -39,7 +39,7 @@ from .upstream import declared
 
 @irdl_custom_directive
 class AsyncDependencies(CustomDirective):
-    """`async [%t]`: whether an operation makes a token, and the tokens that it waits for."""
+    """`async [%t]`: whether an operation creates a token, and the tokens that it waits for."""
 
     token: TypeDirective
     waits: VariadicOperandVariable
@@ -60,7 +60,7 @@ class AsyncDependencies(CustomDirective):
 
 
 class _AsyncOp(IRDLOperation):
-    """An operation that may wait for tokens, and make one."""
+    """An operation that may wait for tokens and may create one."""
 
     custom_directives = (AsyncDependencies,)
 
@@ -79,7 +79,7 @@ def row(name: str, text: str, summary: str, kinds: Mapping[str, object], **resul
 
 
 def typed(*names: str) -> str:
-    """Operands, and behind them their types."""
+    """The assembly format of operands followed by their types."""
     return f"{' `,` '.join(f'${n}' for n in names)} attr-dict `:` {' `,` '.join(f'type(${n})' for n in names)}"
 
 

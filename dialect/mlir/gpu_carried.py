@@ -63,7 +63,7 @@ def _row(name: str, text: str, summary: str, **results: object) -> type[IRDLOper
 
 
 def _matrix(name: str, sizes: str, memory: str) -> type[IRDLOperation]:
-    """A sparse matrix that is made of sizes and memory."""
+    """An operation that creates a sparse matrix from sizes and memory."""
     operands = " `,` ".join(f"${n}" for n in sizes.split())
     return _row(name, f"{operands} `,` {typed(*memory.split())}", "A sparse matrix.", spmat=result_def(MATRIX()))
 

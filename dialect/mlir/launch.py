@@ -52,7 +52,7 @@ class ModuleOp(gpu.ModuleOp):
     offloadingHandler = opt_prop_def()  # noqa: N815
 
     def verify_(self) -> None:
-        """Nothing more than the definition; what would be inherited knows of no targets."""
+        """Verifies the definition alone, for the inherited verifier does not know targets."""
 
     @classmethod
     def parse(cls, parser: Parser) -> ModuleOp:
@@ -85,7 +85,7 @@ class ModuleOp(gpu.ModuleOp):
 
 
 class _CarriedAttr(ParametrizedAttribute):
-    """An attribute that is kept as it is written."""
+    """An attribute that is kept as text."""
 
     text: StringAttr
 
@@ -303,7 +303,7 @@ def _parse_sizes(parser: Parser) -> Part:
 
 
 def parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
-    """Memory that a body has beside its arguments: `workgroup(%x : memref<32xf32, 3>)`."""
+    """Parses memory attributions: `workgroup(%x : memref<32xf32, 3>)`."""
     if parser.parse_optional_keyword(keyword) is None:
         return ()
     return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)

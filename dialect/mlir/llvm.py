@@ -119,7 +119,7 @@ INTRINSICS = {
 
 
 class GEPOp(llvm.GEPOp):
-    """An address some elements further. Of `inbounds|nuw`, which promise that nothing overflows, `inbounds` is kept."""
+    """An address some elements away. The flags are parsed, and `inbounds` is kept of them."""
 
     @classmethod
     def parse(cls, parser: Parser) -> llvm.GEPOp:

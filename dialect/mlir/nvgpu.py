@@ -122,7 +122,7 @@ class MmaSparseSyncOp(NvgpuOp):
 
 @irdl_op_definition
 class DeviceAsyncCopyOp(NvgpuOp):
-    """Copies `dstElements` elements of global to shared memory by `cp.async`; those behind `srcElements` are 0."""
+    """Copies `dstElements` elements from global to shared memory by `cp.async`; those after `srcElements` are zero."""
 
     name = "nvgpu.device_async_copy"
     assembly_format = (
@@ -155,7 +155,7 @@ class DeviceAsyncCreateGroupOp(NvgpuOp):
 
 @irdl_op_definition
 class DeviceAsyncWaitOp(NvgpuOp):
-    """Waits until at most `numGroups` groups of copies are under way, or until all have ended."""
+    """Waits until at most `numGroups` groups of copies are pending; without it, until none is."""
 
     name = "nvgpu.device_async_wait"
     assembly_format = "($asyncDependencies^)? attr-dict"
@@ -357,7 +357,7 @@ class TmaCreateDescriptorOp(NvgpuOp):
 
 @irdl_op_definition
 class WarpgroupGenerateDescriptorOp(NvgpuOp):
-    """The descriptor by which `wgmma` reads a matrix that copies of a tensor map brought to shared memory."""
+    """Makes the descriptor by which `wgmma` reads a matrix that tensor copies wrote to shared memory."""
 
     name = "nvgpu.warpgroup.generate.descriptor"
     assembly_format = (

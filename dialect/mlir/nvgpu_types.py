@@ -109,7 +109,7 @@ class MBarrierGroupType(StructType):
 
 @irdl_attr_definition
 class TensorMapDescriptorType(StructType):
-    """A tensor map whose copies have the shape of `tensor`, and how the copies lie in shared memory."""
+    """A tensor map: the shape of its copies, and their layout in shared memory."""
 
     name = "nvgpu.tensormap.descriptor"
     WORDS: ClassVar[Mapping[str, Sequence[str]]] = {

@@ -328,7 +328,7 @@ class _Mma(NvvmOp):
 
     @classmethod
     def _parts(cls) -> Mapping[str, Mapping[str, Attribute | None]]:
-        """What stands behind each name, as in `PARTS`."""
+        """The named parts of the syntax, a subset of `PARTS`, with the operands of each."""
         operands = {name for name, _ in cls.get_irdl_definition().operands}
         return {name: part for name, part in PARTS.items() if part.keys() <= operands}
 

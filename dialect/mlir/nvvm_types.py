@@ -295,7 +295,7 @@ def _place(text: str) -> TextPlace:
 
 
 def spelled(attribute: Attribute | None) -> str:
-    """What an opcode says of a property: "" where it is not set; a flag that is set has the word ""."""
+    """The word of a property in an opcode: "" if it is not set or a flag."""
     match attribute:
         case WordAttr():
             return attribute.word.data

@@ -42,8 +42,8 @@ TILING = (
 
 
 class _Tiled(IRDLOperation, ABC):
-    """What a tensor and the same in tiles have in common. `inner_dims_pos` names the dimensions that are cut, of which
-    `inner_tiles` has the sizes; with `outer_dims_perm` the tiles lie in another order."""
+    """What `linalg.pack` and `linalg.unpack` have in common: a tensor and the same tensor in tiles. `inner_dims_pos`
+    are the dimensions that are tiled, `inner_tiles` the tile sizes, `outer_dims_perm` the order of the tiles."""
 
     WRITTEN: ClassVar = VarConstraint("WRITTEN", BaseAttr(TensorType))
     """The type of `dest`, and of the result."""
@@ -68,7 +68,7 @@ class _Tiled(IRDLOperation, ABC):
 
     @property
     def tiles(self) -> dict[int, int]:
-        """The size of a tile along each dimension that is cut; negative where only the program knows it."""
+        """The tile size of each tiled dimension; negative if it is dynamic."""
         return dict(zip(self.inner_dims_pos.get_values(), self.static_inner_tiles.get_values(), strict=True))
 
     @property

@@ -52,7 +52,7 @@ from .generic import ARITHMETIC, converted, parse_operands, parse_results, print
 
 
 class ElementwiseKind(StrEnum):
-    """What `linalg.elementwise` computes."""
+    """The function of a `linalg.elementwise`."""
 
     EXP = auto()
     LOG = auto()
@@ -136,7 +136,7 @@ class PointwiseOp(LinalgStructuredOperation, ABC):
 
     @property
     def rank(self) -> int:
-        """How many loops there are: as many as the result has dimensions."""
+        """The number of loops, which is the rank of the result."""
         kind = self.outputs[0].type
         return len(kind.get_shape()) if isinstance(kind, MemRefType | TensorType) else 0
 
@@ -192,8 +192,8 @@ class MapOp(PointwiseOp):
 
 @irdl_op_definition
 class ElementwiseOp(PointwiseOp):
-    """An operation that `kind` names, on elements that are extended to the result's type first; `indexing_maps` may
-    repeat or transpose inputs."""
+    """The operation named by `kind`, on elements that are first extended to the result's type. `indexing_maps` may
+    broadcast or transpose inputs."""
 
     name = "linalg.elementwise"
 

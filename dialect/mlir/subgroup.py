@@ -45,7 +45,8 @@ from xdsl.utils.str_enum import StrEnum
 
 
 class ShuffleMode(StrEnum):
-    """Whose number a lane takes: that of a lane apart in some bits, above or below it, or by its number."""
+    """How `gpu.shuffle` chooses the source lane: by exclusive or of the lane number, by an offset down or up, or by
+    index."""
 
     XOR = "xor"
     UP = "up"
@@ -59,7 +60,7 @@ class ShuffleModeAttr(EnumAttribute[ShuffleMode], SpacedOpaqueSyntaxAttribute):
 
 
 class ReductionKind(StrEnum):
-    """What numbers of several lanes become; xDSL lacks those that say the kind of number."""
+    """The operation of `gpu.subgroup_reduce`; xDSL lacks those that name the kind of number."""
 
     ADD = "add"
     MUL = "mul"
@@ -82,7 +83,7 @@ class ReductionAttr(EnumAttribute[ReductionKind], SpacedOpaqueSyntaxAttribute):
 
 
 class MmaElementwise(StrEnum):
-    """What `gpu.subgroup_mma_elementwise` computes."""
+    """The function of a `gpu.subgroup_mma_elementwise`."""
 
     ADDF = "addf"
     MULF = "mulf"
@@ -107,8 +108,7 @@ class MmaElementwiseAttr(EnumAttribute[MmaElementwise], SpacedOpaqueSyntaxAttrib
 
 @irdl_attr_definition
 class MmaMatrixType(ParametrizedAttribute, TypeAttribute):
-    """The matrix of a product, distributed over a warp in a way that nobody is told:
-    `!gpu.mma_matrix<16x16xf16, "AOp">`."""
+    """The matrix of a product, distributed over a warp in an unspecified way: `!gpu.mma_matrix<16x16xf16, "AOp">`."""
 
     name = "gpu.mma_matrix"
 

@@ -123,7 +123,7 @@ def builtin() -> Dialect:
 
 
 def line_of(location: Attribute) -> FileLineColLoc | None:
-    """The line that a location names: of several that became one, the first; of a call, the line called."""
+    """The line of a location: of a fused location the first, of a call site the callee."""
     match location:
         case FileLineColLoc():
             return location
@@ -138,7 +138,7 @@ def line_of(location: Attribute) -> FileLineColLoc | None:
 
 
 def parts_of(location: FusedLoc) -> tuple[Attribute, ...]:
-    """The locations that became one."""
+    """The locations that were fused."""
     return cast("ArrayAttr[Attribute]", location.locations).data
 
 
@@ -181,7 +181,7 @@ class GlobalOp(memref.GlobalOp):
     alignment = opt_prop_def(IntegerAttr[i64])
 
     def verify_(self) -> None:
-        """In place of what xDSL verifies, which knows of no declarations."""
+        """Replaces xDSL's verifier, which rejects declarations."""
 
     @classmethod
     def parse(cls, parser: Parser) -> GlobalOp:

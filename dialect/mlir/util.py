@@ -31,7 +31,7 @@ class HostFuncOp(IRDLOperation):
 
 @irdl_op_definition
 class HostReturnOp(IRDLOperation):
-    """The end of such a function."""
+    """The terminator of a `util.func`."""
 
     name = "util.return"
 

@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 
 
 class WordAttr(ParametrizedAttribute):
-    """One of several words."""
+    """A keyword out of a fixed set."""
 
     WORDS: ClassVar[Sequence[str]] = ()
 
@@ -43,7 +43,7 @@ class WordAttr(ParametrizedAttribute):
 
 
 class BareWordAttr(WordAttr, SpacedOpaqueSyntaxAttribute):
-    """One of several words, which an operation writes without brackets: `#nvvm<shfl_kind bfly>` alone."""
+    """A keyword that operations print without brackets: `#nvvm<shfl_kind bfly>` alone."""
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

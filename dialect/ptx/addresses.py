@@ -40,9 +40,10 @@ _GENERIC = ("global", "shared", "local")
 def check_address(
     kind: str, bindings: Bindings, base: Register | Symbol | Immediate, declared: str | None, rules: AddressRules
 ) -> str | None:
-    """What is wrong with an address of a slot of kind `[kind]`: its base, where that lies, and the width of a register.
+    """The error of an address in a slot of kind `[kind]`: in its base, its state space, or the width of its register.
+    None if it is right.
 
-    `declared` is the type of a register; `{}` in the message stands for what the base is.
+    `declared` is the type of the register. `{}` in the message stands for a description of the base.
     """
     bound = bindings.get("P", "") if kind in ("", "mbarrier") else bindings.get(kind, "") if len(kind) == 1 else kind
     space = bound.partition("::")[0]

@@ -119,7 +119,7 @@ def result_type(opcode: str) -> str:
 
 
 def storage(type: str) -> str:
-    """The type of the register that holds a value of an instruction's type: bits where PTX computes with several."""
+    """The type of a register for values of a type: an untyped one for all types but f32, f64 and pred."""
     return type if type in ("pred", "f32", "f64") else f"b{max(16, bits_of(type))}"
 
 
@@ -281,7 +281,7 @@ def _attribute(text: str) -> StringAttr:
 
 
 def _problem(opcode: str, form: str, types: list[str], context: TargetContext | None) -> str | None:
-    """What is wrong with an instruction whose n-th register has the n-th type."""
+    """The error of an instruction whose n-th register has the n-th type; None if it is right."""
     try:
         operands, type_of = read_form(opcode, form, types)
     except OperandError as error:

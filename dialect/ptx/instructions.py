@@ -26,7 +26,7 @@ VARIANTS = 2
 
 
 def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
-    """Spellings of the rows that have most of the words of an opcode."""
+    """Spellings of the rows that share most words with an opcode."""
     words = opcode.split(".")
     wanted = frozenset(words)
     ranked = sorted(rows, key=lambda row: -len(wanted & _words(row.spelling)))[:ROWS_LOOKED_AT]
@@ -35,7 +35,7 @@ def _likely(opcode: str, rows: Sequence[PatternRow]) -> Iterable[str]:
 
 @lru_cache(4096)
 def nearest_roots(root: str, roots: frozenset[str], count: int) -> tuple[str, ...]:
-    """The first words of opcodes most like one that is none."""
+    """The known first words of opcodes that are most similar to an unknown one."""
     import difflib  # for messages alone
 
     return tuple(difflib.get_close_matches(root, sorted(roots), count))
@@ -43,7 +43,7 @@ def nearest_roots(root: str, roots: frozenset[str], count: int) -> tuple[str, ..
 
 @cache
 def _words(spelling: str) -> frozenset[str]:
-    """All words that stand in some spelling of a row."""
+    """All words that occur in spellings of a row."""
     return frozenset(word for piece in pieces(spelling) for text in piece.alternatives for word in text.split("."))
 
 
@@ -70,7 +70,7 @@ def _proposed(spelling: str, words: Sequence[str]) -> Iterator[str]:
 
 
 def _fitting(alternatives: Sequence[str], left: Sequence[str]) -> str | None:
-    """The first alternative all of whose words are asked for."""
+    """The first alternative whose words are all in `left`; None without one."""
     if len(alternatives) == 1:
         return alternatives[0]
     return next((text for text in alternatives if text and all(w in left for w in text[1:].split("."))), None)
@@ -95,7 +95,8 @@ def _alike(a: str, b: str) -> float:
 
 
 def _distance(words: Sequence[str], wanted: Sequence[str]) -> tuple[float, int]:
-    """How many words differ, those that are alike counting less; then how many stand elsewhere."""
+    """The distance of two spellings: the number of differing words, of which similar ones count half, and the number of
+    words in other positions."""
     missing = _without(wanted, words)
     extra = _without(words, wanted)
     unlike = sum(1 - 0.5 * _alike(a, b) for a, b in zip_longest(missing, extra, fillvalue=""))
@@ -140,7 +141,7 @@ ROWS: tuple[PatternRow, ...] = (
 
 @cache
 def roots() -> frozenset[str]:
-    """The first words of all opcodes that there are rows for."""
+    """The first words of all opcodes with rows."""
     return families.ROOTS | frozenset(_by_root()) | frozenset(_from_outside())
 
 
@@ -239,7 +240,7 @@ class Traits:
 
     @property
     def means(self) -> str:
-        """The name of what the interpreter does for it; "" where there is no row."""
+        """The key of the instruction's meaning in the interpreter; "" without a row."""
         return "" if self.row is None else self.row.means
 
     def first(self, words: int) -> str:
@@ -310,7 +311,7 @@ class Traits:
 
     @cached_property
     def commits(self) -> str:
-        """What the operations so far are made a group of: `COPIES`, `BULK` or `PRODUCTS`; "" where it makes none."""
+        """The kind of group that the instruction commits: `COPIES`, `BULK` or `PRODUCTS`; "" if it commits none."""
         kind, _, ends = self.name.rpartition(".")
         return kind if ends == "commit_group" else ""
 
@@ -353,7 +354,7 @@ class Traits:
 
     @property
     def fences_maps(self) -> str:
-        """Which side of a fence between the generic proxy and that of tensor maps: "release", "acquire"; "" of none."""
+        """The side of a proxy fence for tensor maps: "release" or "acquire"; "" for other fences."""
         if self.name != "fence.proxy" or "tensormap::generic" not in self.qualifiers:
             return ""
         return "acquire" if "acquire" in self.qualifiers else "release"
@@ -365,7 +366,7 @@ class Traits:
 
     @property
     def fences_objects(self) -> bool:
-        """Whether it is a fence that is made for the initialisation of mbarrier objects."""
+        """Whether it is the fence for the initialisation of mbarrier objects."""
         return self.is_fence and "mbarrier_init" in self.qualifiers
 
     @cached_property
@@ -404,13 +405,13 @@ class Traits:
 
     @cached_property
     def computes(self) -> bool:
-        """Whether its results are those of the thread's own operands, and it does nothing else."""
+        """Whether its results depend on the thread's own operands alone, and it has no other effect."""
         return self.row is not None and not self.has_address and not self.row.of_section(*_ACTING)
 
 
 @lru_cache(4096)
 def traits(opcode: str) -> Traits:
-    """What there is to know of an instruction."""
+    """The row and properties of an instruction."""
     spelled = find(opcode)
     row, bindings = spelled[0] if spelled else (None, Bindings())
     name = name_of(opcode)

@@ -146,7 +146,7 @@ class FuncOp(IRDLOperation):
         returns: Sequence[VariableAttr] = (),
         directives: Sequence[str] = (),
     ) -> None:
-        """`ops` None makes a declaration."""
+        """`ops` is None for a declaration."""
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
@@ -219,7 +219,7 @@ class FuncOp(IRDLOperation):
 
 
 class _TextOp(IRDLOperation):
-    """An operation that is one string."""
+    """An operation with one string."""
 
     text = prop_def(StringAttr)
 

@@ -358,7 +358,7 @@ class _Parser(DeclarationReader):
         return statements
 
     def declare(self, names: frozenset[str], vectors: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Registers called like symbols, or vectors: what is remembered of operand texts no longer holds."""
+        """Declares registers whose names are like symbols, and vectors. Cached operand texts become invalid."""
         reader = self.reader
         self.reader = OperandReader(reader.plain | names, {**reader.vectors, **vectors}, reader.symbols)
 

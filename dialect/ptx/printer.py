@@ -231,7 +231,8 @@ def add_lines(module: ptx.ModuleOp) -> None:
 
 
 def _add(block: Block, line_of_function: FileLineColLoc | None, files: dict[str, int], last: str) -> str:
-    """The same for a block of a function at a line; returns the `.loc` that holds behind it."""
+    """Adds `.loc` directives to a block of a function. `last` is the directive in effect; returns the one in effect at
+    the end."""
     for op in list(block.ops):
         if isinstance(op, ptx.ScopeOp):
             last = _add(op.body.block, line_of_function, files, last)

@@ -186,7 +186,7 @@ def print_variable(printer: Printer, variable: Variable) -> None:
 
 
 def parse_variable(parser: AttrParser) -> Variable:
-    """Reads what `print_variable` prints."""
+    """Parses the output of `print_variable`."""
     type, name = parser.parse_identifier(), parser.parse_str_literal()
     dimensions: Sequence[int] = ()
     if has_dimensions := parser.parse_optional_keyword("dims") is not None:
@@ -230,7 +230,7 @@ def print_attributes(printer: Printer, op: Operation) -> None:
 
 
 def parse_attributes(parser: Parser, op: Operation) -> None:
-    """Reads what `print_attributes` prints."""
+    """Parses the output of `print_attributes`."""
     if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
         op.attributes |= attributes.data
 

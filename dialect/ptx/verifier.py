@@ -49,7 +49,7 @@ _SINK = Symbol("_")
 
 
 class TargetContext(NamedTuple):
-    """What the module is for: its PTX version and its targets ("sm_90a"), of which options are left out."""
+    """The PTX version and the targets ("sm_90a") of a module, without options."""
 
     version: Version
     targets: tuple[str, ...]
@@ -57,7 +57,7 @@ class TargetContext(NamedTuple):
 
     @property
     def rows(self) -> tuple[Target, ...]:
-        """The targets named; one without a row of its own is known by its number and suffix alone."""
+        """The rows of the targets. A target without a row has only its number and suffix."""
         return _targets(self.targets)
 
     def problem(self, row: Row) -> str | None:
@@ -110,9 +110,9 @@ def resolve(
     context: TargetContext | None = None,
     space_of: SpaceOf = nowhere,
 ) -> tuple[Row, Bindings] | str:
-    """The first row that spells an opcode and takes the operands, with what the qualifiers bind; or why none does.
+    """The first row of an opcode whose operands fit, with the bindings of its qualifiers; the reason if there is none.
 
-    Without a context, targets are not looked at.
+    Without a context, targets are not checked.
     """
     rows = fitting(opcode, operands, type_of, AddressRules(space_of, 64 if context is None else context.address_size))
     if isinstance(rows, str) or context is None:
@@ -129,7 +129,7 @@ def resolve(
 def fitting(
     opcode: str, operands: Sequence[Operand], type_of: TypeOf, rules: AddressRules = ANYWHERE
 ) -> Sequence[tuple[Row, Bindings]] | str:
-    """All rows that spell an opcode and take the operands, with what the qualifiers bind; or why there is none."""
+    """The rows of an opcode whose operands fit, with the bindings of their qualifiers. If none fits, the reason."""
     matches = find(opcode)
     if not matches:
         return unknown(opcode)
@@ -157,7 +157,7 @@ def type_of_result(row: Row, bindings: Bindings) -> str | None:
 
 
 def unknown(opcode: str) -> str:
-    """What to say of an opcode that no row spells."""
+    """The message for an opcode that no row has."""
     close = nearest(opcode)
     hint = f"; the nearest are {', '.join(close)}" if close else ""
     return f"'{opcode}' is not a PTX instruction known here{hint}"
@@ -192,7 +192,7 @@ def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand]) -> _Miss
 
 
 def _required(slots: Sequence[Slot], more: int) -> list[Slot]:
-    """The operands that must be there, and the first few of those that may."""
+    """The required operands, and the first `more` optional ones."""
     numbers = count()
     return [slot for slot in slots if not slot.optional or next(numbers) < more]
 
@@ -429,7 +429,7 @@ def _check_endpoint(count: int, operand: Operand, type_of: TypeOf) -> str | None
 
 
 def _check_object(operand: Operand | None, type_of: TypeOf, rules: AddressRules) -> str:
-    """A texture, a sampler or a surface: its name, or a register that holds its address or handle."""
+    """Checks a texture, sampler or surface: a name, or a register with its address or handle."""
     if isinstance(operand, Symbol):
         where = rules.space_of(operand.name)
         opaque = operand != _SINK and (where is None or where in (*OPAQUE_TYPES, "tex"))

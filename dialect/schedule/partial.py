@@ -16,7 +16,7 @@ from .schedule import ALWAYS, FIELDS, LIMITED, Schedule, parse_options
 
 @dataclass(frozen=True)
 class PartialSchedule:
-    """Some fields of a schedule with their values, in the order in which a schedule has them."""
+    """Some fields of a schedule, in the order of the schedule's fields."""
 
     values: tuple[tuple[str, object], ...]
 

@@ -24,7 +24,7 @@ MARGIN, TOP, STAGE = 16.0, 30.0, 34.0
 
 
 class PicturedSchedule(Protocol):
-    """What the picture takes of a schedule; see `Schedule`."""
+    """The part of a schedule that the picture needs; see `Schedule`."""
 
     @property
     def cta(self) -> Sequence[int]: ...
@@ -66,7 +66,7 @@ def picture(schedule: PicturedSchedule) -> str:
 
 
 def title(schedule: PicturedSchedule) -> str:
-    """What the picture shows."""
+    """The title of the picture."""
     (m, n, k), (rows, columns) = schedule.cta, schedule.warp
     slices = f" in {schedule.sliced_k} slices of K" if schedule.sliced_k > 1 else ""
     count = schedule.warps // schedule.together

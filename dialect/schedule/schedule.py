@@ -274,8 +274,8 @@ class Schedule:
             )
 
     def _check_slices(self) -> None:
-        """Refuses slices that are no whole steps or base tiles, and more warps than a CTA can have; and cuts of K whose
-        sums would be those of a size."""
+        """Checks slices and cuts of K: they must be whole steps, fit the largest CTA, and, with `batch_invariant`, not
+        depend on sizes."""
         if self.batch_invariant == "True" and max(self.sliced_k, self.split_k) > 1:
             raise ScheduleError(
                 f"batch_invariant takes sums in one order for every M, with sliced_k = 1 and split_k = 1, got "
@@ -336,7 +336,7 @@ class Schedule:
 
     @property
     def shares_tail(self) -> bool:
-        """Whether warpgroups that go from tile to tile share the last ones, with a part of K each."""
+        """Whether persistent warpgroups divide the last tiles along K."""
         return self.together > 1 and self.split_k > 1 and self.ctas > 0
 
     @property
@@ -346,7 +346,7 @@ class Schedule:
 
     @property
     def together(self) -> int:
-        """Warps that compute a warp tile: four where the instruction is one of warpgroups."""
+        """Warps that compute a warp tile: four for instructions of warpgroups, otherwise one."""
         return WARPGROUP if self.mma.m >= WARPGROUP_ROWS else 1
 
     @property
@@ -356,7 +356,7 @@ class Schedule:
 
     @property
     def warps(self) -> int:
-        """Warps that multiply a CTA tile."""
+        """Warps that multiply a CTA tile. Each has one warp tile."""
         return self.together * self.sliced_k * (self.cta[0] // self.warp[0]) * (self.cta[1] // self.warp[1])
 
     @property
@@ -366,12 +366,13 @@ class Schedule:
 
     @property
     def own_tiles(self) -> bool:
-        """Whether each warpgroup that multiplies has tiles of its own."""
+        """Whether each multiplying warpgroup has its own tiles."""
         return self.consumers == "pingpong" and self.warps == self.together
 
     @property
     def consumer_warps(self) -> int:
-        """Warps of a CTA that multiply: those of a tile, of two where each warpgroup has its own."""
+        """Warps of a CTA that multiply: those of one tile, or twice as many if each of two warpgroups has its own
+        tile."""
         return self.warps * (2 if self.own_tiles else 1)
 
     @property
@@ -416,7 +417,7 @@ class Schedule:
         return f"{self._repr_svg_()}<table>{rows}</table>"
 
     def options(self) -> dict[str, str]:
-        """Every field as the option that asks for it."""
+        """All fields as options."""
         return {name: text_of(self[name]) for name in NAMES}
 
     @staticmethod
@@ -432,7 +433,7 @@ class Schedule:
 
     @staticmethod
     def parse(text: str) -> Schedule:
-        """Reads what `str` prints.
+        """Parses the output of `str`.
 
         Raises:
             ScheduleError: as `of`, for text that is no schedule.

@@ -90,8 +90,8 @@ class ForeachOp(IRDLOperation):
 
 @irdl_op_definition
 class AlternativesOp(IRDLOperation):
-    """Applies the first of its regions of which every step applies; what others did before is undone:
-    `transform.alternatives %scope : !transform.any_op { ^bb0(%op: !transform.any_op): ... }, { ... }`."""
+    """Applies the first of its regions of which every step applies. Failed regions are undone: `transform.alternatives
+    %scope : !transform.any_op { ^bb0(%op: !transform.any_op): ... }, { ... }`."""
 
     name = "transform.alternatives"
 
@@ -211,7 +211,7 @@ class WhereOp(IRDLOperation):
 @irdl_op_definition
 class SetOp(IRDLOperation):
     """Sets fields of the schedules of products: `transform.warp.set %h to #warp.schedule<cta = 128x128x32> :
-    !transform.any_op`. Fields that were set before stay; `warp-schedule` chooses the others."""
+    !transform.any_op`. Fields that were set earlier stay; `warp-schedule` chooses the others."""
 
     name = "transform.warp.set"
 
@@ -398,7 +398,7 @@ class _Reader:
         return "\n" in self.content[len(self.content[:here].rstrip()) : here] and bool(_NEXT.match(self.content, here))
 
     def _add(self, here: int, piece: Attribute | None) -> None:
-        """Adds what is written up to a place, and what stands there."""
+        """Appends the text up to a place, and the piece at that place."""
         written = _WORD.sub(lambda part: part[1] or " ", self.content[self.start : here])
         if piece is None:
             written = written.rstrip()
@@ -409,7 +409,7 @@ class _Reader:
             self.start = len(self.content[: self.parser.pos].rstrip())
 
     def _value(self) -> SSAValue | None:
-        """A value that has been defined, of whatever type."""
+        """Parses a reference to a value of any type that is defined above."""
         name = self.parser.parse_unresolved_operand()
         values = self.parser.ssa_values.get(name.operand_name)
         if values is None or name.index >= len(values):

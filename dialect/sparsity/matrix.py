@@ -63,7 +63,7 @@ def _tables(pattern: Pattern) -> _Tables:
 
 
 def _code_of(pattern: Pattern, present: int) -> int:
-    """The least ordered code that stores all units whose bit is set in `present`."""
+    """The smallest ordered code that stores all units whose bit is set in `present`."""
     needed = {unit for unit in range(pattern.units) if present >> unit & 1}
     return next((code for code in pattern.ordered if needed <= set(pattern.positions(code))), _BROKEN)
 
@@ -87,12 +87,12 @@ def compress(dense: Matrix, pattern: Pattern) -> tuple[Matrix, Codes]:
 
 
 def expand(values: Matrix, codes: Codes, pattern: Pattern, columns: int | None = None) -> Matrix:
-    """The dense matrix of `columns` columns (the chunks' own number if None) that values and codes stand for.
+    """The dense matrix of values and codes, with `columns` columns; None stands for those of the chunks.
 
     Codes need not be ordered.
 
     Raises:
-        PatternError: naming row, chunk and value of a code with no meaning, or shapes that do not belong together.
+        PatternError: naming row, chunk and value of an invalid code, or shapes that do not belong together.
     """
     _require_matrix(values)
     _require_codes(codes, pattern)
@@ -113,10 +113,10 @@ def expand(values: Matrix, codes: Codes, pattern: Pattern, columns: int | None =
 
 
 def prune(dense: Matrix, pattern: Pattern) -> Matrix:
-    """A copy in which only the largest units of each chunk are left, as many as are stored; the others are zero.
+    """A copy in which each chunk keeps as many of its largest units as are stored; the others are zero.
 
-    The size of an element is its magnitude, that of a pair the sum of both; of equals the first stays.
-    NaN is larger than any number.
+    The size of a unit is the magnitude of its element, or the sum of both magnitudes for a pair. Of equal units the
+    first stays. NaN is larger than any number.
     """
     units = _units(dense, pattern)
     sizes = _sizes(dense, pattern)
@@ -157,7 +157,7 @@ def _codes(units: Matrix, dtype: np.dtype[Any], pattern: Pattern) -> Codes:
 
 
 def _magnitude(units: Matrix, dtype: np.dtype[Any]) -> np.unsignedinteger[Any]:
-    """The bits that make a unit other than zero, its elements being of type `dtype`."""
+    """A mask of the bits of a unit other than signs. Its elements are of type `dtype`."""
     elements = units.dtype.itemsize // dtype.itemsize
     return units.dtype.type(sum(MAGNITUDE_BITS[dtype] << 8 * dtype.itemsize * i for i in range(elements)))
 
@@ -235,7 +235,7 @@ Words = NDArray[np.uint32]
 
 
 class MetadataError(ValueError):
-    """Metadata words or codes that an instruction cannot take; the message says where."""
+    """Metadata words or codes that an instruction cannot use; the message has their position."""
 
 
 class _Places(NamedTuple):

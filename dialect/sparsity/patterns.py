@@ -207,7 +207,7 @@ class MetadataLayout:
         return 1 << sum(bit.axis == axis for bit in self.lane + self.nibble)
 
     def position(self, lane: int, nibble: int) -> tuple[int, int, int]:
-        """(selector, row, chunk): what the nibble of this lane's word describes, and under which selector."""
+        """(selector, row, chunk) of a nibble of a lane's word."""
         place = {"f": 0, "r": 0, "c": 0}
         for bits, value in ((self.lane, lane), (self.nibble, nibble)):
             for i, bit in enumerate(bits):
@@ -265,7 +265,7 @@ class SparseOperand:
 
     @property
     def threads(self) -> int:
-        """Threads that hold a metadata word."""
+        """Threads with a metadata word."""
         return self.warps * LANES
 
     @property

@@ -70,7 +70,7 @@ WORD_BITS = 32
 
 
 def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
-    """The layout of what becomes of each row; with `parts`, of what each lane makes of its own elements of it."""
+    """The layout of a vector with one value for each row. With `parts`, each lane has the value of its own elements."""
 
     def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
         counts = {"c": count(), "x": count()}
@@ -327,7 +327,7 @@ class AttentionOp(IRDLOperation):
 
     @property
     def keys(self) -> Keys:
-        """The keys that count."""
+        """The range of keys."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
         maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
         documents = tuple(zip(self.documents, maps, strict=True))

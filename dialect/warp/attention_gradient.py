@@ -137,7 +137,7 @@ class AttentionGradientOp(IRDLOperation):
 
     @property
     def keys(self) -> Keys:
-        """The keys that count."""
+        """The range of keys."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
         return Keys(diagonal, window)
 

@@ -155,7 +155,7 @@ def known_element(element_type: Attribute) -> ElementType:
 
 
 def same_words(a: Attribute, b: Attribute) -> bool:
-    """Whether memory of the one type may be read as the other: integers whatever their sign, and tf32, which is f32."""
+    """Whether memory of one type may be read as the other: integers of any signedness, and f32 with tf32."""
     if a == b:
         return True
     first, second = element_row(a), element_row(b)
@@ -232,7 +232,7 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
     def of(
         role: str, rows: int, columns: int, element_type: TypeAttribute, layout: Layout, container: int | None = None
     ) -> FragmentType:
-        """`container` is how many bits an element takes in a register, its own width if None."""
+        """`container` is the number of bits of an element in a register; None stands for the element's own width."""
         bits = _width(element_type) if container is None else container
         return FragmentType(
             StringAttr(role), IntAttr(rows), IntAttr(columns), element_type, LayoutAttr(layout), IntAttr(bits)
@@ -321,7 +321,7 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
 
 
 def _width(element_type: Attribute) -> int:
-    """Bits of an element type; 0, which the verifier complains of, for what is none."""
+    """Bits of an element type; 0 for other types, which the verifier rejects."""
     row = element_row(element_type)
     return 0 if row is None else row.bits
 
@@ -387,7 +387,7 @@ def in_place_of(op: Operation, made: OpT) -> OpT:
 
 
 def schedule_around(op: Operation) -> Schedule | None:
-    """The schedule of what an operation is in, its kernel; None of a kernel that has none."""
+    """The schedule of the kernel that contains an operation; None without one."""
     around = op.parent_op()
     while around is not None:
         if isinstance(attribute := around.attributes.get(ScheduleAttr.name), ScheduleAttr):

@@ -74,9 +74,9 @@ def element_type(operand: SSAValue) -> Attribute:
 
 
 class LoopSizes:
-    """The sizes of loops, as the operands tell them that run along these; -1 for those that no operand knows.
+    """The sizes of loops, collected from the shapes of operands; -1 where no operand knows one.
 
-    `names` are those of loops in errors, where they are not d0, d1 and so on.
+    `names` are names of loops for errors. By default they are d0, d1 and so on.
     """
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:
@@ -211,7 +211,7 @@ def verify_elements(region: Region, inputs: Sequence[Attribute], *results: Attri
 
 
 def only_computes(op: Operation) -> bool:
-    """Whether an operation makes values from values, and does nothing else."""
+    """Whether an operation computes values and has no other effect."""
     return bool(op.results) and not op.regions and is_pure(op)
 
 
@@ -242,7 +242,7 @@ def print_elements(printer: Printer, region: Region) -> None:
 
 
 def parse_elements(parser: Parser) -> Region:
-    """Reads what `print_elements` prints."""
+    """Parses the output of `print_elements`."""
     arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
     return parser.parse_region(arguments)
 
@@ -282,10 +282,10 @@ class IndexOp(IRDLOperation):
 
 
 def verify_indices(block: Block, along: Sequence[int]) -> None:
-    """Checks that a region takes indices of the loops alone that its elements run along.
+    """Checks that a region uses the indices of those loops only along which its elements run.
 
     Raises:
-        VerifyException: if it does not.
+        VerifyException: if it uses another one.
     """
     for op in block.ops:
         if isinstance(op, IndexOp) and op.number not in along:
@@ -391,12 +391,12 @@ class PointwiseOp(IRDLOperation):
 
     @property
     def products(self) -> int:
-        """How many elements of products the function takes, before those of the operands."""
+        """The number of products among the function's arguments; they precede the operands."""
         return len(self.body.block.args) - len(self.inputs)
 
     @property
     def taken(self) -> Attribute:
-        """The type of the element that the function takes."""
+        """The element type of the function's argument."""
         return self.body.block.args[0].type
 
     def moved(
@@ -450,10 +450,10 @@ class PointwiseOp(IRDLOperation):
 
 
 def pointwise_of(value: SSAValue | None) -> PointwiseOp | None:
-    """The operation that makes a function of elements; None where there is no function.
+    """The operation that defines a function of elements; None without a function.
 
     Raises:
-        VerifyException: for a function that is made elsewhere.
+        VerifyException: for a function that another operation defines.
     """
     if value is None:
         return None

@@ -37,7 +37,7 @@ from .op_shapes import TypeOfOptional, bounds
 
 
 class WithEpilogue(IRDLOperation):
-    """Stores to `d` what the function `through` makes of the elements of a product."""
+    """An operation whose function `through` computes the stored elements of `d` from those of a product."""
 
     c = opt_operand_def(MemRefType)
     d = operand_def(MemRefType)
@@ -45,7 +45,7 @@ class WithEpilogue(IRDLOperation):
 
     @property
     def epilogue(self) -> PointwiseOp | None:
-        """The epilogue, if there is one."""
+        """The function of the epilogue; None without one."""
         return pointwise_of(self.through)
 
     @property
@@ -60,7 +60,7 @@ class WithEpilogue(IRDLOperation):
 
     @property
     def product_type(self) -> TypeAttribute:
-        """The type that an element of the product is rounded to: D's, or what the epilogue takes."""
+        """The type to which the product is rounded: that of D, or that of the epilogue's argument."""
         kind = memory_of(self.d).element_type if self.epilogue is None else self.epilogue.taken
         if not isinstance(kind, TypeAttribute):
             raise VerifyException(f"expected elements of a type, got {kind}")
@@ -154,8 +154,7 @@ class EpilogueOp(WithEpilogue):
 
 @irdl_op_definition
 class SubfragmentOp(IRDLOperation):
-    """Selects some of the base tiles of a fragment. It takes no instruction, because each lane already has the
-    registers::
+    """Selects some base tiles of a fragment. It emits no instruction, for each lane already has the registers::
 
         %top = warp.subfragment %d[16, 0] : !warp.fragment<acc, 64x64xf32, ...> to !warp.fragment<acc, 16x64xf32, ...>
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What `warp.elementwise` computes; `Neg` takes one operand, the others two.
+    """The function of a `warp.elementwise`. `Neg` has one operand, the others have two.
 
     `Maximum` and `Minimum`, which take rows together, are NaN where an operand is; `Max` and `Min` are the other one.
     """
@@ -161,7 +161,7 @@ class ConvertOp(FragmentChange):
 
     @property
     def integers(self) -> StoredIntegers | None:
-        """The integers that the input holds, if it does."""
+        """The stored integers of the input; None if the input has no integers."""
         return StoredIntegers.of(self.stored, self.zero)
 
     @property
@@ -175,7 +175,7 @@ class ConvertOp(FragmentChange):
 
     @staticmethod
     def _reordered(source: FragmentType, result: FragmentType) -> list[int] | None:
-        """Which bit of the input's element number each bit of the result's is; None if lanes hold other elements."""
+        """The input's bit for each bit of the result's element number; None if lanes hold other elements."""
         held_as, wanted = source.layout.data, result.layout.data
         if (held_as.lane, held_as.warp, sorted(held_as.element)) != (wanted.lane, wanted.warp, sorted(wanted.element)):
             return None
@@ -194,7 +194,7 @@ class ConvertOp(FragmentChange):
 
 
 class ScratchEffects(MemoryEffect):
-    """An operation reads and writes its scratch memory, if it is given some; otherwise it is free of effects."""
+    """Effects of an operation that reads and writes its scratch memory, if it has some."""
 
     @classmethod
     def get_effects(cls, op: Operation) -> set[EffectInstance]:
@@ -247,12 +247,12 @@ class ConvertLayoutOp(IRDLOperation):
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of the smallest tile that consists of whole base tiles of both layouts."""
+        """Rows and columns of the smallest tile that both base tiles divide."""
         layouts = [fragment_of(value).layout.data for value in (self.input, self.fragment)]
         return max(layout.rows for layout in layouts), max(layout.columns for layout in layouts)
 
     def conversion(self) -> Conversion:
-        """The ways from one layout to the other, for a tile.
+        """The conversions from one layout to the other, for a tile.
 
         Raises:
             VerifyException: if there are none.
@@ -313,7 +313,7 @@ BANKS = 128
 
 
 def _verify_scratch(source: FragmentType, result: FragmentType, scratch: Memory) -> None:
-    """Checks that a fragment can go from one layout to another through scratch memory."""
+    """Checks that a fragment can change its layout through scratch memory."""
     if source.bits not in (16, 32, 64):
         raise VerifyException(f"expected elements of 16, 32 or 64 bits, got {source.element.name}")
     for fragment in (source, result):

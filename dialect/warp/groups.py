@@ -96,10 +96,10 @@ def grouped_loop(maps: Sequence[AffineMap]) -> int:
 
 
 def verify_groups(ends: SSAValue, maps: Sequence[AffineMap], sizes: LoopSizes) -> None:
-    """Checks that A, B and D, along `maps`, are those of a product with groups of rows, or of k.
+    """Checks the maps of A, B and D of a product with groups of rows, or of k.
 
     Raises:
-        VerifyException: saying which is not.
+        VerifyException: naming the operand whose map is wrong.
     """
     verify_ends(ends)
     alone = "B" if grouped_loop(maps) == M else "D"

@@ -102,7 +102,7 @@ FACTOR = base(MemRefType) | base(OperandType)
 
 
 class FactorsOp(IRDLOperation):
-    """Multiplies A and B: memory, or what an `OperandForm` makes of it."""
+    """An operation that multiplies A and B, each in memory or given by an `OperandForm`."""
 
     types = prop_def(ArrayAttr[StringAttr])
     bit_op = opt_prop_def(StringAttr)
@@ -127,7 +127,7 @@ class FactorsOp(IRDLOperation):
 
     @property
     def factors(self) -> tuple[SSAValue, ...]:
-        """All that is read of A and of B: their elements, and what is read beside these."""
+        """The memory of A and B, with that of their scales and zero points."""
         of_forms = [value for form in self.forms if form is not None for value in form.side_operands]
         return (*self.matrices, *of_forms)
 
@@ -143,7 +143,7 @@ class FactorsOp(IRDLOperation):
 
     @property
     def products(self) -> int:
-        """How many products make D: two of a B of two matrices, else one."""
+        """The number of products of D: two if B has two matrices, otherwise one."""
         return 2 if isinstance(self.forms[1], PairedOp) else 1
 
     @property
@@ -153,7 +153,7 @@ class FactorsOp(IRDLOperation):
 
     @property
     def b_stored(self) -> StoredIntegers | None:
-        """What memory holds of B, if it is converted on the way."""
+        """The integers that memory holds if B is converted while it is loaded; None for any other B."""
         return stored_of(self.a_and_b[1])
 
     @property
@@ -185,7 +185,7 @@ class FactorsOp(IRDLOperation):
 
     @property
     def sparsity(self) -> int:
-        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
+        """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         form, _ = self.forms
         return 1 if form is None else form.sparsity
 
@@ -221,10 +221,10 @@ class FactorsOp(IRDLOperation):
             raise VerifyException("expected integers to be converted for a dense product without scales")
 
     def verify_words(self) -> None:
-        """Of single bits the text says what is done with them, of other types nothing; a kind is one of the ISA's.
+        """Checks that products of single bits, and only these, name their operation, and that the kind exists.
 
         Raises:
-            VerifyException: saying what is expected.
+            VerifyException: with what is expected.
         """
         if self.kind is not None and self.kind.data not in WORDS["kind"]:
             raise VerifyException(f"expected a kind of {', '.join(WORDS['kind'])}, got '{self.kind.data}'")
@@ -338,7 +338,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
         tile: Sequence[SSAValue] = (),
         ends: SSAValue | None = None,
     ):
-        """`words` are those of the text before the types, `ends` those of groups."""
+        """`words` are those of the syntax before the types, `ends` the ends of groups."""
         super().__init__(
             operands=[a, b, list(tile), ends, c, d, through],
             properties={

@@ -22,7 +22,7 @@ from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, e
 
 
 def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
-    """The fragment's layout over the rows and columns of memory, which holds the transposed matrix if `swapped`."""
+    """The fragment's layout by the rows and columns of memory. With `swapped`, memory holds the transposed matrix."""
     layout = fragment.layout.data
     if fragment.role.data == "scale":
         # The byte of a word is a further bit along k.
@@ -177,7 +177,7 @@ def unit(row: MoveRow, bits: int) -> Layout:
 
 
 def _cut(layout: Layout, parts: int) -> Layout:
-    """The layout of what each element is made of, `parts` of them side by side in a row."""
+    """The layout in which each element is replaced by `parts` elements of a row."""
     finer = parts.bit_length() - 1
     lane, element = (
         tuple(column(bit.number + finer) if bit.axis == "c" else bit for bit in half)
@@ -209,9 +209,9 @@ def matrices(fragment: FragmentType, swapped: bool, piece: Layout) -> list[Matri
 
 
 def _rows_of(layout: Layout, piece: Layout, leading: int) -> tuple[int, ...] | None:
-    """Which bit of the row in memory each bit of a matrix's row is; None if lanes or registers hold something else.
+    """The bit of the row in memory for each bit of a matrix's row; None if lanes or registers differ otherwise.
 
-    `leading` is how many bits number the elements of a register.
+    `leading` is the number of bits that number the elements of a register.
     """
     number_of: dict[int, int] = {}
     pairs = zip((*layout.lane, *layout.element[:leading]), (*piece.lane, *piece.element[:leading]), strict=False)
@@ -232,7 +232,7 @@ def _spread(number: int, places: tuple[int, ...]) -> int:
 
 
 def _register_places(fragment: FragmentType, swapped: bool, per: int) -> list[tuple[int, int]]:
-    """What each register's first element adds to a lane's own position in memory, register by register."""
+    """The position of each register's first element in memory, relative to the lane's own position."""
     places = places_of(fragment.layout.data, fragment.tiles, per)
     return [(column, row) for row, column in places] if swapped else places
 
@@ -352,7 +352,7 @@ def verify_matrix_move(move: MatrixMove, memory: Memory, fragment: FragmentType,
 
 
 def _verify_memory(what: str, memory: Memory, fragment: FragmentType) -> None:
-    """Checks the memory that matrices are moved from or to; elements that have a byte each lie in memory as bytes."""
+    """Checks the memory of a matrix move. Elements that an instruction takes as bytes are bytes in memory."""
     if fragment.bits == fragment.element.bits:
         verify_element(memory, fragment)
     elif (stored := element_row(memory.element_type)) is None or stored.memory_bits != fragment.bits:

@@ -109,7 +109,8 @@ class CtaTileType(ParametrizedAttribute, TypeAttribute):
 
 
 def _verify_scales(memory: Memory, fragment: FragmentType) -> None:
-    """Checks that memory has the scales of a fragment, of which each lane reads a word for each base tile."""
+    """Checks that shared memory holds the scales of a fragment, of which each lane reads one word for each base
+    tile."""
     verify_one_warp("scales", fragment)
     if memory_space(memory) != SHARED_SPACE:
         raise VerifyException(f"expected scales in shared memory (memory space {SHARED_SPACE}), got {memory}")
@@ -139,12 +140,12 @@ class _FragmentAccess(IRDLOperation):
 
     @property
     def order(self) -> str:
-        """The order in which registers lie in memory; empty where elements do."""
+        """The order of registers in memory; "" if memory is ordered by elements."""
         return "" if self.registers is None else self.registers.data
 
     @property
     def move(self) -> MatrixMove | None:
-        """The matrices that move at a time; None where each lane moves its own elements."""
+        """The matrix move of the access; None if each lane moves its own elements."""
         return None if self.matrices is None else MatrixMove.of(self.matrices.data)
 
 

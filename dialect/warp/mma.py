@@ -34,7 +34,8 @@ from .op_shapes import WORDS, parse_words, verify_target, word_of, word_properti
 
 
 class Key(NamedTuple):
-    """What tells the rows of one instruction apart. Element types are PTX's names; `scales` is those a row, or 0."""
+    """The fields that identify a row among those of one instruction. Element types have PTX's names. `scales` is the
+    number of scales of a row, 0 without block scales."""
 
     shape: Shape
     a: str
@@ -75,7 +76,7 @@ class Key(NamedTuple):
 
 
 def nearest(wanted: Key, keys: Collection[Key], count: int = 3) -> str:
-    """The keys most like one that has no row, in words: best first; with a sparse A, or without, as the key has it."""
+    """The nearest existing keys of one without a row, in words, best first. The sparsity of A is the same."""
     alike = (key for key in keys if key.sparse == wanted.sparse)
     return ", ".join(map(str, sorted(alike, key=wanted.distance)[:count]))
 
@@ -321,8 +322,8 @@ class MmaOp(IRDLOperation):
         return a, b, c
 
     def scale_places(self, role: str) -> list[tuple[int, int, int]]:
-        """For each of the instruction's tiles of A or of B, in the order of registers: the number of the register that
-        holds its scales, and the byte-id and the thread-id that pick them."""
+        """For each instruction tile of A or B, in the order of registers: the number of the register with its scales,
+        and the byte-id and thread-id that select them."""
         row, of_b = self.row, role == "b"
         scale, origins = row.scale, self.origins()[of_b]
         if scale is None:

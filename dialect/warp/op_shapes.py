@@ -143,17 +143,17 @@ Properties: TypeAlias = Mapping[str, Attribute | None]
 
 
 def flag(present: bool) -> UnitAttr | None:
-    """The property of a word that is given, or is not."""
+    """The property of an optional keyword."""
     return UnitAttr() if present else None
 
 
 def word(text: str) -> StringAttr | None:
-    """The property of a word that is given, or is empty."""
+    """The property of an optional word; None for ""."""
     return StringAttr(text) if text else None
 
 
 def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
-    """Whether rows and columns are known to lie inside the memref; both unknown when absent."""
+    """Whether rows and columns are known to be inside of the memref; both False without the property."""
     if in_bounds is None:
         return False, False
     flags = tuple(bool(flag) for flag in in_bounds)
@@ -163,15 +163,15 @@ def bounds(in_bounds: ArrayAttr[BoolAttr] | None) -> tuple[bool, bool]:
 
 
 def bounds_attribute(rows: bool, columns: bool) -> ArrayAttr[BoolAttr] | None:
-    """The `in_bounds` property that says so; None when neither is known."""
+    """The property `in_bounds`; None if neither dimension is known to be in bounds."""
     return ArrayAttr([BoolAttr.from_bool(rows), BoolAttr.from_bool(columns)]) if rows or columns else None
 
 
 def verify_one_warp(what: str, fragment: FragmentType) -> None:
-    """Checks that a warp holds a fragment alone.
+    """Checks that one warp holds a fragment.
 
     Raises:
-        VerifyException: for a fragment of several warps, saying `what` takes the operation.
+        VerifyException: if several warps hold it; `what` names the operand.
     """
     if (warps := 1 << len(fragment.layout.data.warp)) > 1:
         raise VerifyException(f"expected {what} that one warp holds, got that of {warps} warps {fragment}")
@@ -189,7 +189,7 @@ def verify_target(op: IRDLOperation, row: Form) -> None:
 
 
 class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
-    """The type of so many things of a kind: `!warp.barriers<8>`."""
+    """A type of a number of equal objects: `!warp.barriers<8>`."""
 
     count: IntAttr
 

@@ -39,8 +39,8 @@ from .op_shapes import flag
 
 @irdl_attr_definition
 class OperandType(ParametrizedAttribute, TypeAttribute):
-    """An operand of a product that is more than plain memory, such as a sparse matrix. Its elements are in memory of
-    this type: `!warp.operand<memref<256x96xf16>>`."""
+    """The type of an operand with a form, such as a sparse matrix. Its elements are in memory of the given type:
+    `!warp.operand<memref<256x96xf16>>`."""
 
     name = "warp.operand"
 
@@ -73,18 +73,18 @@ class OperandForm(IRDLOperation, ABC):
 
     @property
     def side_operands(self) -> Sequence[SSAValue]:
-        """Memory that is read beside the elements."""
+        """Operands other than the elements."""
         return self.operands[1:]
 
     @abstractmethod
     def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
-        """The same form of other memory."""
+        """The same form on other memory."""
 
     def verify_multiplied(self, name: str) -> None:
-        """Checks that the elements can be multiplied as a type of the ISA, of that name.
+        """Checks that a product can use the elements as an ISA type of that name.
 
         Raises:
-            VerifyException: if they cannot.
+            VerifyException: if it cannot.
         """
         verify_held(memory_of(self.matrix), name)
 
@@ -113,7 +113,7 @@ def matrix_behind(value: SSAValue) -> SSAValue:
 
 
 def memories_behind(value: SSAValue) -> tuple[SSAValue, ...]:
-    """The elements of an operand of a product, and what is read beside them."""
+    """The memory of an operand of a product, with that of its scales, zero points and the like."""
     form = form_of(value)
     return (value,) if form is None else (form.matrix, *form.side_operands)
 
@@ -135,7 +135,7 @@ def of_form(
 
 
 def drop_forms(values: Sequence[SSAValue | None]) -> None:
-    """Erases forms of operands that nothing multiplies any more, and functions of elements that nothing computes."""
+    """Erases unused forms of operands and unused functions of elements."""
     for value in dict.fromkeys(values):
         if value is not None and isinstance(made := value.owner, OperandForm | PointwiseOp) and not value.uses:
             made.detach()
@@ -143,10 +143,10 @@ def drop_forms(values: Sequence[SSAValue | None]) -> None:
 
 
 def verify_held(memory: Memory, name: str) -> None:
-    """Checks that memory can be read as a type of the ISA, of that name: its elements', or the same bits.
+    """Checks that memory has elements of a type of the ISA, or of the same bits.
 
     Raises:
-        VerifyException: if it cannot.
+        VerifyException: if it has not.
     """
     if not _holds(element_row(memory.element_type), ELEMENT_TYPES[name]):
         raise VerifyException(f"{memory} cannot be multiplied as {name}")
@@ -282,7 +282,7 @@ def verify_scaling(variant: Variant, scales: Sequence[SSAValue]) -> None:
 
 
 def _stored(scale: str) -> str:
-    """The MLIR type that holds scales of a type."""
+    """The MLIR type of scales in memory."""
     return ELEMENT_TYPES[SCALES.get(scale, scale)].mlir
 
 

@@ -80,7 +80,7 @@ class StoredIntegers(NamedTuple):
         return f"as {self.name}{zero}{' rounded' * self.rounded}"
 
     def properties(self) -> dict[str, Attribute]:
-        """How an operation holds it."""
+        """The properties of an operation that stores this."""
         zero = {"zero": IntegerAttr(self.zero, i64)} if self.zero else {}
         return {"stored": StringAttr(self.name), **zero}
 
@@ -177,7 +177,7 @@ class StoredOp(OperandForm):
 
     @property
     def integers(self) -> StoredIntegers:
-        """What memory holds."""
+        """The integers in memory."""
         zero = 0 if self.zero is None else self.zero.value.data
         return StoredIntegers(self.stored.data, zero, self.rounded is not None)
 
@@ -217,7 +217,7 @@ class StoredOp(OperandForm):
             )
 
     def _verify_packed(self, sizes: Sequence[int]) -> None:
-        """Checks that packed weights are whole blocks, in lines."""
+        """Checks that packed weights consist of whole blocks, in lines."""
         packed, (*outer, n, k), bits = memory_of(self.memory), sizes, self.integers.element.bits
         rows, columns = PACKED[bits].rows, PACKED[bits].columns
         if outer or n % rows or k % columns:
@@ -228,7 +228,7 @@ class StoredOp(OperandForm):
 
 
 def stored_of(b: SSAValue) -> StoredIntegers | None:
-    """What memory holds of a B that is converted on the way."""
+    """The integers that memory holds where B is converted while it is loaded; None for any other B."""
     form = form_of(b)
     return form.integers if isinstance(form, StoredOp) else None
 

@@ -211,14 +211,14 @@ class _OfGroup(_Synchronises):
 
 @irdl_op_definition
 class CommitOp(_OfGroup):
-    """Makes a group of the asynchronous operations of a kind issued since the last `warp.commit` of that kind::
+    """Commits the asynchronous operations of a kind since the last `warp.commit` of that kind as a group::
 
         warp.commit cp_async
         warp.commit bulk {each_warpgroup}
         warp.commit wgmma
 
-    Groups are of copies (`warp.copy` with `async`), of tensor stores, or of products of warpgroups.
-    Source: PTX ISA 9.7.9.25.3.2 and 9.7.15.7.2.
+    Groups consist of copies (`warp.copy` with `async`), of tensor stores, or of products of warpgroups. Source: PTX ISA
+    9.7.9.25.3.2 and 9.7.15.7.2.
     """
 
     name = "warp.commit"
@@ -437,7 +437,7 @@ def some_warps(op: Operation) -> int | None:
 
 
 def verify_counters(counters: Memory) -> None:
-    """Checks that memory is a row of counters that all CTAs see."""
+    """Checks that memory is a vector of i32 counters in global memory."""
     shape = counters.get_shape()
     if memory_space(counters) == SHARED_SPACE or len(shape) != 1 or min(shape) < 1:
         raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")

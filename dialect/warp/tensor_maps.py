@@ -272,7 +272,7 @@ class Im2colOp(IRDLOperation):
         return " ".join("x".join(map(str, each)) for each in (sizes, taps, steps))
 
     def box(self, channels: int, pixels: int) -> PixelBox:
-        """The box of copies of so many channels of so many pixels, slowest dimension first."""
+        """The box of a copy of `channels` channels of `pixels` pixels, slowest dimension first."""
         (_, every, steps, _, _), lower = self.numbers, [-by for by in self.corner]
         along = zip(memory_of(self.memory).get_shape()[1:-1], every, steps, lower, strict=True)
         upper = tuple((many - 1) * step + first - (size - 1) for size, many, step, first in along)
@@ -333,10 +333,10 @@ def im2col_type(
 
 
 def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memory, at: Sequence[SSAValue]) -> None:
-    """Whether a box fits where it is to go, or come from.
+    """Checks that a box fits the tile.
 
     Raises:
-        VerifyException: saying which would.
+        VerifyException: with the box that would fit.
     """
     verify_tile(tile, at, "the tile", shared_bytes=True)
     if len(coordinates) != kind.rank:

@@ -128,7 +128,7 @@ class TensorMmaOp(IRDLOperation):
 
     @property
     def word(self) -> int:
-        """Which word of the scales of a row, or which column of metadata, the step reads first."""
+        """The first word of a row's scales, or the first column of metadata, that the step reads."""
         if self.step is None:
             return 0
         return self.step.value.data * self._of_step() // (SCALES_OF_WORD if self.scale else 1)
@@ -214,7 +214,7 @@ def holds_scales(memory: Memory) -> bool:
 
 
 def in_pairs(op: Operation) -> bool:
-    """Whether an operation is one of a kernel whose CTAs multiply in pairs."""
+    """Whether the kernel of an operation multiplies in pairs of CTAs."""
     kernel: Operation | None = op
     while kernel is not None and PAIRS not in kernel.attributes:
         kernel = kernel.parent_op()

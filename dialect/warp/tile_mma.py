@@ -139,7 +139,8 @@ class TileMmaOp(FactorsOp):
         groups: GroupScales | None = None,
         lines: Sequence[SSAValue] = (),
     ):
-        """`transposed` says how A and B lie; `words` are those of the text of `warp.matmul` before the types."""
+        """`transposed` says whether A and B are transposed. `words` are those of the syntax of `warp.matmul` before the
+        types."""
         at = [] if groups is None else [at for at in (groups.k, groups.n, groups.m) if at is not None]
         scales, of_rows = (None, None) if groups is None else (groups.scales, groups.of_rows)
         super().__init__(
@@ -230,14 +231,14 @@ class TileMmaOp(FactorsOp):
             raise VerifyException(f"expected scales of {what[0]} with their {what[1]} of the tiles")
 
     def _verify_held(self, a: FragmentType) -> None:
-        """Checks an A that a warp holds."""
+        """Checks an A in registers."""
         c = self.c.type
         fits = isinstance(c, FragmentType) and a.shape[0] == c.shape[0] and a.role.data == "a"
         if not fits or self.transposed_a is not None:
             raise VerifyException(f"expected a dense A in registers to be a fragment a of C's rows, got {a} and {c}")
 
     def _filling(self) -> int:
-        """The most columns of B that only fill a line of shared memory."""
+        """The largest number of columns of B that only pad a line of shared memory."""
         b, by_rows = memory_of(self.matrices[1]), self.transposed_b is None
         element = element_row(b.element_type)
         if not by_rows or element is None or not isinstance(b.layout, SwizzleAttr):
@@ -376,7 +377,7 @@ def part_of(fragment: FragmentType, slices: int) -> FragmentType:
 
 
 def _verify_parts(memory: Memory, fragment: FragmentType) -> None:
-    """Checks that rows of memory can hold a CTA's fragments: those of whole warps."""
+    """Checks that each row of memory can hold the fragments of a CTA's warps."""
     shape = memory.get_shape()
     if memory_space(memory) == SHARED_SPACE or len(shape) != 2 or min(shape) < 1:
         raise VerifyException(f"expected a row for each part in global memory, of 2 known dimensions, got {memory}")
@@ -390,7 +391,7 @@ def _verify_parts(memory: Memory, fragment: FragmentType) -> None:
 
 @irdl_op_definition
 class StorePartOp(IRDLOperation):
-    """Writes the fragments of all warps of a CTA to a row of memory, in an order that only `warp.add_parts` knows::
+    """Stores the fragments of all warps of a CTA to a row of memory, in an order private to `warp.add_parts`::
 
     warp.store_part %acc, %parts[%slot] : !warp.fragment<acc, 64x64xf32, [...]>, memref<64x16384xf32>
     """
@@ -441,10 +442,10 @@ class ArriveLastOp(IRDLOperation):
 
 @irdl_op_definition
 class AddPartsOp(IRDLOperation):
-    """Adds partial sums to the fragments, in order: those that `warp.store_part` wrote to `count` rows of memory,
-    beginning at row `first`::
+    """Adds partial sums to the fragments, in order: those that `warp.store_part` wrote to `count` rows of memory from
+    row `first` on::
 
-    %sum = warp.add_parts %start, %parts[%first] x %count : !warp.fragment<acc, ...>, memref<64x16384xf32>
+        %sum = warp.add_parts %start, %parts[%first] x %count : !warp.fragment<acc, ...>, memref<64x16384xf32>
     """
 
     name = "warp.add_parts"

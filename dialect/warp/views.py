@@ -124,7 +124,7 @@ class MatrixOp(IRDLOperation):
         kept: Sequence[int] = (),
         part: Sequence[SSAValue] = (),
     ):
-        """`part` is the first row, and how many there are, of a matrix of some rows."""
+        """`part` restricts the matrix to some rows: the first one and their number."""
         super().__init__(
             operands=[memory, list(indices), list(part)],
             properties={
@@ -147,7 +147,8 @@ class MatrixOp(IRDLOperation):
         return () if self.kept is None else self.kept.get_values()
 
     def at(self, indices: Sequence[SSAValue], row: int | None, column: int | None) -> MatrixOp:
-        """A matrix of this result, as one of the memory: at indices of its other dimensions, in order."""
+        """A matrix of this view, expressed as one of the underlying memory. `indices` are those of the view's other
+        dimensions, in order."""
         own = [*self.dimensions_kept, *self.dimensions]
         rest = [d for i, d in enumerate(own) if i not in (row, column) and d is not None]
         chosen = dict(zip(rest, indices, strict=True))
@@ -379,7 +380,7 @@ class PagedOp(IRDLOperation):
         return memory_of(self.memory).get_shape()[self.dimensions[1]]
 
     def of(self, memory: SSAValue, table: SSAValue) -> PagedOp:
-        """The same view of other memory."""
+        """The same view of other memory and another table."""
         return PagedOp(memory, table, self.loops, self.table_along.get_values(), *self.dimensions)
 
     def verify_(self) -> None:

@@ -126,10 +126,10 @@ PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 
 
 def panel_of(memory: Memory, what: str) -> int:
-    """Bytes of a panel of a tile that a matrix descriptor and a tensor copy understand: those of its swizzle, or 16.
+    """The panel of a tile in bytes, as matrix descriptors and tensor copies have it: the width of its swizzle, or 16.
 
     Raises:
-        VerifyException: for another layout, naming the nearest that they do.
+        VerifyException: for another layout, naming the nearest legal one.
     """
     layout = SwizzleAttr(UNIT) if isinstance(memory.layout, NoneAttr) else memory.layout
     if not isinstance(layout, SwizzleAttr):
@@ -172,10 +172,10 @@ def verify_tile(memory: Memory, indices: Sequence[SSAValue], what: str, *, share
 
 
 def descriptor_of(memory: Memory, *, mn_major: bool) -> MatrixDescriptor:
-    """How a matrix lies in a tile, beginning at address 0; with `mn_major` the tile's rows go along K.
+    """The descriptor of a matrix in a tile at address 0. With `mn_major` the tile's rows run along K.
 
     Raises:
-        VerifyException: if no descriptor can say that.
+        VerifyException: if no descriptor can express the layout.
     """
     width, lines = panel_of(memory, "the operand"), memory.get_shape()[-2]
     panel, eight = lines * width, ROWS * width

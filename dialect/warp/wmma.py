@@ -237,14 +237,14 @@ class WmmaMmaOp(IRDLOperation):
     traits = traits_def(Pure())
 
     def __init__(self, a: SSAValue, b: SSAValue, c: SSAValue, *words: str, result: OpaqueType | None = None):
-        """`words` are those of the text; `result` is the type of D where it is not that of C."""
+        """`words` are those of the syntax. `result` is the type of D if it differs from that of C."""
         super().__init__(
             operands=[a, b, c], properties=word_properties(words), result_types=[c.type if result is None else result]
         )
 
     @property
     def key(self) -> Key:
-        """What names the row."""
+        """The key of the row."""
         kinds = [opaque_of(v) for v in (self.a, self.b, self.c, self.d)]
         return Key(
             kinds[0].product,

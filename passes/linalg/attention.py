@@ -65,7 +65,7 @@ ROUNDED_CONSTANT = 1e-6
 
 
 class Scores(NamedTuple):
-    """What scores are: `scale` times `rest`, an expression of the product, for the keys that count."""
+    """Scores: `scale` times `rest`, an expression of the product, for the keys of a range."""
 
     rest: ElementExpression
     scale: float
@@ -164,7 +164,7 @@ class AttentionMatch:
     def _unscaled(
         self, element: ElementExpression, wanted: Callable[[ElementExpression], bool]
     ) -> ElementExpression | None:
-        """The element that is wanted, where it is multiplied by numbers that are the same for a row."""
+        """The element that satisfies `wanted` below factors that are constant along a row; None if there is none."""
         if wanted(element):
             return element
         for rest, factor in (element.operands, element.operands[::-1]) if element.is_op("arith.mulf") else ():
@@ -173,7 +173,7 @@ class AttentionMatch:
         return None
 
     def _narrowed_behind(self) -> None:
-        """Lets an operation behind the product of P and V that only scales and rounds its result be part of it."""
+        """Includes an operation after the product of P and V that only scales and rounds its result."""
         temporary, at = self.o
         users = {use.operation for use in temporary.uses} - {*self.reader.used, self.values}
         following = users.pop() if len(users) == 1 else None
@@ -199,7 +199,7 @@ class AttentionMatch:
 
     @staticmethod
     def _sink(exponential: ElementExpression, total: ElementExpression) -> ElementExpression | None:
-        """The number whose exponential a row's sum has beside those of its scores, if there is one."""
+        """The attention sink: the number whose exponential is added to the sum of a row. None if there is none."""
         of_scores = ElementExpression("reduce", "add", (exponential,))
         if total == of_scores:
             return None
@@ -221,7 +221,7 @@ class AttentionMatch:
         return load.value, load.place
 
     def _scores(self, exponential: ElementExpression, sink: ElementExpression | None) -> Scores:
-        """What is behind E = exp(X - M), where M may be the largest of a row's scores and its sink."""
+        """The scores of E = exp(X - M), where M is the maximum of a row's scores and its sink."""
         logarithm = EXPONENTIALS.get(str(exponential.name), 1.0)
         (inner,) = exponential.operands
         _check_unrounded("the exponent is", inner)
@@ -245,7 +245,8 @@ class AttentionMatch:
     def _logarithm(
         self, exponential: ElementExpression, total: ElementExpression
     ) -> tuple[LinalgStructuredOperation, SSAValue, Subscripts] | None:
-        """What else makes M + log(L) of each row, in f32, and where: what its gradient is computed from."""
+        """The operation that stores M + log(L) of each row in f32, with its memory and subscripts; the gradient needs
+        it. None if there is no such operation."""
         block, sizes = self.values.parent, dict(zip(self.o[1], memory_of(self.o[0]).get_shape(), strict=True))
         largest = exponential.operands[0].operands[1]
         for op in () if block is None or not exponential.is_op("math.exp") else block.ops:
@@ -302,7 +303,7 @@ class AttentionMatch:
         replacement.replace(self._attention)
 
     def _attention(self) -> AttentionOp:
-        """The operation that comes to stand for all."""
+        """Builds the `warp.attention`."""
         loops = (*range(self.batch), QUERY, KEY, DEPTH, COLUMN)
         order: dict[Name, int] = {name: i for i, name in enumerate(loops)}
         matrices, plain = (self.q, self.k, self.v, self.o), self.scores.rest.kind == "product"
@@ -327,7 +328,7 @@ class AttentionMatch:
         return made
 
     def _operands_behind(self) -> dict[ElementExpression, SSAValue]:
-        """What results are scaled by."""
+        """The operands by which results are scaled."""
         return {} if self.result is None else _operands(*self.result)
 
     def _through(self, order: Mapping[Name, int]) -> PointwiseOp | None:
@@ -352,7 +353,7 @@ class AttentionMatch:
 
 
 def _operands(element: ElementExpression, inner: ElementExpression | None) -> dict[ElementExpression, SSAValue]:
-    """The memory and the numbers that an element is made of, apart from those of an inner one."""
+    """The memory and scalars that an element is computed from, without those of `inner`."""
     if element == inner:
         return {}
     leaf = {element: element.value} if element.kind in ("load", "outside") and element.value is not None else {}
@@ -360,7 +361,8 @@ def _operands(element: ElementExpression, inner: ElementExpression | None) -> di
 
 
 def _without_empty_rows(element: ElementExpression) -> tuple[ElementExpression, ElementExpression | None]:
-    """What is 0 where something is minus infinity, and that; else what is given, and None."""
+    """Removes the guard of rows without keys. For `select(x == -inf, 0, y)` the result is y and x, for any other
+    element that element and None."""
     condition, zero, softmax = element.operands if element.is_op("arith.select") else (element,) * 3
     equal = condition.is_op("arith.cmpf") and str(condition.properties[0][1]).startswith("1 ")
     if equal and zero.number == 0 and condition.operands[1].number == -math.inf:

@@ -47,7 +47,7 @@ NEAR = 1e-5
 
 
 class Softmax(NamedTuple):
-    """P as an expression says it: Q, K and lse with their places, what scores are scaled by, and which count."""
+    """P as an expression: Q, K and lse with their places, the scale of the scores, and the range of keys."""
 
     q: tuple[SSAValue, Subscripts]
     k: tuple[SSAValue, Subscripts]
@@ -57,7 +57,7 @@ class Softmax(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """What dS is beside P: dO, V and delta with their places."""
+    """The factors of dS besides P: dO, V and delta, with their places."""
 
     do: tuple[SSAValue, Subscripts]
     v: tuple[SSAValue, Subscripts]
@@ -161,7 +161,7 @@ class GradientMatch:
         return a, b, lse
 
     def _softmax(self, p: ElementExpression) -> Softmax:
-        """What P is."""
+        """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
         inner, keys = masked(p.operands[0].operands[0], single=False)
         rest, scale = scaled(inner)
@@ -223,7 +223,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
 
 
 def fuse_gradients(module: ModuleOp, by: str) -> None:
-    """Replaces the products that make gradients of an attention in each block; `by` is the pass that remarks."""
+    """Replaces the products that compute gradients of an attention. `by` is the pass that emits the remarks."""
     every = list[GradientMatch]()
     for op in module.walk():
         if isinstance(op, LinalgStructuredOperation) and len(op.inputs) == 2 and not op.results:

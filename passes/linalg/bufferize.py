@@ -189,7 +189,7 @@ class TensorFunction:
             fail(op, f"{op.name} on tensors is not bufferised; structured operations of linalg are")
 
     def _constant(self, op: arith.ConstantOp, value: DenseIntOrFPElementsAttr) -> None:
-        """A tensor whose elements are known: memory of the module, copied if it is returned."""
+        """A constant tensor becomes memory of the module, copied if it is returned."""
         module, builder = self.function.parent_op(), Builder(InsertPoint.before(op))
         if not isinstance(module, ModuleOp):
             fail(op, "expected the function in a module")
@@ -218,7 +218,7 @@ class TensorFunction:
                     behind.insert(CopyOp([made.results[0]], [argument], [])).location = op.location
 
     def _undefined(self, op: Operation, memory: SSAValue, builder: Builder) -> None:
-        """Zeros, for what an operation reads of a tensor that nothing has been written to: any value is right."""
+        """Fills a tensor with zeros that is read before it is written, where any value is right."""
         warn(op, "warp-bufferize", f"{op.name} reads a tensor that nothing has been written to; zeros are taken for it")
         zero = builder.insert(number_of(memory_of(memory).element_type)).result
         builder.insert(FillOp([zero], [memory], [])).location = op.location
@@ -321,7 +321,7 @@ class TensorFunction:
         self.done.append(op)
 
     def _loop(self, op: scf.ForOp) -> None:
-        """A loop that hands on tensors: each is memory that every turn writes to."""
+        """A loop that carries tensors. Each becomes memory that every iteration writes."""
         body, last, builder = op.body.block, op.body.block.last_op, Builder(InsertPoint.before(op))
         handed = [number for number, result in enumerate(op.results) if _is_tensor(result.type)]
         for number in handed:
@@ -394,7 +394,8 @@ class TensorFunction:
     def _sizes(
         kind: MemRefType[Attribute], init: SSAValue, start: SSAValue | None, op: Operation, builder: Builder
     ) -> list[SSAValue]:
-        """The sizes of memory that are not known while compiling: those of what a result starts from."""
+        """The dynamic sizes of a tensor's memory. They come from the `tensor.empty`, or from the memory that the result
+        starts from."""
         unknown = [d for d, size in enumerate(kind.get_shape()) if size < 0]
         if isinstance(init.owner, tensor.EmptyOp):
             return list(init.owner.dynamic_sizes)
@@ -426,7 +427,7 @@ class TensorFunction:
 
 
 def _viewed(op: Shaped, source: SSAValue) -> Operation:
-    """What an operation makes of a tensor, made of its memory."""
+    """The view of memory that corresponds to a view of a tensor."""
     match op:
         case tensor.CollapseShapeOp() if not isinstance(memory_of(source).layout, NoneAttr):
             return collapse(source, groups_of(op))
@@ -447,7 +448,7 @@ def _like(source: SSAValue, kind: Attribute) -> MemRefType[Attribute]:
 
 
 def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, shape: Sequence[int]) -> memref.SubviewOp:
-    """The part of memory that an operation takes, or fills, with as many dimensions as a shape."""
+    """The subview of memory that a slice reads or writes, with the rank of `shape`."""
     kind = memory_of(source)
     steps, offset = strides_of(kind), kind.get_offset()
     starts, sizes, by = (
@@ -492,7 +493,7 @@ def _reshaped(
 
 
 def _uses(op: LinalgStructuredOperation, number: int) -> bool:
-    """Whether the operation uses what an operand held before."""
+    """Whether the operation reads the previous content of an operand."""
     if isinstance(op, FillOp | CopyOp) and number >= len(op.inputs):
         return False
     return not op.regions or not op.regions[0].blocks or bool(op.regions[0].block.args[number].uses)

@@ -90,7 +90,7 @@ def _follower(op: LinalgStructuredOperation, fill: Operation | None, sums: SSAVa
 
 
 def _move(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequence[int]) -> None:
-    """Lets an elementwise operation read sums in an order, and what lies as they did; its result changes back."""
+    """Makes an elementwise operation read permuted sums, and permutes its result back."""
     builder, maps, whole = Builder(InsertPoint.before(op)), list(op.indexing_maps.data), range(len(order))
     for number, (value, map_) in enumerate(zip(op.operands, maps, strict=True)):
         if loops_of(map_.data) == tuple(whole):

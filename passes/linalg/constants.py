@@ -114,7 +114,7 @@ def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: Mod
 
 
 def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
-    """The elements of the memory that an operation gets; why there are none, if there are none."""
+    """The elements of a `memref.global`; a reason if they are not known."""
     module = op.parent_op()
     while module is not None and not isinstance(module, ModuleOp):
         module = module.parent_op()
@@ -153,7 +153,7 @@ def _moves(op: Operation) -> bool:
 
 
 def hold_conditions(op: LinalgStructuredOperation) -> None:
-    """Makes an operation whose body has conditions read and write them as bytes, where its memory has bytes."""
+    """Makes an operation read and write conditions as bytes where its memory has bytes."""
     body, end = op.body.block, op.body.block.last_op
     moves = len(list(body.ops)) == 1
     for number, value in enumerate(op.operands):

@@ -238,7 +238,7 @@ def is_simple(op: LinalgStructuredOperation) -> bool:
 
 
 def _zeros(op: LinalgStructuredOperation) -> list[int]:
-    """The inputs that are the number 0, as the zero points of A and B, behind these, may be."""
+    """The inputs that are the number 0, such as zero points after A and B."""
     return [i for i, value in enumerate(op.inputs) if constant_value(value) == 0]
 
 
@@ -323,8 +323,8 @@ def _filled(side: Side, loop: int | None) -> int:
 
 
 def _check_neighbours(name: str, side: Side, pair: tuple[int | None, int | None], loops: LoopKinds) -> None:
-    """Refuses an operand whose neighbours in memory are of products of their own, as those of a depthwise convolution
-    with its channels last."""
+    """Rejects an operand whose contiguous elements belong to separate products, as in a depthwise convolution with
+    channels last."""
     along = [loop for loop in loops.shared if loop in side.loops and side.step(loop) == 1]
     if along and not any(side.step(loop) == 1 for loop in pair if loop is not None) and side.size(along[0]) != 1:
         raise SeparateProductsError(
@@ -392,7 +392,7 @@ class SplitLoops(RewritePattern):
 
 
 def _is_static(access: NestAccess) -> bool:
-    """Whether an operand is memory of which sizes and strides are known."""
+    """Whether an operand is memory with static sizes and strides."""
     if not isinstance(access.value.type, MemRefType) or min(shape_of(access.value), default=1) < 1:
         return False
     strides = strides_of(memory_of(access.value))
@@ -484,7 +484,8 @@ def _value(expr: AffineExpr, digits: Digits) -> LinearForm | None:
 
 
 def _part(of: LinearForm, by: int, kind: AffineBinaryOpKind, digits: Digits) -> LinearForm | None:
-    """The quotient or the remainder of a sum of which some terms are multiples of the divisor, and the others less."""
+    """The quotient or remainder of a linear form. All terms but those whose sum is less than the divisor must be
+    multiples of it; otherwise None."""
     sizes = {digit.loop: digit.size for one in digits.values() for digit in one}
     small = {loop: factor for loop, factor in of[0].items() if factor % by}
     if of[1] or min(of[0].values(), default=0) < 0 or sum(f * (sizes[loop] - 1) for loop, f in small.items()) >= by:

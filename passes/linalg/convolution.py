@@ -131,8 +131,8 @@ class Padded(NamedTuple):
 
     @staticmethod
     def of(memory: SSAValue, reader: Operation, ends: Collection[int] = ()) -> Padded | None:
-        """The images that a product reads out of an allocation; None if it reads others. Before the `ends`, by default
-        the first dimension and the last, there are no zeros."""
+        """The padded images that a product reads from an allocation; None for other memory. Zeros before the dimensions
+        `ends`, by default the first and the last, are not allowed."""
         users, parts = users_of(memory), [use.operation for use in memory.uses]
         fill, *fills = [op for op in users if isinstance(op, FillOp) and op.outputs[0] == memory] or [None]
         part, *parts = [op for op in parts if isinstance(op, memref.SubviewOp)] or [None]
@@ -179,7 +179,7 @@ class Padded(NamedTuple):
 
 
 def _writes(op: Operation) -> Sequence[SSAValue]:
-    """What an operation writes, of those that read images."""
+    """The memory that an operation writes, of those operations that may read images."""
     return op.outputs if isinstance(op, LinalgStructuredOperation) else [op.d] if isinstance(op, MatmulOp) else ()
 
 
@@ -281,7 +281,7 @@ class Flattened:
 
     @staticmethod
     def _is_compact(value: SSAValue, places: Sequence[int]) -> bool:
-        """Whether some dimensions of memory follow each other without gaps."""
+        """Whether consecutive dimensions of memory have no gaps between them."""
         kind = memory_of(value)
         steps = strides_of(kind) or (None,) * kind.get_num_dims()
         return all(
@@ -391,7 +391,7 @@ class Widened:
         return self.builder.insert(_part(padded, [0] * len(sizes), sizes)).result
 
     def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
-        """A copy of memory in larger memory of zeros; of images, so many pixels behind its start."""
+        """A copy of memory inside of larger memory of zeros. Images begin `low` pixels after its start."""
         kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
         larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
         zero = FloatAttr(0.0, kind.element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -436,10 +436,10 @@ class FlattenPixels(RewritePattern):
 
     @staticmethod
     def _flattened(op: MatmulOp, window: WindowOp, side: int) -> tuple[Flattened, MatmulOp]:
-        """The product over all pixels, with the taps side by side, or else apart.
+        """The product over all pixels, with contiguous taps if possible, otherwise with separate ones.
 
         Raises:
-            NotFlatError: if it is neither; why not side by side.
+            NotFlatError: if neither is possible, with the reason for contiguous taps.
         """
         before, errors = op.prev_op, list[Exception]()
         for joined in (True, False):

@@ -81,7 +81,7 @@ class _Reader:
         """How many roundings come after the first multiplication: those before it are of integers, and exact."""
 
     def read(self) -> Dequantised | None:
-        """None for a body that makes no float of integers of few bits."""
+        """The conversion of narrow integers to floats; None if the body is something else."""
         last = self.made.body.last_op
         if last is None or not self._scaled(last.operands[0]):
             return None
@@ -89,7 +89,7 @@ class _Reader:
         return self.how
 
     def _scaled(self, value: SSAValue) -> bool:
-        """Reads what is multiplied, on the way to the integers, and what is subtracted from these as floats."""
+        """Follows a value to the integers through casts, scales and offsets, which it records."""
         while True:
             match value.owner:
                 case arith.ExtFOp() | arith.TruncFOp() as cast:
@@ -198,7 +198,8 @@ def _is_nibble(value: SSAValue) -> bool:
 
 
 def _widened(made: Elementwise) -> Dequantised | None:
-    """What stands for an operation that makes integers of 8 bits of those of 4: an objection."""
+    """Recognises an operation that widens 4-bit integers to 8 bits. The result holds the objection that a separate
+    kernel does this."""
     last = made.body.last_op
     cast = None if last is None else last.operands[0].owner
     if not isinstance(cast, arith.ExtSIOp | arith.ExtUIOp) or cast.input.type != IntegerType(4):
@@ -207,7 +208,7 @@ def _widened(made: Elementwise) -> Dequantised | None:
 
 
 def dequantised(made: Elementwise) -> Dequantised | None:
-    """How an operation converts integers; None if it does not, or makes something else of them."""
+    """How an operation converts integers to floats; None if it does not, or computes something else."""
     conversion = _Reader(made).read() or _widened(made)
     if conversion is None or conversion.objection:
         return conversion
@@ -264,7 +265,7 @@ class ScaledOperand(NamedTuple):
 
     @property
     def dimensions(self) -> list[list[int]]:
-        """For each dimension of the operand the loops that it runs along: two for blocks and what is in them."""
+        """For each dimension of the operand, its loops: two for blocks and the elements inside of them."""
         return dimensions_of(self.made, self.value)
 
     @property
@@ -379,7 +380,7 @@ def _scaled_behind(op: MatmulOp, sides: Sequence[ScaledOperand]) -> MatmulOp:
 
 
 class FuseBlockScales(RewritePattern):
-    """Lets a product multiply 8-bit floats whose blocks have scales, instead of matrices made of both."""
+    """Fuses the scales of blocks of 8-bit floats into the product that reads the scaled matrices."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -307,8 +307,8 @@ class ElementReader:
         return [self.source(op.inputs[number], names_of(loops, names), op, widened=widened) for number, loops in sides]
 
     def starts_from(self, op: LinalgStructuredOperation, wanted: float) -> bool:
-        """Whether what an operation adds to is filled with a number; for infinities any number will do that is
-        `beyond` all of use."""
+        """Whether the output of a reduction is filled with its identity. Any number that exceeds `beyond` may stand for
+        an infinity."""
         fill = writer_before(op.outputs[0], op)
         if not isinstance(fill, FillOp) or fill.outputs[0] != op.outputs[0]:
             return False
@@ -322,8 +322,8 @@ class ElementReader:
 
 
 def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperation | None:
-    """The last operation before another in its block that writes memory which `value` is, or is a view of; None if
-    there is none, or something unknown may have written it since."""
+    """The last operation before another one in its block that writes the memory of `value`. None if there is none, or
+    if an unknown operation may have written it since."""
     op, memory = before.prev_op, root(value)
     while op is not None:
         if isinstance(op, LinalgStructuredOperation):
@@ -336,8 +336,8 @@ def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperati
 
 
 def multiplies(op: LinalgStructuredOperation) -> bool:
-    """Whether an operation is a product of matrices, or of vectors with matrices or each other; a batch of products of
-    two vectors takes rows together."""
+    """Whether an operation is a product of matrices or vectors. A batch of dot products counts as a reduction of rows
+    instead."""
     if read_product(op) is not None:
         return True
     ranks = [len(shape_of(value)) for value in op.inputs]
@@ -364,7 +364,7 @@ def read_product(op: LinalgStructuredOperation) -> contraction.Contraction | Non
 
 
 def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
-    """The place that loops run along."""
+    """The subscripts of an element along these loops."""
     return tuple(names[loop] for loop in loops)
 
 
@@ -415,7 +415,8 @@ def region_of(
 
 
 class ElementBuilder(NamedTuple):
-    """Builds expressions in a block, in which some have `values`; `across` says whether rows may be taken together."""
+    """Builds expressions in a block. `values` has the elements that exist already; `across` allows reductions along
+    rows."""
 
     block: Block
     values: dict[ElementExpression, SSAValue]
@@ -473,7 +474,7 @@ class ElementBuilder(NamedTuple):
 
 
 def _computed_as(kind: Attribute) -> Attribute:
-    """The type that an expression computes with: f32, i32, and integers that are narrower."""
+    """The type in which expressions compute: f32, i32, or a narrower integer."""
     if isinstance(kind, IndexType) or kind == IntegerType(64):
         return i32
     return kind if isa(kind, IntegerType) else f32

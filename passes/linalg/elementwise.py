@@ -64,7 +64,7 @@ _UNSIGNED = (arith.DivUIOp, arith.RemUIOp, arith.MinUIOp, arith.MaxUIOp)
 
 
 def is_wide(kind: Attribute) -> bool:
-    """Whether a type is an index, or an integer that an index is cast to and no register holds."""
+    """Whether a type is an index, or a 64-bit integer that stands for one."""
     return isinstance(kind, IndexType) or kind == i64
 
 
@@ -74,8 +74,8 @@ def is_index(kind: Attribute) -> bool:
 
 
 def objection(nest: Nest, is_wide: Callable[[Attribute], bool] = is_wide) -> str:
-    """Why a body cannot compute with its indices in 32 bits; "" if it can. `is_wide` says of which types numbers are
-    computed so; an index that is cast from another type is the index of an element, which 32 bits hold."""
+    """The reason why a body cannot compute its indices in 32 bits; "" if it can. `is_wide` tells types that are
+    narrowed; an index cast from another type is an element's index and fits 32 bits."""
     bounds_of: dict[SSAValue, Bounds] = {}
     for index, loop in nest.indices.items():
         _, _, size = nest.along(loop) or (None, 0, -1)
@@ -112,7 +112,7 @@ def _fits(bounds: Bounds) -> bool:
 
 
 def _bounds(op: Operation, bounds_of: Mapping[SSAValue, Bounds]) -> Bounds:
-    """The bounds of what an operation makes."""
+    """The bounds of an operation's result."""
     bounds = [_of(value, bounds_of) for value in op.operands]
     if isinstance(op, arith.ConstantOp | arith.SelectOp):
         every = [_of(op.result, bounds_of)] if isinstance(op, arith.ConstantOp) else bounds[1:]
@@ -168,7 +168,7 @@ class Elementwise(NamedTuple):
 
     @property
     def output(self) -> SSAValue:
-        """The memory that is written."""
+        """The output memory."""
         return self.op.outputs[0]
 
     @property
@@ -177,7 +177,7 @@ class Elementwise(NamedTuple):
 
     @property
     def loops(self) -> int:
-        """How many loops there are; the output has as many dimensions."""
+        """The number of loops, which is the rank of the output."""
         return self.maps[0].num_dims
 
     def reads(self, number: int) -> bool:
@@ -229,7 +229,7 @@ class Elementwise(NamedTuple):
 
 
 def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, narrow: bool) -> SSAValue:
-    """What stands for a value in the block; a constant from outside is made there again."""
+    """The value in the block for one from outside. Constants are created again."""
     if value not in mapped:
         constant = value.owner
         if isinstance(constant, arith.ConstantOp) and narrow and is_wide(constant.result.type):
@@ -242,7 +242,7 @@ def _mapped(value: SSAValue, mapped: dict[SSAValue, SSAValue], block: Block, *, 
 
 
 def read_elementwise(op: Operation) -> Elementwise | None:
-    """What an operation does to elements of memory; None if it does something else, or not to memory."""
+    """The elementwise function of an operation on memory; None for other operations."""
     if not isinstance(op, LinalgStructuredOperation) or why_not_elementwise(op):
         return None
     nest = Nest.of(op)
@@ -413,7 +413,7 @@ def _is_same(read: SSAValue, written: SSAValue) -> bool:
 
 
 def _share(read: SSAValue, written: SSAValue) -> bool | None:
-    """Whether two views of one memory have an element in common; None if that is not known."""
+    """Whether two views of one memory overlap; None if that is unknown."""
     if _unshaped(read) == _unshaped(written):
         return True
     first, second = known_view(read), known_view(written)
@@ -433,7 +433,7 @@ def _unshaped(value: SSAValue) -> SSAValue:
 
 
 class _UnknownError(Exception):
-    """A number that only a call knows."""
+    """A number that is unknown while compiling."""
 
 
 def _number(value: SSAValue) -> int:

@@ -192,7 +192,7 @@ class RunInTurn(RewritePattern):
 
 
 def _place(op: tensor.ExtractSliceOp | ParallelInsertSliceOp) -> tuple[object, ...]:
-    """Which part of a tensor an operation takes, or puts something into."""
+    """The part of a tensor that a slice reads or writes."""
     first = 1 if isinstance(op, tensor.ExtractSliceOp) else 2
     return *op.operands[first:], op.static_offsets, op.static_sizes, op.static_strides
 
@@ -309,8 +309,8 @@ class AddStart(RewritePattern):
 
 
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
-    """Makes operations of several results one for each, and lets products read what was moved for them; with `tf32`,
-    factors of f32 may be rounded."""
+    """Gives each operation a single result, and lets products read operands without the operations that moved them.
+    With `tf32`, f32 factors may be rounded."""
     from . import moved_operands, tensors
 
     wide = tensors.FuseWide()

@@ -202,7 +202,8 @@ class Match(NamedTuple):
         return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
 
     def _fill_no_register(self) -> str:
-        """The type of the elements beside the product of which a lane's fill no register; "" if there are none."""
+        """The type of the first operand besides the product whose elements in a lane do not fill a register; "" without
+        one."""
         values = [self.elementwise.output, *(self.elementwise.inputs[i] for i in self.others)]
         rows = [element_row(element_type(v)) for v in values if isinstance(v.type, MemRefType)]
         return next((row.mlir for row in rows if row is not None and row.bits <= BYTE), "")
@@ -261,7 +262,7 @@ def fuse(matches: Sequence[Match], b: OperandForm | None = None) -> None:
 
 
 def inlined(epilogue: Region, block: Block, arguments: Sequence[SSAValue]) -> SSAValue:
-    """Appends an epilogue to a block, of which the first of some values are its arguments; returns what it yields."""
+    """Appends an epilogue to a block. `arguments` are the values of its first arguments. Returns the yielded value."""
     mapped: dict[SSAValue, SSAValue] = dict(zip(epilogue.block.args, arguments, strict=False))
     for op in epilogue.block.ops:
         if not isinstance(op, YieldOp):
@@ -346,7 +347,7 @@ class Replacement:
         return dead
 
     def _serves(self, op: Operation, others: Set[Operation]) -> bool:
-        """Whether what an operation writes is a result, or read by these others alone."""
+        """Whether the memory that an operation writes is a result, or is read by `others` only."""
         if op is self.last:
             return True
         if not isinstance(op, LinalgStructuredOperation):
@@ -357,7 +358,7 @@ class Replacement:
         return users_of(memory) <= others
 
     def objection(self) -> str:
-        """What would change that somebody can see; "" if nothing."""
+        """The reason why the replacement would change a visible result; "" if it would not."""
         op: Operation | None = min(self.used, key=place_in_block)
         while op is not self.last and op is not None:
             if op not in self.dead:

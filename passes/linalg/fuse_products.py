@@ -336,9 +336,8 @@ class GroupProducts(RewritePattern):
 
 
 class GroupPass(PatternPass):
-    """Replaces a loop over groups of rows, whose ends memory has, by one product with groups. Each turn of the loop
-    multiplies the rows of a group with a B of its own, or makes a D of its own of them.
-    """
+    """Replaces a loop over groups of rows, whose ends are in memory, by one product with groups. Each iteration
+    multiplies the rows of a group by a B of its own, or sums them to a D of its own."""
 
     name = "warp-group"
     needs: ClassVar = ("scf.for",)

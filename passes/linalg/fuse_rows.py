@@ -53,8 +53,8 @@ ALONG = "n"
 
 
 class RowReader(ElementReader):
-    """Reads elements through all memory but that which is `kept`, and the results of products. `places` is where
-    operations that are read through make the element."""
+    """An element reader that reads through all memory but that in `kept` and the results of products. `places` maps
+    each operation that it has read through to the subscripts of its elements."""
 
     beyond = math.inf
 
@@ -115,7 +115,7 @@ class RowsMatch:
             decline("")
 
     def _reads(self, place: Subscripts) -> bool:
-        """Reads the elements, where that of the result lies at a place; whether they are of rows."""
+        """Reads the elements for a result at `place`. Returns whether they form rows."""
         op = self.last
         self.rows, others = len(place) - (ALONG in place), dict[LinalgStructuredOperation, Subscripts]()
         while True:
@@ -201,7 +201,7 @@ class RowsMatch:
 
     @property
     def temporaries(self) -> frozenset[SSAValue]:
-        """Memory that it reads through."""
+        """The intermediate memory that the rows make unnecessary."""
         return frozenset(root(value) for op in self.replaced.used for value in op.operands) - {root(self.result)}
 
     @property
@@ -242,7 +242,7 @@ class RowsMatch:
         return RowsOp([value for value, _ in seen], [value for value, _ in outputs], maps, region)
 
     def _reduced(self) -> list[tuple[SSAValue, int]]:
-        """Dimensions that are reduced, one of each operation: its element may read nothing that is as long."""
+        """The reduced dimensions, one for each reduction. Elements that a row keeps may not have such a dimension."""
         dimensions = dict[tuple[Operation, int], tuple[SSAValue, int]]()
         for op in self.replaced.used:
             maps = [attribute.data for attribute in cast("LinalgStructuredOperation", op).get_indexing_maps()]
@@ -313,7 +313,7 @@ def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> Non
 
 
 def groups_without(single: Collection[int], rank: int) -> list[list[int]]:
-    """The dimensions with those of one element each taken together with a neighbour."""
+    """Groups of dimensions in which those of size 1 join a neighbour."""
     groups, first = list[list[int]](), list[int]()
     for d in range(rank):
         if d not in single:
@@ -392,7 +392,7 @@ def _split(place: Subscripts, sizes: Sequence[int], groups: Sequence[Sequence[in
 
 @dataclass(frozen=True)
 class FuseRows(RewritePattern):
-    """Replaces what an operation stands at the end of by `warp.rows`; where that may not be, the operation alone."""
+    """Replaces a chain that ends in an operation by `warp.rows`, or else the operation alone."""
 
     elementwise: bool = False
 

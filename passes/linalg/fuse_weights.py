@@ -54,7 +54,7 @@ LEAST_GROUP = 32
 
 
 class Weights(NamedTuple):
-    """A product with the operation that makes its B of integers, and how."""
+    """A product, the operation that converts its B from integers, and the conversion."""
 
     product: MatmulOp
     made: Elementwise
@@ -62,7 +62,7 @@ class Weights(NamedTuple):
 
     @property
     def dimensions(self) -> list[list[int]]:
-        """For each dimension of B the loops of the operation that it runs along: two for groups and what is in them."""
+        """For each dimension of B, its loops in the operation: two for groups and the elements inside of them."""
         return dimensions_of(self.made, self.product.b)
 
     @property
@@ -177,7 +177,7 @@ class Weights(NamedTuple):
         return between(self.made, product, (self.how.weights, *self.how.scales), "the integers or the scales")
 
     def _shaped(self) -> str:
-        """Why B is no other shape of what the operation makes, but for groups along k."""
+        """The reason why B is not the weights reshaped to (K, N), where K may be split into groups; "" if it is."""
         product, weights = self.product, memory_of(self.made.inputs[self.how.weights])
         if product.b is self.made.output:
             return ""
@@ -327,7 +327,7 @@ def _constant(number: float) -> SSAValue:
 
 
 def _weights(product: MatmulOp) -> Weights | None:
-    """The operation that makes B of integers, for the product alone; a remark where it cannot be left out."""
+    """The operation that converts B from integers for the product alone; None and a remark if it must stay."""
     memory = root(product.matrices[1])
     made = maker_of(product, product.matrices[1])
     how = None if made is None else dequantised(made)
@@ -369,7 +369,7 @@ def merge_sums(product: MatmulOp) -> MatmulOp:
 
 
 class FuseWeights(RewritePattern):
-    """Lets a product read the integers that the elements of its B are made of."""
+    """Lets a product read the integers from which its B is converted."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -62,7 +62,7 @@ to wait for the dialects of these: 7 ms."""
 
 
 def is_generalized(op: Operation) -> bool:
-    """Whether something else comes to stand for an operation."""
+    """Whether `generalize` replaces an operation."""
     return op.name in GENERALIZED or _is_arithmetic(op)
 
 
@@ -149,7 +149,7 @@ class Broadcast(RewritePattern):
 
 
 class Reduce(RewritePattern):
-    """Replaces a reduction of some dimensions by loops over all, of which the result is indexed by the others."""
+    """Replaces a `linalg.reduce` by a generic over all dimensions."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReduceOp, rewriter: PatternRewriter) -> None:
@@ -248,8 +248,8 @@ def _padded(
     rewriter: PatternRewriter,
     shape: Sequence[int] | None = None,
 ) -> SSAValue:
-    """A tensor filled with a value, and a source put into it behind so many elements along each dimension. It has the
-    type of the result, or else a shape."""
+    """A tensor filled with `value`, into which the source is inserted at the offsets `low`. It has the type of the
+    result, or the given shape."""
     kind = op.result.type if shape is None else TensorType(op.result.type.element_type, shape)
     empty = rewriter.insert(tensor.EmptyOp(sizes, kind)).tensor
     filled = rewriter.insert(FillOp([value], [empty], [kind]))
@@ -367,9 +367,9 @@ COVERED = "warp.covered"
 
 
 class Concatenate(RewritePattern):
-    """Replaces tensors behind one another by a tensor that each is put into.
+    """Replaces a concatenation by insertions into one tensor.
 
-    Raises a located diagnostic for sizes along their dimension that are not known.
+    Raises a located diagnostic for unknown sizes along the concatenated dimension.
     """
 
     @op_type_rewrite_pattern
@@ -455,7 +455,7 @@ class _Rows:
     def elementwise(
         self, inputs: Sequence[SSAValue], into: SSAValue, compute: Callable[[SSAValue, SSAValue], SSAValue]
     ) -> SSAValue:
-        """Each element, from one of the first input and one of a row."""
+        """Computes each element from one of the first input and one of a row."""
         return self._generic(inputs, into, (self.every, self.row, self.every), (), compute)
 
     def _generic(

@@ -75,7 +75,7 @@ def added_units(value: SSAValue) -> dict[int, int] | None:
 
 
 class DropUnitLoops(RewritePattern):
-    """Replaces an operation whose output has dimensions of size 1, because a reduction kept them, by one without."""
+    """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -121,7 +121,7 @@ def _body(op: GenericOp, left: Sequence[int]) -> Region:
 
 
 def _on(map_: AffineMap, left: Sequence[int], kept: Sequence[int]) -> AffineMap:
-    """Some results of a map, of the loops that are left; the others are at 0."""
+    """The results `kept` of a map, on the loops `left`. The other loops are 0."""
     zero = AffineConstantExpr(0)
     every: list[AffineExpr] = [
         AffineDimExpr(left.index(loop)) if loop in left else zero for loop in range(map_.num_dims)
@@ -247,9 +247,9 @@ class Movement(NamedTuple):
 
 
 class ReadMoved(RewritePattern):
-    """Replaces an operand that is a tensor moved by that tensor: of products, and of elementwise operations.
+    """Replaces a transposed or otherwise moved operand by its source, in products and elementwise operations.
 
-    A product of sums of f32 has an element converted as it is read, which its instruction does.
+    Products with f32 sums also read an operand without its conversion, which the instruction does.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -284,7 +284,7 @@ class ReadMoved(RewritePattern):
 
 
 def _is_exact_factor(value: SSAValue) -> bool:
-    """Whether a product of its own elements has the elements of a tensor extended: to what its sums are of."""
+    """Whether a product of extended elements is exact in the type of its sums."""
     return str(element_of(value)) in ("f32", "i32")
 
 
@@ -344,7 +344,7 @@ Split = tuple[list[list[int]], list[int], list[int]]
 
 
 def _expanded(movement: Movement, op: Reshape) -> Split | None:
-    """What an expansion of the result makes of the source."""
+    """The movement of a reshape that expands the result of another movement."""
     before, after = groups_of(op), shape_of(op.results[0])
     groups: list[list[int]] = []
     along: list[int] = []

@@ -58,14 +58,14 @@ VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
 
 
 def root(value: SSAValue) -> SSAValue:
-    """The memory that a value is a view of, or whose elements an operand of a product has."""
+    """The memory of a view, or of a form of an operand."""
     while isinstance(value.owner, (*VIEWS, OperandForm)):
         value = value.owner.operands[0]
     return value
 
 
 def users_of(memory: SSAValue) -> set[Operation]:
-    """The operations that use memory or a view of it, `memref.dealloc` apart."""
+    """The operations that use memory or a view of it, except for `memref.dealloc`."""
     users: set[Operation] = set()
     for use in memory.uses:
         op = use.operation
@@ -113,11 +113,11 @@ ALIGNED = 16
 
 
 class WindowError(Exception):
-    """With the sizes of a call, loops pass the end of the memory that they go through."""
+    """With the sizes of a call, loops exceed the bounds of their memory."""
 
 
 def seen(op: Viewing, source: View, number: Number) -> View:
-    """What an operation makes of a view of memory."""
+    """The view that an operation makes of a view of memory."""
     match op:
         case memref.CastOp() | AssumeDivisibleOp():
             return source
@@ -171,7 +171,7 @@ def _window(op: WindowOp, source: View, number: Number) -> View:
 
 
 def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """The dimensions that a result of lower rank keeps; others have size 1."""
+    """The dimensions that a rank-reduced result keeps. The others have size 1."""
     kept: list[int] = []
     for dimension, size in enumerate(sizes):
         spare = len(sizes) - dimension > len(shape) - len(kept)
@@ -239,7 +239,7 @@ def groups_of(
 
 
 def _innermost(source: View, group: Sequence[int]) -> int:
-    """The distance between neighbours of dimensions taken together: that of the last with more than one index."""
+    """The stride of collapsed dimensions: that of the last one with more than one index."""
     last = next((d for d in reversed(group) if source.shape[d] != 1), group[-1])
     return source.strides[last]
 
@@ -269,8 +269,8 @@ def sample(divisor: int, usual: int = USUAL) -> int:
 
 
 def divisor_of(value: SSAValue) -> int:
-    """What the function promises of an argument: a number that divides every dynamic size of the dimension along which
-    its elements are neighbours, every dynamic stride, and a dynamic offset."""
+    """A divisor that the function promises for an argument's dynamic size along its contiguous dimension, for its
+    dynamic strides and its dynamic offset."""
     if isinstance(value.owner, MatrixOp | PagedOp):
         return divisor_of(value.owner.memory)
     if isinstance(value.owner, AssumeDivisibleOp):
@@ -410,7 +410,7 @@ class MatrixOperand:
 
 @dataclass(frozen=True)
 class VectorOperand:
-    """An epilogue operand that is no matrix: a number, or a vector along one of D's axes, "m" or "n"."""
+    """A scalar operand of an epilogue, or a vector along one of D's axes, "m" or "n"."""
 
     name: str
     value: SSAValue

@@ -27,8 +27,8 @@ REMAINDERS = (arith.RemUIOp, arith.RemSIOp)
 
 
 class Gather(NamedTuple):
-    """The operation that makes all elements of sequences, `cache[table[..., n / rows], n % rows, ...]`, of two tensors;
-    the rest as in `warp.paged`."""
+    """An operation that gathers all elements of sequences, `cache[table[..., n / rows], n % rows, ...]`, from a cache
+    and a table. The other fields are those of `warp.paged`."""
 
     cache: SSAValue
     table: SSAValue

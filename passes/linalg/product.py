@@ -32,7 +32,7 @@ from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, Vector
 
 
 class MatrixFactor(Protocol):
-    """A or B: the type that it is multiplied as, and whether memory holds its transpose."""
+    """A or B: its element type, and whether memory holds its transpose."""
 
     @property
     def element(self) -> ElementType: ...
@@ -68,7 +68,7 @@ class Multiplied(Protocol):
 
     @property
     def sparsity(self) -> int:
-        """How many elements of A there are for each that is stored."""
+        """Elements of A for each stored element."""
         ...
 
 
@@ -83,7 +83,7 @@ def block(product: Multiplied) -> int:
 
 
 def shared_bits(product: Multiplied, factor: MatrixFactor) -> int:
-    """Bits that an element of A or B takes in shared memory, where some instructions want a byte for each."""
+    """Bits of an element of A or B in shared memory; some instructions need a byte for each."""
     element = factor.element if factor.stored is None else factor.stored.element
     return BYTE if product.variant.kind in IN_BYTES else element.memory_bits
 
@@ -108,7 +108,7 @@ class TileProduct(NamedTuple):
 
     @staticmethod
     def of(op: TileMmaOp) -> TileProduct:
-        """What an operation multiplies."""
+        """The tile product of an operation."""
         turned = (op.transposed_a is not None, op.transposed_b is not None)
         a = TileFactor(ELEMENT_TYPES[op.multiplied[0]], turned[0])
         b = TileFactor(ELEMENT_TYPES[op.multiplied[1]], turned[1], op.b_stored, op.is_packed)
@@ -148,7 +148,7 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
 
 
 def read_metadata(op: MatmulOp, a: MatrixOperand, *, dynamic: bool) -> MatrixOperand | None:
-    """The metadata of a sparse A; None of a dense one. `dynamic` says that sizes of the product are not known.
+    """The metadata of a sparse A; None for a dense one. `dynamic` says that the product has dynamic sizes.
 
     Raises a located diagnostic for a sparse A that is not lowered.
     """
@@ -277,7 +277,7 @@ class Product:
 
     @property
     def sparsity(self) -> int:
-        """How many elements of A there are for each that is stored: 2 if A is sparse, else 1."""
+        """Elements of A for each stored element: 2 if A is sparse, 1 otherwise."""
         return self.op.sparsity
 
     @property
@@ -326,7 +326,7 @@ def padded(columns: int) -> int:
 
 
 def images_of(operand: MatrixOperand) -> Im2colOp | None:
-    """What makes the matrices of images that an operand is; None of another one."""
+    """The `warp.im2col` that makes an operand; None for any other operand."""
     made = operand.value.owner
     return made if isinstance(made, Im2colOp) else None
 
@@ -441,7 +441,7 @@ def _epilogue_memory(
 
 
 def _check_types(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, results: Mapping[str, TypeAttribute]) -> None:
-    """Refuses element types that no instruction multiplies, or whose products go to another type."""
+    """Checks that an instruction multiplies these element types and has the type of the result."""
     if a.element.name == b.element.name == "f32":
         fail(op, "no instruction multiplies f32 x f32 with all bits; to allow tf32, which drops 13 of the 23 bits of "
              "each fraction, use warp-raise-matmul{tf32=true}, compile(tf32=True) or run --tf32")  # fmt: skip
@@ -460,7 +460,7 @@ def _check_types(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, results: Mapp
 
 
 def _check_packed(op: MatmulOp, a: MatrixOperand, b: MatrixOperand) -> None:
-    """Refuses operands that no load can turn: elements that share a byte must be neighbours along k."""
+    """Rejects operands that loads cannot transpose: elements that share a byte must be contiguous along k."""
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
         if operand.element.name in ("b1", "e2m1") and not along_k:
             where = f"neighbours along k side by side in memory ({'A by rows' if name == 'A' else 'B by columns'})"

@@ -158,9 +158,9 @@ BY_THREADS = (f16, BFloat16Type(), f32, f64, i8, i16, i32, i64)
 
 
 class RaiseProduct(RewritePattern):
-    """Replaces a product of matrices by `warp.matmul`; one of channels of their own, that are neighbours in memory, by
-    an elementwise operation. What no matrix instruction multiplies stays, with a remark, for a thread for each
-    element."""
+    """Replaces a product by `warp.matmul`. A product of contiguous channels that are each their own group becomes an
+    elementwise operation. Products that no matrix instruction computes stay for a kernel with a thread per element,
+    with a remark."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
@@ -206,9 +206,9 @@ class RaiseProduct(RewritePattern):
 
 
 def _objection(raised: MatmulOp) -> str:
-    """Why no matrix instruction of any GPU multiplies a product as it lies in memory; "" if one may. F32 counts as
-    tf32, which an option allows, and operands that run backwards are read by tensor copies. Of f16 and bf16 one is
-    hardly meant: what chooses an instruction refuses them."""
+    """The reason why no matrix instruction of any GPU multiplies these operands; "" if one may. F32 counts as tf32,
+    which an option allows, and reversed operands as readable by tensor copies. A mix of f16 and bf16 is left to the
+    choice of an instruction, which rejects it."""
     backwards = any((step or 0) < 0 for value in raised.matrices for step in strides_of(memory_of(value)) or ())
     if backwards or sorted(raised.multiplied) == ["bf16", "f16"]:
         return ""
@@ -294,7 +294,7 @@ def _product(
 
 
 def formed(op: Operation, form: OperandForm) -> SSAValue:
-    """An operand of a form that is made before an operation, with the name of its memory."""
+    """Inserts the form of an operand before an operation. Its name derives from that of its memory."""
     form.operand.name_hint = form.matrix.name_hint and f"{form.matrix.name_hint}_{form.name.partition('.')[2]}"
     form.location = op.location
     return Builder(InsertPoint.before(op)).insert(form).operand
@@ -327,7 +327,7 @@ def _metadata(op: Operation) -> SSAValue | None:
 
 
 def _multiplied(element: ElementType, unsigned: bool) -> str:
-    """The name of the type that memory is multiplied as: of integers to be read as unsigned, that of their width."""
+    """The name of the multiplied type. Integers that are read as unsigned have the unsigned type of their width."""
     return f"u{element.bits}" if unsigned and element.bits > 1 and not element.is_float else element.name
 
 

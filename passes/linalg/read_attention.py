@@ -68,7 +68,7 @@ class Attention(NamedTuple):
 
     @property
     def operands(self) -> tuple[KernelArgument, ...]:
-        """Q, K, V, O and what the regions on scores and on results take."""
+        """Q, K, V, O and the operands of the regions on scores and on results."""
         scores, values = self.scores, self.values
         matrices = zip("QKVO", (scores.a, scores.b, values.b, values.d), strict=True)
         named = (replace(operand, name=name) for name, operand in matrices)
@@ -80,7 +80,7 @@ class Attention(NamedTuple):
         return None if self.op.lengths is None else VectorOperand("lengths", self.op.lengths)
 
     def tiles(self, rows: int) -> int:
-        """How many tiles of so many rows O has; the sizes are known."""
+        """The number of tiles of `rows` rows of O; its sizes must be known."""
         return -(-self.scores.m // rows) * math.prod(self.values.batch)
 
     @property
@@ -102,7 +102,7 @@ class Attention(NamedTuple):
 
 
 def _in_memory(operand: KernelArgument) -> KernelArgument:
-    """What a kernel takes for K or V: of a view of pages, all pages."""
+    """The kernel argument for K or V. For a view of pages it is the memory of all pages."""
     view = operand.value.owner
     return VectorOperand(operand.name, view.memory, divisor=operand.divisor) if isinstance(view, PagedOp) else operand
 
@@ -257,7 +257,8 @@ def _renumber(
     op: AttentionOp, matrices: Sequence[SSAValue], maps: Sequence[AffineMap], order: Sequence[int],
     rewriter: PatternRewriter,
 ) -> None:  # fmt: skip
-    """Replaces an attention by one of these matrices, whose loops have other numbers: `order` has that of each."""
+    """Replaces an attention by one on `matrices`, with its loops renumbered. `order` maps old loop numbers to new
+    ones."""
 
     def moved(value: SSAValue, map_: AffineMap) -> tuple[SSAValue, AffineMap]:
         return value, map_along(maps[0].num_dims, (order[loop] for loop in loops_of(map_)))
@@ -283,7 +284,7 @@ def _renumber(
 
 
 def _exchanged(score: PointwiseOp, order: Sequence[int]) -> PointwiseOp:
-    """A function of elements whose loops have other numbers."""
+    """A function of elements with its loops renumbered by `order`."""
     body = score.body.clone()
     for index in [op for op in body.block.ops if isinstance(op, IndexOp)]:
         Rewriter.replace_op(index, IndexOp(order[index.number]))

@@ -46,7 +46,7 @@ def _fill(rewriter: PatternRewriter, like: FillOp, number: SSAValue, kind: Tenso
 def _replace_by_elements(
     rewriter: PatternRewriter, op: Operation, value: SSAValue, kind: TensorType[Attribute], block: Block
 ) -> None:
-    """Replaces an operation by what a block makes of each element of a tensor."""
+    """Replaces an operation by a block that computes each element of a tensor."""
     empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
     maps = [AffineMap.identity(len(kind.get_shape()))] * 2
     rewriter.replace(op, generic(op, [value], [empty], Region(block), maps, results=[kind]))
@@ -197,7 +197,7 @@ OEQ = 1
 
 
 class FoldReshapes(RewritePattern):
-    """Replaces an expansion of what was collapsed alike by that."""
+    """Replaces an expansion that undoes a collapse by the operand of the collapse."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:

@@ -17,8 +17,8 @@ QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 
 
 class KeyRange(NamedTuple):
-    """The keys that count for query m: from m - window on, up to m + diagonal, as many as a sequence has, and with the
-    same number in memory, of queries and of keys; where these are given."""
+    """The range of keys of query m: from m - window to m + diagonal, below the sequence's length, and of the same
+    document. Each limit is optional."""
 
     diagonal: int | None = None
     window: int | None = None
@@ -39,8 +39,8 @@ class KeyRange(NamedTuple):
 
 
 def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, KeyRange]:
-    """Scores without the masks that leave out keys by their place, and which keys count; `single` says that the only
-    query is number 0."""
+    """Splits scores into the unmasked scores and the range of keys that the masks leave. `single` means that the only
+    query has number 0."""
     rest, keys = _outermost(x, single)
     if keys is None:
         return x, KeyRange()
@@ -71,7 +71,8 @@ def _outermost(x: ElementExpression, single: bool) -> tuple[ElementExpression, K
 
 
 def _kept(condition: ElementExpression, single: bool, *, holds: bool) -> KeyRange | None:
-    """The keys for which a condition holds, or does not; None if it asks something else."""
+    """The range of keys for which a condition holds, or for which it fails if `holds` is False. None for a condition
+    that is not a range."""
     if condition.is_op("arith.andi" if holds else "arith.ori"):
         asked = [side for side in condition.operands if side.kind != "constant" or bool(side.number) != holds]
         if len(asked) == 1:

@@ -34,7 +34,7 @@ LEAST_PART, MOST_PARTS = 32, 256
 
 
 class SplitRows(RewritePattern):
-    """Reduces rows that lie across memory in parts."""
+    """Splits reductions of rows that are strided in memory into partial reductions."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
@@ -68,7 +68,7 @@ def _is_along(op: RowsOp, argument: BlockArgument) -> bool:
 
 
 def lies_across(op: RowsOp, argument: BlockArgument) -> bool:
-    """Whether neighbours in memory, whose sizes and strides are known, are not along a row, but of other rows."""
+    """Whether the contiguous dimension of memory with static sizes and strides is not the dimension of a row."""
     kind, loops = op.inputs[argument.index].type, loops_of(op.maps[argument.index])
     strides = strides_of(kind) if is_memory(kind) else None
     known = is_memory(kind) and kind.has_static_shape() and strides is not None and None not in strides
@@ -76,13 +76,14 @@ def lies_across(op: RowsOp, argument: BlockArgument) -> bool:
 
 
 def _parts(rows: int, length: int) -> int:
-    """Into how many parts of the same length rows are cut: the fewest that keep a GPU busy, else the most."""
+    """The number of equal parts into which rows are cut: the smallest that keeps a GPU busy, otherwise the largest
+    possible."""
     every = [n for n in range(1, min(MOST_PARTS, length // LEAST_PART) + 1) if length % n == 0]
     return next((n for n in every if n * rows >= WARPS * LANES), every[-1] if every else 1)
 
 
 def _needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
-    """What some values are made of, they among it; not what is reduced along rows."""
+    """All values from which `values` are computed, these included. It stops at results of reductions along rows."""
     needed, wanted = dict[SSAValue, None](), list(values)
     while wanted:
         value = wanted.pop()
@@ -96,8 +97,8 @@ def _needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
 def _region(
     op: RowsOp, needed: Collection[SSAValue], known: dict[SSAValue, SSAValue], block: Block, yielded: Sequence[SSAValue]
 ) -> tuple[list[int], Region]:
-    """A region that makes what is yielded, in a block with arguments for what is known, and the inputs of further
-    ones, which stand before those."""
+    """Returns a region that computes `yielded`, and the indices of the further inputs that it needs. The arguments of
+    `block` for these inputs precede those of the values in `known`."""
     inputs = [value.index for value in needed if isinstance(value, BlockArgument)]
     known |= {op.body.block.args[i]: block.insert_arg(op.body.block.args[i].type, at) for at, i in enumerate(inputs)}
     for each in op.body.block.ops:
@@ -112,7 +113,7 @@ def _region(
 def _of_parts(
     op: RowsOp, builder: Builder, needed: Collection[SSAValue], across: Sequence[AcrossOp], sums: Sequence[SSAValue]
 ) -> RowsOp:
-    """What parts of rows give: the first loop is that of parts."""
+    """The partial results of rows. The first loop is that of the parts."""
     inputs, region = _region(op, needed, {}, Block(), [each.result for each in across])
     parts, loops = memory_of(sums[0]).get_shape()[0], op.loops + 1
     values, maps = list[SSAValue](), list[AffineMap]()
@@ -133,7 +134,7 @@ def _of_parts(
 
 
 def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[AcrossOp], sums: Sequence[SSAValue]) -> RowsOp:
-    """What the results of parts give."""
+    """Combines the results of parts."""
     block = Block(arg_types=[f32] * len(sums))
     totals = [AcrossOp(each.kind.data, argument) for each, argument in zip(across, block.args, strict=True)]
     block.add_ops(totals)
@@ -173,7 +174,7 @@ def _sizes(op: RowsOp) -> tuple[int, ...]:
 
 
 def _inputs(op: RowsOp) -> list[tuple[Hashable, AffineMap]]:
-    """What is read: memory, and how."""
+    """The memory of the inputs with their maps."""
     return [(_identity(value), map_) for value, map_ in zip(op.inputs, op.maps, strict=False)]
 
 

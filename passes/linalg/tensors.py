@@ -81,8 +81,8 @@ def fused(op: LinalgStructuredOperation, number: int, maker: LinalgStructuredOpe
 
 
 class ComputeWhereRead(RewritePattern):
-    """`generic(generic(x))` of one shape as one operation on x; the element between the two keeps its type. A tensor
-    that is filled with one number becomes that number."""
+    """Fuses `generic(generic(x))` of one shape into one operation on x; the element between them keeps its type. A
+    filled tensor becomes its constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -99,7 +99,7 @@ class ComputeWhereRead(RewritePattern):
 
 
 def _replace(rewriter: PatternRewriter, op: GenericOp, made: GenericOp, producer: GenericOp | FillOp) -> None:
-    """Puts what is fused in the place of an operation, and removes what nobody reads any more."""
+    """Replaces an operation by a fused one, and erases producers that become unused."""
     rewriter.replace(op, made)
     for unread in (producer, producer.outputs[0].owner):
         if isinstance(unread, Operation) and not any(result.uses for result in unread.results):
@@ -180,8 +180,7 @@ PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.Ext
 
 
 def drop_unused(block: Block, function: Operation | None = None) -> None:
-    """Erases the operations of a block whose results nobody uses, and which do nothing else; as they are written in a
-    function, with a remark."""
+    """Erases pure operations of a block whose results are unused. In a function, a remark tells of each."""
     for op in reversed(list(block.ops)):
         made = isinstance(op, (LinalgStructuredOperation, *PURE))
         if made and op.results and not any(result.uses for result in op.results):
@@ -216,7 +215,7 @@ def _depends(nest: Nest, number: int) -> bool:
 
 
 def _alone(op: GenericOp, number: int) -> GenericOp:
-    """What makes one result of an operation."""
+    """A copy of an operation that computes one of its results."""
     nest = Nest.of(op)
     needed = _needed(nest.yielded[number])
     kept = [n for n, access in enumerate(nest.reads) if access.element in needed]
@@ -241,7 +240,7 @@ def _alone(op: GenericOp, number: int) -> GenericOp:
 
 
 def _needed(value: SSAValue) -> Collection[SSAValue]:
-    """The values of a body that a value is made of, with itself."""
+    """The values of a body that a value depends on, including itself."""
     needed, rest = set[SSAValue](), [value]
     while rest:
         each = rest.pop()
@@ -269,7 +268,7 @@ def _elementwise(op: object) -> Nest | None:
 
 
 def _on_part(op: GenericOp, inputs: Sequence[SSAValue], shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
-    """The operation on parts of its inputs, of which the result is one of a shape."""
+    """The operation on parts of its inputs, with a result of the given shape."""
     part = _with_shape(op, shape)
     empty = rewriter.insert(tensor.EmptyOp([], part)).tensor
     maps = [attribute.data for attribute in op.indexing_maps]
@@ -324,7 +323,7 @@ def _slice(value: SSAValue, dimension: int, start: int, size: int, rewriter: Pat
 
 
 class ComputeSlice(RewritePattern):
-    """Replaces a slice of what an elementwise operation makes by the operation on slices, if nobody reads the rest."""
+    """Replaces a slice of an elementwise result by the operation on slices, if the rest is unused."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExtractSliceOp, rewriter: PatternRewriter) -> None:

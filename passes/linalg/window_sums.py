@@ -73,7 +73,8 @@ class WindowSum:
 
     @staticmethod
     def of(op: LinalgStructuredOperation) -> WindowSum | None:
-        """None for any other operation, or memory that threads do not read by several neighbours."""
+        """The sum over windows of an operation. None for other operations, and for memory that threads cannot read by
+        several contiguous elements."""
         nest = Nest.of(op)
         product = weighted(nest.body) if len(nest.reads) == 2 and len(nest.writes) == 1 and nest.summed else None
         if product is None or not product.is_plain or any(factor.unsigned for factor in product.factors):
@@ -135,7 +136,7 @@ def _dimension(form: LinearForm, nest: Nest, sizes: dict[int, int]) -> WindowDim
 
 
 def is_by_channels(value: SSAValue, width: int) -> bool:
-    """Whether memory has floats of which every so many neighbours are one access of whole registers."""
+    """Whether memory has floats of which each `width` contiguous ones can be one access of whole registers."""
     kind = value.type
     strides = strides_of(kind) if is_memory(kind) else None
     if not is_memory(kind) or not strides or None in strides or strides[-1] != 1:
@@ -146,7 +147,7 @@ def is_by_channels(value: SSAValue, width: int) -> bool:
 
 
 def _pixels(row: WindowDimension, size: int, width: int) -> int:
-    """How many pixels a thread computes: those of least work, products and what is read for them."""
+    """The number of pixels that a thread computes: the one with the least work, for products and for their reads."""
     most = min(max(1, MOST_PIXELS // row.step**2), REGISTERS // width - row.taps, size)
 
     def work(pixels: int) -> float:

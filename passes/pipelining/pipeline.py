@@ -55,9 +55,9 @@ CopyTo: TypeAlias = Callable[[Index], None]
 
 
 class Carried(NamedTuple):
-    """What a turn of the K loop hands to the next: sums, the fragments of its first product, and what warps know.
+    """The values that the K loop carries: accumulators, the fragments of its first product, and the state of warps.
 
-    Of the latter, `changing` says what is not the same at the end of each turn.
+    `changing` are the entries of the state that change in an iteration.
     """
 
     accumulators: list[SSAValue]
@@ -119,7 +119,7 @@ class Pipeliner:
 
     @property
     def drifts(self) -> bool:
-        """Whether each warp waits for what it needs, and no barrier keeps all together."""
+        """Whether warps wait on mbarriers, so that no barrier keeps them in step."""
         return self.schedule.sync == "mbarrier"
 
     @property
@@ -151,7 +151,7 @@ class Pipeliner:
             Rewriter.erase_op(barrier)
 
     def _rewrite_tiles(self, tiles: scf.ForOp) -> None:
-        """A CTA that goes from tile to tile of the result in the loop around."""
+        """Pipelines a loop over output tiles, in which a CTA computes several of them."""
         outer, old = self.index, tiles.body.block
         for op in [op for op in old.ops if isinstance(op, arith.ConstantOp)]:
             op.detach()  # what reads the first stage stands before the loop

@@ -105,7 +105,7 @@ class CopyLoop:
         return self.counter in self.leaves(value)
 
     def leaves(self, value: SSAValue) -> Iterator[SSAValue]:
-        """What an index is made of: the counter, and values from outside of the loop."""
+        """The values from which an index is computed: the counter, and values from outside of the loop."""
         op = value.owner
         if isinstance(op, Operation) and self.has(op):
             for operand in op.operands:
@@ -132,8 +132,8 @@ def _used(op: Operation) -> set[SSAValue]:
 
 
 def copied_once(source: CopyLoop) -> tuple[gpu.BarrierOp | None, list[CopyOp]]:
-    """The barrier before the loop that waits for tiles which are copied once, and their copies. The loop's own first
-    copies and loads can stand in its place: nothing writes memory between the two, and all they need is made before."""
+    """The barrier before the loop that waits for tiles which are copied once, and these copies. The loop's first copies
+    and loads may move to it: nothing between writes memory, and their operands are defined before."""
     barrier = source.loop.prev_op
     while barrier is not None and not isinstance(barrier, gpu.BarrierOp) and only_reads(barrier):
         barrier = barrier.prev_op
@@ -153,7 +153,7 @@ def _back_to_barrier(op: Operation) -> Iterator[Operation]:
 
 
 def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
-    """The copies to shared memory of a loop that waits for each of them: none if it is no such loop."""
+    """The synchronous copies to shared memory of a loop; empty if some of its copies are asynchronous."""
     copies = tuple(op for op in loop.body.block.ops if isinstance(op, CopyOp))
     return () if any(copy.is_async is not None or copy.stage for copy in copies) else copies
 
@@ -253,12 +253,12 @@ class Ring(NamedTuple):
 
     @staticmethod
     def of(index: IndexBuilder, made: MakeRingOp) -> Ring:
-        """The ring that an operation makes at the insertion point."""
+        """Inserts a `warp.make_ring` and returns its ring."""
         return Ring.of_value(index.insert(made).ring)
 
     @staticmethod
     def of_value(value: SSAValue) -> Ring:
-        """The ring that a value is."""
+        """The ring of a value."""
         kind = value.type
         if not isinstance(kind, RingType):
             raise ValueError(f"expected a ring, got {kind}")
@@ -279,14 +279,14 @@ class Ring(NamedTuple):
         index.insert(PipelineOp(step, self.value, at, phase, bytes=bytes or None, products=products))
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
-        """The next stage, and the parity of the phase that it is in: the other one each time around."""
+        """The next stage and its parity, which flips with each round."""
         following = index.wrap(index.add(stage, 1), self.stages)
         if isinstance(following, int):
             return following, parity if following else index.sub(1, parity)
         return following, index.where_equal(following, 0, index.sub(1, parity), parity)
 
     def release(self, index: IndexBuilder, stage: SSAValue) -> None:
-        """Says that a stage has been read, unless it is number `stages`: there is none before the first."""
+        """Releases a stage that has been read. Number `stages` stands for no stage, which precedes the first."""
         with index.where(index.compare("ne", stage, self.stages)) as inside:
             self.step(inside, RELEASE, stage)
 
@@ -326,8 +326,8 @@ def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of a tile that this CTA copies: number `part` of `count`, to the CTAs that `mask` has a bit for. Without
-    a mask it has no more of the tile than that: its share of dimension `axis`."""
+    """The part of a tile that this CTA copies: number `part` of `count`, for the CTAs of `mask`. Without a mask the CTA
+    has this part only, along dimension `axis`."""
 
     count: int
     part: Index
@@ -358,7 +358,7 @@ class CtaCluster(NamedTuple):
         return self.down * self.across
 
     def share(self, index: IndexBuilder, *, of_b: bool) -> Share | None:
-        """What a CTA copies of a tile of B, or of one of A; None for all of it, for itself alone."""
+        """The share of a tile of A or B that a CTA copies for others; None if it copies all of it for itself."""
         count, part = (self.down, self.row) if of_b else (self.across, self.column)
         if count == 1:
             return None

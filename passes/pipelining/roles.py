@@ -60,9 +60,9 @@ class Producer:
         return list[Index](turn.results)
 
     def _tile(self, index: IndexBuilder, state: list[Index], mapped: dict[SSAValue, SSAValue]) -> list[Index]:
-        """The copies of all K tiles of a tile, and of what its epilogue takes from further stages.
+        """The copies of all K tiles of a tile, and of the operands of its epilogue from further stages.
 
-        `state` are the first stage and its parity; `mapped` says what values of the consumers' tile are here.
+        `state` is the first stage and its parity; `mapped` maps values of the consumers' tile to values here.
         """
         body = Block(arg_types=[IndexType()] * 3)
         k, stage, parity = body.args
@@ -91,7 +91,7 @@ class Producer:
         return of_group
 
     def _places(self) -> list[SSAValue]:
-        """What the coordinates of copies are made of."""
+        """The values from which the coordinates of copies are computed."""
         every = [copy.copy for copy in (*([] if self.once is None else self.once.copies), *self.copies)]
         places = [i for copy in every for i in copy.indices]
         for copy in every:
@@ -100,12 +100,12 @@ class Producer:
         return places
 
     def _is_inside(self, op: Operation) -> bool:
-        """Whether an operation is in a loop that the producer has its own of."""
+        """Whether an operation is in a loop of which the producer has its own copy."""
         return op.parent in self._blocks
 
 
 def _depends(op: Operation, block: Block) -> bool:
-    """Whether what an operation makes changes with the turns of a loop."""
+    """Whether the results of an operation change between iterations of a loop."""
     owners = (operand.owner for operand in op.operands)
     return op.parent is block or any(
         _depends(owner, block) if isinstance(owner, Operation) else owner is block for owner in owners
@@ -113,7 +113,7 @@ def _depends(op: Operation, block: Block) -> bool:
 
 
 def _subgroups(made: SSAValue | Operation) -> Iterator[SSAValue]:
-    """The numbers of warps that a value, or what an operation makes, depends on."""
+    """The `gpu.subgroup_id` values that a value, or an operation, depends on."""
     op = made if isinstance(made, Operation) else made.owner
     if isinstance(op, SubgroupIdOp):
         yield op.result
@@ -222,7 +222,7 @@ def _behind(op: Operation) -> list[Operation]:
 
 
 def _is_early(load: LoadOp, behind: Sequence[Operation], loop: scf.ForOp) -> bool:
-    """Whether what a load from global memory needs is known before a loop."""
+    """Whether the operands of a load from global memory are defined before a loop."""
     needed = _needed(load, behind)
     movable = all(one is load or is_pure(one) for one in needed)
     late = any(operand.owner is loop for one in needed for operand in one.operands)
@@ -357,7 +357,7 @@ def _groups(block: Block) -> dict[CommitOp, list[SSAValue]]:
 
 def wait_late(block: Block) -> None:
     """Moves each wait for all products of a loop over K behind the products that do not need their sums, up to the
-    first use. Where nothing else uses them, the last wait of the loop is for them too."""
+    first use. Without another use the last wait of the loop serves them too."""
     waits = [op for op in block.ops if isinstance(op, WaitOp)]
     groups = _groups(block)
     if len(waits) != len(groups) or any(wait.pending.value.data for wait in waits):
@@ -388,7 +388,7 @@ def _in_block(op: Operation, block: Block) -> Operation:
 
 
 class Once(NamedTuple):
-    """Copies of tiles that stay for the whole loop over K, with a ring of their own."""
+    """Copies of tiles that stay in shared memory for the whole loop over K, with their own ring."""
 
     copies: list[TensorCopy]
     ring: Ring
@@ -417,7 +417,7 @@ class Once(NamedTuple):
 
 
 class OwnTiles(NamedTuple):
-    """The tiles of one of `groups` consumers, of so many K tiles each, in a ring of stages.
+    """The tiles of one of `groups` consumers in a ring, each of `k_tiles` K tiles.
 
     `tiles` is the loop over all tiles of the CTA, `group` the number of the consumer.
     """
@@ -453,7 +453,8 @@ class OwnTiles(NamedTuple):
         return self._passed(index, 0, 0, index.mul(self.group, self.k_tiles))
 
     def following(self, index: IndexBuilder, stage: Index, parity: Index) -> list[Index]:
-        """The stage and parity of the next tile's first K tile, behind those of the others' tiles."""
+        """The stage and parity of the first K tile of this group's next tile; the K tiles of the other groups' tiles
+        are skipped."""
         return self._passed(index, stage, parity, (self.groups - 1) * self.k_tiles)
 
     def _passed(self, index: IndexBuilder, stage: Index, parity: Index, count: Index) -> list[Index]:

@@ -74,7 +74,8 @@ OF_ATTENTION = {2: (120, 192)}
 
 
 class Specialiser:
-    """Rewrites one kernel, whose loop over K is `loop`, in a loop over tiles or not; `by` is the pass that remarks."""
+    """Rewrites a kernel with the loop `loop` over K, which may be inside of a loop over tiles. `by` is the pass that
+    emits remarks."""
 
     def __init__(self, launch: LaunchedKernel, loop: scf.ForOp, by: str) -> None:
         self.by = by
@@ -91,7 +92,8 @@ class Specialiser:
         self.index = IndexBuilder(Builder(InsertPoint.before(end)), Builder(InsertPoint.before(start)))
 
     def _check(self) -> None:
-        """What the loop has beside copies and products of warpgroups, would be done by nobody."""
+        """Checks that the loop has nothing but copies, warpgroup products and their operands, for no role would execute
+        it."""
         block = self.loop.body.block
         products, tiles = (WgmmaOp, FenceOp, CommitOp, WaitOp), {copy.destination for copy in self.copies}
         for op in block.ops:
@@ -201,7 +203,7 @@ class Specialiser:
         return None if cluster is None else cluster.share(index, of_b=of_b)
 
     def _from(self, block: Block, first: Operation) -> list[Operation]:
-        """The operations that are the consumers'; indices among them that others need stay."""
+        """The operations of the consumers, from `first` on. Operations that the producers need too stay outside."""
         ops = list(block.ops)
         return [op for op in ops[ops.index(first) : -1] if not self._is_shared(op)]
 
@@ -258,7 +260,7 @@ class Specialiser:
     def _consume(
         self, body: Block, mine: list[Operation], ring: Ring, registers: tuple[int, int] | None, once: Once | None
     ) -> None:
-        """What follows in the kernel, with a loop over K that waits for copies instead of making them."""
+        """The consumers' code, with a loop over K that waits for copies."""
         if registers is not None:
             body.add_op(SetRegistersOp(registers[1], grow=True))
         for op in mine:
@@ -305,7 +307,7 @@ class Specialiser:
         state: list[Index],
         passed: Callable[[IndexBuilder], None] | None = None,
     ) -> tuple[scf.ForOp, list[Index]]:
-        """The loop over K, and behind it the reads of what the epilogue takes from further stages."""
+        """The loop over K, followed by the reads of the epilogue's operands from further stages."""
         for loads in self.loads:
             loads.replace(index)
         loop, after = consumed.rewrite(index, ring, state, passed)
@@ -315,7 +317,7 @@ class Specialiser:
         return loop, after
 
     def _stages_of_fixed(self, once: list[TensorCopy]) -> int:
-        """Stages of the tiles that stay: two where CTAs go from tile to tile and shared memory has the room."""
+        """The number of stages of tiles that stay: two for persistent CTAs if shared memory suffices, otherwise one."""
         target, size = target_of(self.launch.kernel), sum(copy.bytes for copy in once)
         if self.tiles is None or target is None:
             return 1
@@ -370,7 +372,7 @@ def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
 
 
 class SpecialiseWarps(LaunchPattern):
-    """A kernel of warpgroups, with a warpgroup more that copies for the others."""
+    """Adds a producer warpgroup to a kernel of warpgroups; it copies for the others."""
 
     def rewrite(self, launch: LaunchedKernel) -> None:
         if launch.schedule.together == 1:

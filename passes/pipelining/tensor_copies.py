@@ -124,8 +124,8 @@ def _columns(tile: Memory, kind: TensorMapType) -> int:
 
 
 class TensorCopy(NamedTuple):
-    """A copy of a tile, panel by panel, by a tensor map that the kernel is given; or of this CTA's share of a tile, to
-    all CTAs of the cluster that share it."""
+    """A copy of a tile by a tensor map, panel by panel; or of this CTA's share of a tile, which all CTAs of the cluster
+    receive."""
 
     copy: CopyOp
     tensor: TensorView
@@ -161,7 +161,7 @@ class TensorCopy(NamedTuple):
 
     @property
     def panels(self) -> int:
-        """Panels that make up the tile, or its part."""
+        """The number of panels of the tile, or of its part."""
         parts = self.copy.place[1] if memory_of(self.copy.destination).get_shape()[-2] == 1 else 1
         return memory_of(self.copy.destination).get_shape()[-1] // self.columns // parts
 
@@ -177,7 +177,7 @@ class TensorCopy(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes that arrive, from all CTAs, those outside of memory too."""
+        """Bytes that arrive from all CTAs, including those outside of the memory."""
         rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
         return self.panels * self.kind.bytes * (rows // self.rows)
 
@@ -344,7 +344,8 @@ def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
 
 
 def _check_map(load: LoadOp, view: TensorView, launch: LaunchedKernel) -> None:
-    """Declines what no tensor map has: rows that lie side by side, or begin elsewhere than at multiples of 16 bytes."""
+    """Declines memory that a tensor map cannot describe: rows that are not contiguous, or whose pitch is no multiple of
+    16 bytes."""
     kind, column = memory_of(view.memory), view.order[-1]
     strides = strides_of(kind) or ()
     if len(strides) > MOST_RANK or 0 in strides or not strides or strides[column] != 1:
@@ -399,7 +400,7 @@ class StagedLoads:
         self.places = [self._place(index, index.add(number * self.groups, group)) for number in range(self.each)]
 
     def _panels(self, tile: SSAValue) -> int:
-        """How many panels of the matrix have room in one stage of a tile, which must be made of as wide ones."""
+        """The number of panels of the matrix that fit one stage of a tile; 0 if the tile has other panels."""
         kind = memory_of(tile)
         fragment = fragment_of(self.loads[0].fragment)
         if kind.element_type != fragment.element_type or panel_of(kind, "the tile") != self.width:
@@ -416,7 +417,7 @@ class StagedLoads:
         return index.mul(index.rem(number, down), self.rows), index.mul(index.div(number, down), self.columns)
 
     def start(self, index: IndexBuilder, ring: Ring, state: list[Index], placed: Placed) -> list[Index]:
-        """Starts the copies, stage by stage from that of `state` on; what follows on it."""
+        """Starts the copies from the stage of `state` on. Returns the next stage and parity."""
         for turn in range(self.turns):
             (stage, parity), panels = index.values(state), self._of(turn, self.loads)
             ring.step(index, ACQUIRE, stage, parity, len(panels) * self.groups * self.kind.bytes)
@@ -438,7 +439,8 @@ class StagedLoads:
             self.reads.append(read)
 
     def receive(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
-        """Lets the reads wait for their stages, from that of `state` on, and say when they have read; what follows."""
+        """Makes the reads wait for their stages, from that of `state` on, and release them. Returns the next stage and
+        parity."""
         for turn in range(self.turns):
             (stage, parity), reads = index.values(state), self._of(turn, self.reads)
             for read in reads:

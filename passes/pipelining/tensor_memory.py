@@ -69,7 +69,7 @@ class TensorProducts(ABC):
         self._end = self.start.before(end)
 
     def free(self, memory: SSAValue) -> None:
-        """Frees all tensor memory, of which this comes first, where the kernel ends."""
+        """Frees all tensor memory at the end of the kernel. `memory` is its first allocation."""
         self._end.insert(memref.DeallocOp.get(memory))
 
     def allocated(self, element: Attribute, *shape: int) -> SSAValue:
@@ -172,8 +172,8 @@ class TensorProducts(ABC):
         kind: FragmentType,
         left: int = 0,
     ) -> SSAValue:
-        """The sums of a consumer from column `left` of its own on, with what they start from: what it loads, or zeros
-        where K is empty."""
+        """The accumulators of a consumer from its column `left` on, added to the initial values. They are the initial
+        values alone if K is empty."""
         place, whole = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
         first, last = constant_value(self.loop.lb), constant_value(self.loop.ub)
         if first is not None and last is not None and first >= last:
@@ -194,7 +194,7 @@ class TensorProducts(ABC):
 
 
 def along_mn(op: WgmmaOp, role: str) -> int:
-    """Which index of operand "a" or "b", behind that of the stage, is along M or N."""
+    """The index of operand "a" or "b" that runs along M or N. Index 0 is the stage."""
     return 2 if op.major(role) else 1
 
 
@@ -295,8 +295,8 @@ CORRECTED = 64
 class AttentionProducts(TensorProducts):
     """A loop over keys whose consumers have rows of their own, each with its S, P and O.
 
-    Scores of the next keys are multiplied while a consumer works on those of the last, and products of one consumer
-    while another works::
+    Scores of the next keys are multiplied while a consumer processes those of the last, and products of one consumer
+    while another one computes::
 
         second warp of the producer                     consumer g
           for each tile of keys, and once more:           for each tile of keys:
@@ -304,7 +304,7 @@ class AttentionProducts(TensorProducts):
               wait: P[g] of the last keys is there          load S[g], make P of it
               start S[g] of these keys                      wait: O[g] has the products of the last keys
               start O[g] += P[g] V of the last keys         multiply O[g] as the largest scores have grown
-            when these are done V's stage is empty          store P[g], and say so
+            when these are done V's stage is empty          store P[g], and signal it
     """
 
     initial = 0, 0, 0, 0, 0
@@ -377,7 +377,7 @@ class AttentionProducts(TensorProducts):
     def _multiply_values(
         self, index: IndexBuilder, group: int, known: dict[SSAValue, SSAValue], adds: SSAValue
     ) -> None:
-        """P V of a consumer, to O where there is some."""
+        """Multiplies P by V for one consumer and adds the result to O."""
         for op, part in zip(self.of_outputs, self.parts, strict=True):
             places = index.values([group, 0, part.at[1]]), self.place(index, op, "b", 0, known)
             more = adds if op is self.of_outputs[0] else None
@@ -424,11 +424,12 @@ class AttentionProducts(TensorProducts):
         Rewriter.erase_op(loop)
 
     def _others(self, values: Sequence[SSAValue]) -> list[SSAValue]:
-        """What a loop hands on beside O."""
+        """The values that a loop carries other than O."""
         return [value for number, value in enumerate(values) if number != self.carried]
 
     def _correct(self, index: IndexBuilder, group: Index) -> None:
-        """Makes of O what products are added to, where it has some: part by part, as registers have no place for it."""
+        """Rescales O in tensor memory before products are added to it. It does so in parts, for registers cannot hold
+        all of O."""
         old, start = self.loop.body.block.args[1 + self.carried], self.of_outputs[0].c
         change, (rows, columns) = start.owner, fragment_of(start).shape
         if start is old:

@@ -76,7 +76,7 @@ PART_COLUMNS = 64
 
 
 def values_schedule(schedule: Schedule, columns: int) -> Schedule:
-    """The schedule of P V, with that many columns of V, by the one of Q K^T."""
+    """The schedule of P V with `columns` columns of V, from that of Q K^T."""
     (m, n, _), rows, slices = schedule.cta, schedule.warp[0], slices_of(schedule)
     if schedule.together > 1:
         shape = schedule.mma._replace(n=columns)
@@ -96,13 +96,14 @@ def state_elements(rows: int) -> int:
 
 
 def part_schedule(values: Schedule) -> Schedule:
-    """The same for the columns of V that are summed, and stored, together."""
+    """The schedule of those columns of V that are summed and stored together."""
     (m, _, n), (_, columns) = values.cta, values.warp
     return values.with_fields(cta=(m, columns, n))
 
 
 def attention_schedule(op: AttentionOp | AttentionGradientOp, target: Target, fields: Mapping[str, object]) -> Schedule:
-    """The schedule for a target, with the fields that are given. Raises a located diagnostic if they do not fit."""
+    """The schedule of an attention for a target, with the given fields. Raises a located diagnostic if they do not
+    fit."""
     if target.sm < LEAST_SM:
         fail(op, f"{op.name} is lowered for sm_{LEAST_SM} and later; the target is {target}")
     asked = ForwardScores.of(op) if isinstance(op, AttentionOp) else GradientScores.of(op)
@@ -478,7 +479,7 @@ def _keys_differ(read: Attention) -> bool:
 
 
 def page_rows(read: Attention) -> int:
-    """Rows of the smallest page that K or V lies in; more than a tile has, where they lie in none."""
+    """Rows of the smallest page of K and V; a number larger than any tile without pages."""
     return min((view.rows for view in read.paged), default=1 << 31)
 
 

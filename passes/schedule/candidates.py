@@ -92,12 +92,13 @@ def _alone(product: Product, tile: Tile, target: Target) -> bool:
 
 
 def _resident(tile: Tile, row: Row) -> int:
-    """CTAs that an SM holds: two where their accumulators and tiles leave room."""
+    """CTAs per SM: two if their accumulators and tiles fit."""
     return 1 if tile.cta[0] * tile.cta[1] * row.d.bits > 128 * 128 * 32 else 2
 
 
 def _deepest(product: Product, tile: Tile, row: Row, target: Target, *, odd: bool) -> int:
-    """The deepest K of a tile that pays, in elements; `odd` says that a tile passes through registers on the way."""
+    """The largest useful K of a tile, in elements. `odd` says that a tile passes through registers on its way to shared
+    memory."""
     deepest = tile.k * 16 // row.operand_bits
     if row.operand_bits < 16 and odd:
         return tile.k // 2  # bytes are copied one by one, each with a predicate and an address of its own
@@ -190,14 +191,14 @@ def _free_bytes(product: Product, schedule: Schedule, tile: Tile, row: Row, targ
 
 
 def _covered(m: int, n: int, tile: Tile) -> int:
-    """Elements of C and beyond it that tiles cover: the fewer the better, other things equal."""
+    """Elements that the tiles cover, including those outside of C. Fewer are better."""
     rows, columns = tile.cta
     return -(-m // rows) * rows * -(-n // columns) * columns
 
 
 def _width(product: Product, tile: Tile, pack: str) -> int:
-    """What decides between a tile and its mirror image: wide ones are better by a percent, but for a B whose rows are
-    no whole lines of 128 bytes (H200: 1024, 1000)."""
+    """Decides between a tile and its mirror image. Wide tiles are one percent better, except for a B whose rows are no
+    multiple of 128 bytes (H200: 1024, 1000)."""
     whole_lines = "b" in model.roles(pack) or product.b.aligned_bits % 1024 == 0
     return -tile.cta[1] if whole_lines else tile.cta[1]
 
@@ -223,7 +224,7 @@ def _parts(
 
 
 def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
-    """Whether the elements that move together fit the tile, and its kernel gets the registers it needs."""
+    """Whether a tile is legal for the product, and its kernel gets the registers that it needs."""
     try:
         ways = needs.arrangement(product, row, tile.warp)
     except ScheduleError:
@@ -270,13 +271,14 @@ def _emulated(product: Product, row: Row, target: Target) -> bool:
 
 
 def _apart(product: Product, row: Row) -> bool:
-    """Whether rows lie an unknown distance apart of elements that each lane loads by itself: addresses of both take the
-    registers that warp tiles of 64x64 leave."""
+    """Whether each lane loads single elements of A and B whose rows have dynamic pitches. The addresses then need the
+    registers that warp tiles of 64x64 would take."""
     return row.operand_bits >= 32 and None in (product.a.pitch, product.b.pitch)
 
 
 def _lowered_to(product: Product, target: Target, accumulate: str) -> str:
-    """What a target without a row for the product has of `mma`: nothing, or what nothing is lowered to."""
+    """The beginning of a message for a target that lacks `mma` for the product: none at all, or none that products are
+    lowered to."""
     kinds = (product.a.element.name, product.b.element.name, accumulate)
     rows = (r for r in mma.rows() if r.products > 1 and target.sm >= r.sm)
     small = {str(r.shape) for r in rows if (r.a.name, r.b.name, r.d.name) == kinds}
@@ -393,7 +395,7 @@ def _is_valid(schedule: Schedule | None, product: Product, target: Target) -> Ty
 
 
 def spread(schedules: list[Schedule], limit: int) -> list[Schedule]:
-    """At most `limit` of the schedules: the first, and of each kind of tile as many as of the others, best first."""
+    """At most `limit` schedules: the first one, then an equal number for each tile, best first."""
     kinds: dict[object, list[Schedule]] = {}
     for schedule in schedules[1:]:
         kinds.setdefault((schedule.cta[:2], schedule.warp), []).append(schedule)

@@ -77,10 +77,11 @@ def decoupled(
 
 
 def in_turns(schedule: Schedule, product: Product) -> Schedule:
-    """The schedule with a turn of the loop for all stages, where whole turns make up K: their addresses are known then.
+    """The schedule with the loop over K unrolled by its stages if K is a multiple of them, so that the addresses of
+    stages are constants.
 
-    What is converted in registers takes as long as memory does (H200, 16x8192x8192: 4 bits 14.4 microseconds for 14.9,
-    8 bits 20.8 for 21.2).
+    Kernels that convert operands in registers then run at the memory's speed (H200, 16x8192x8192: 4 bits 14.4
+    microseconds for 14.9, 8 bits 20.8 for 21.2).
     """
     tiles, stages = product.k_tiles(schedule.cta[2]), schedule.stages
     divides = product.is_known("k") and stages < tiles and tiles % stages == 0
@@ -130,7 +131,8 @@ ADDED = ("f16", "f32")
 
 
 def exchanged_rows(schedule: Schedule) -> int:
-    """Rows of a warp tile at a time that change lanes; none of a warpgroup's, which tensor copies store."""
+    """Rows of a warp tile that are exchanged between lanes at a time; 0 for warpgroups, whose results tensor copies
+    store."""
     return schedule.staging if schedule.together == 1 else 0
 
 
@@ -147,7 +149,7 @@ def adds_last(product: Product, schedule: Schedule) -> bool:
 
 
 def matrices(product: Product) -> list[MatrixOperand | Spread]:
-    """The epilogue's operands that are matrices."""
+    """The operands of the epilogue that are matrices."""
     return [operand for operand in product.epilogue_operands if isinstance(operand, MatrixOperand | Spread)]
 
 
@@ -207,7 +209,7 @@ def check_c(schedule: Schedule, product: Product) -> None:
 
 
 def laid_out(product: Product, transpose: str, padded: str = "none") -> Product:
-    """The product with operands that lie as a schedule asks.
+    """The product as it is after the launches that a schedule adds: with transposed operands and with a padded D.
 
     Raises:
         ScheduleError: for operands of which no launch of its own makes others.
@@ -285,7 +287,7 @@ elements; none, where the instruction reads shared memory; as registers hold it,
 
 
 class Numbers(NamedTuple):
-    """Which bits of m or n the instruction's bits are, and which choose between instructions."""
+    """Bit numbers of m or n: those of the instruction, and those that choose between instructions."""
 
     bits: tuple[int, ...]
     further: tuple[int, ...] = ()
@@ -304,7 +306,7 @@ class Delivery(NamedTuple):
 
 
 class Arrangement(NamedTuple):
-    """Layouts that fit each other."""
+    """Layouts of A, B and the accumulator that fit each other."""
 
     a: Delivery
     b: Delivery
@@ -423,7 +425,7 @@ def arrange_stored(instruction: Row, warp: tuple[int, int], a_along_k: bool, b_a
 
 
 def _first(layout: Layout, *bits: Bit) -> Layout:
-    """The layout with some bits of its elements before the others."""
+    """The layout with some element bits moved to the front."""
     return Layout(layout.lane, (*bits, *(bit for bit in layout.element if bit not in bits)), layout.warp)
 
 

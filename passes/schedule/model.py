@@ -168,7 +168,7 @@ def through_registers(product: Product, pack: str) -> bool:
 
 
 def narrow(product: Product, pack: str) -> bool:
-    """Whether some asynchronous copies are narrower than the widest, each with an address of its own."""
+    """Whether some asynchronous copies are narrower than 16 bytes, so that each needs an address of its own."""
     return any(access_bytes(o) < WIDEST for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
 
 
@@ -190,7 +190,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
 
 
 def _copy_cycles(operand: MatrixOperand, times: int) -> float:
-    """What narrow accesses cost all SMs together when an operand is copied `times` times."""
+    """Cycles that narrow accesses cost all SMs when an operand is copied `times` times."""
     width, rows = access_bytes(operand), operand.shape[0]
     if width == WIDEST:
         return 0.0
@@ -213,8 +213,8 @@ def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> f
 
 
 class Tile(NamedTuple):
-    """A CTA tile and the warp tile that divides it, (M, N) each; the deepest K that pays, in 16-bit elements; and into
-    how many slices that is cut."""
+    """A CTA tile and its warp tile, (M, N) each, the largest useful K in 16-bit elements, and the number of slices of
+    K."""
 
     cta: tuple[int, int]
     warp: tuple[int, int]
@@ -318,7 +318,7 @@ products, of either operand inverted (as assembled for all of them)."""
 
 
 def bits_twice(row: Row, target: Target) -> bool:
-    """Whether operands of single bits take twice the registers that their fragments have."""
+    """Whether operands of single bits need twice the registers of their fragments."""
     return isinstance(row, Mma) and bool(row.bit_op) and target.sm >= BITS_TWICE_SM[row.bit_op]
 
 
@@ -335,9 +335,9 @@ def widened(product: Product, row: Row, target: Target) -> bool:
 
 
 def _rate(product: Product, row: Row, target: Target, warp: tuple[int, int]) -> float:
-    """How many times as fast as f16 an instruction is; one for the narrow floats takes as many bytes at once.
+    """The rate of an instruction relative to f16. Instructions of narrow floats process as many bytes at a time.
 
-    Of products on widened operands, a warp tile of M x N takes 32 / M + 32 / N instructions that widen for each.
+    For widened operands, a warp tile of M x N adds 32 / M + 32 / N converting instructions for each.
     """
     if as_halves(row, target) or widened(product, row, target):
         return 1.0 / (1.0 + WIDENING * sum(32 / size for size in warp))
@@ -381,15 +381,15 @@ def memory_cycles(product: Product, tile: Tile, row: Row, target: Target, parts:
 
 
 def cost_of(product: Product, tile: Tile, target: Target, row: Row, parts: int = 1) -> float:
-    """The model's time for a product in tiles of this size, whose K is cut into `parts` for CTAs of their own."""
+    """The model's time of a product in tiles of this size, with K cut into `parts` for separate CTAs."""
     multiplying = cycles(product, product.depth // parts, tile, target, row)
     together = _together(multiplying, memory_cycles(product, tile, row, target, parts))
     return together if parts == 1 else together + _partial_sums(tile, parts, row)
 
 
 def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
-    """The time of a launch that the model has so many cycles for; it knows nothing of D on its way to memory, where it
-    goes by whole lines if it is `staged`."""
+    """Nanoseconds of a launch to which the model gives `cost` cycles. The time to store D, which `cost` lacks, depends
+    on whether it is `staged` in whole lines."""
     stored = product.m * product.n * product.d.element.bits / 8
     return START_NS + cost / COMPARED_PER_NS + stored / STORED_PER_NS[staged]
 
@@ -400,7 +400,7 @@ def rounded(cost: float) -> float:
 
 
 def _together(multiplying: float, reading: float) -> float:
-    """Cycles of two things that go on at once, most of the time."""
+    """Cycles of two activities that overlap but for a fixed share of the shorter one."""
     return max(multiplying, reading) + NOT_OVERLAPPED * min(multiplying, reading)
 
 

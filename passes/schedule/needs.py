@@ -92,7 +92,7 @@ def overhead(product: Product, tile: Tile, row: Row, target: Target) -> int:
 
 
 def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
-    """What is true of a product in tiles of some size, by an instruction, on a target."""
+    """The conditions on registers that hold for a product with these tiles, instruction and target."""
     bits, narrow, stored = row.operand_bits, row.a.name in FP8, product.b.stored
     halves = as_halves(row, target) or widened(product, row, target)
     edges, costly = not even(product, tile), functions(product)
@@ -156,8 +156,8 @@ def even(product: Product, tile: Tile) -> bool:
 
 
 def functions(product: Product) -> set[str]:
-    """The functions of the epilogue that take the most registers (sm_80, gelu, 64x48: 16 bytes of spills; sm_103, a
-    logarithm beside a residual, 80x48: 4)."""
+    """The functions of the epilogue that need the most registers (sm_80, gelu, 64x48: 16 bytes of spills; sm_103, a
+    logarithm with a residual, 80x48: 4)."""
     epilogue = product.op.epilogue
     return FUNCTIONS & {op.name for op in epilogue.walk()} if epilogue is not None else set()
 
@@ -207,8 +207,8 @@ def rows_of(product: Multiplied) -> Sequence[Row]:
 
 
 def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[Wgmma]:
-    """The rows of warpgroups that multiply the product's element types, A dense or sparse, or by its scales; with
-    `exchanged` those of the transposes, of which the first operand is changed in registers."""
+    """The rows of warpgroup instructions for the product's element types, sparsity and scales. With `exchanged` those
+    for the transposed product, whose first operand is converted in registers."""
     if product.b.stored is not None and not exchanged:
         return ()
     if product.variant.scale_type:
@@ -243,7 +243,7 @@ def promotes(product: Product, accumulate: str, target: Target) -> bool:
 
 
 def sums_differ(product: Product) -> bool:
-    """Whether the sums of `mma` and of `wgmma` differ, each of which adds 16 products of 16-bit floats and C alike."""
+    """Whether `mma` and `wgmma` give different sums. For 16-bit floats both add 16 products and C in the same way."""
     return product.b.stored is not None or any(o.element.name in FP8 for o in (product.a, product.b))
 
 
@@ -277,10 +277,10 @@ def key_of(product: Product) -> str:
 
 
 def arrangement(product: Multiplied, row: Row, warp: tuple[int, int]) -> Arrangement:
-    """How the operands lie in registers.
+    """The layouts of the operands in registers.
 
     Raises:
-        ScheduleError: if the warp tile is too small for it.
+        ScheduleError: if the warp tile is too small for them.
     """
     along_k, stored = (not product.a.transposed, product.b.transposed), product.b.stored
     return arrange(row, warp, *along_k) if stored is None else arrange_stored(row, warp, *along_k, stored.element.bits)
@@ -291,8 +291,8 @@ STAGED_BITS = (16, 32)
 
 
 def staging_buffers(schedule: Schedule) -> int:
-    """Parts of D of a warpgroup that are on their way at a time: one is filled while the other is read. Of tensor
-    memory one is enough, as products go on meanwhile."""
+    """Parts of D in shared memory at a time for each warpgroup: one is filled while the other is stored. One is enough
+    where D comes from tensor memory, for products do not wait for it."""
     return 2 if schedule.mma.m == wgmma.M else 1
 
 
@@ -337,10 +337,10 @@ def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperan
 
 
 def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
-    """The scales of blocks that tensor copies bring with each K tile: of A (side 0) and of B, in so many parts of a
-    line, of so many columns: a part for each block along k, or one of all of these where a scale is for several rows.
-    None where copies cannot: scales of each row lie along the rows, scales of several along k, both without gaps. Nor
-    for three warpgroups, which are no faster so (H100, 4096x4096x7168: 308 microseconds for 239)."""
+    """The scales of blocks that tensor copies load with each K tile: (side, parts, columns), with side 0 for A and 1
+    for B. There is one part for each block along k, or a single one if several rows share a scale. Empty if tensor
+    copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
+    microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
     boxes: list[tuple[int, int, int]] = []
     if schedule.cta[0] > MOST_BOXED:
         return []
@@ -403,7 +403,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
 
 
 def staging_bytes(product: Product, schedule: Schedule) -> int:
-    """Shared memory through which D goes: strips of warps, or parts of warpgroups."""
+    """Shared memory that stages D, in bytes: strips of warps, or parts of warpgroups."""
     if not schedule.staging:
         return 0
     if schedule.together == 1:
@@ -445,7 +445,7 @@ LEFT_FOR_BARRIERS = 1024
 
 
 def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
-    """As many stages as shared memory holds, and pay."""
+    """The number of stages that fit into shared memory and still help."""
     sizes = stage_bytes(product, schedule)
     padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
     free = target.shared - staging_bytes(product, schedule) - BARRIERS - padding
@@ -454,10 +454,10 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
 
 
 def check_slices(schedule: Schedule, product: Product) -> None:
-    """Checks the slices of a K tile of packed weights, each of which warpgroups of its own multiply.
+    """Checks the slices of a K tile of packed weights, each of which has its own warpgroups.
 
     Raises:
-        ScheduleError: for parts that are no whole blocks, or K tiles of several groups, or parts of several.
+        ScheduleError: if slices are not whole blocks, or if slices and groups do not divide each other.
     """
     (_, _, depth), slices, columns = schedule.cta, schedule.sliced_k, PACKED[product.b.memory_bits].columns
     if slices & (slices - 1) or depth % (slices * columns):

@@ -84,7 +84,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
 
 
 def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:
-    """Refuses instructions whose sums take more registers than a thread of a CTA of so many can have."""
+    """Checks that the accumulators of an instruction fit the registers of a thread in a CTA of this size."""
     threads = LANES * (schedule.consumer_warps + WARPS)
     limit = SM_REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
     needed = row.registers("d") + BESIDE_SUMS
@@ -230,7 +230,7 @@ def _check_shared(schedule: Schedule, product: Product, target: Target) -> None:
 
 
 def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
-    """What element types, sparse and scaled products ask of a schedule."""
+    """Checks a schedule against what element types, sparse and scaled products need."""
     cta, slices, fp8_as = schedule.cta, schedule.sliced_k, schedule.fp8_as
     access, element = schedule.access, max((row.a, row.b), key=lambda e: e.memory_bits)
     if (size := element.memory_bits // BYTE) > access:
@@ -318,7 +318,7 @@ class Entry(TypedDict):
 
 
 class Device(TypedDict):
-    """What was measured on one device; `target` is what kernels for it are compiled for."""
+    """Measurements on one device. `target` is that of its kernels."""
 
     target: str
     products: dict[str, Entry]
@@ -362,8 +362,8 @@ class Tuned:
         os.replace(temporary, self.path)
 
     def entry(self, device: str, target: str, key: str) -> Entry:
-        """The entry of a product on a device, made when there is none. A device for which several targets were measured
-        has an entry for each."""
+        """The entry of a product on a device, created if missing. A device with several measured targets has an entry
+        for each."""
         measured_for = self.devices.get(device)
         name = device if measured_for is None or measured_for["target"] == target else f"{device} as {target}"
         of_device = self.devices.setdefault(name, Device(target=target, products={}))
@@ -435,7 +435,8 @@ def completed(
 def _following(
     chosen: Schedule, around: Mapping[str, object], fields: Mapping[str, object]
 ) -> Iterator[dict[str, object]]:
-    """What other fields may become, the fewest first; each as near to what it is as can be."""
+    """Changes of other fields that may make given fields fit, those of the fewest fields first, each as small as
+    possible."""
     now = {name: fields.get(name, around.get(name, chosen[name])) for name in NAMES}
     stages, by_groups = cast("int", now["stages"]), now["sync"] == "mbarrier" and chosen.together > 1
     choices: dict[str, tuple[object, ...]] = {

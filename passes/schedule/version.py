@@ -78,8 +78,9 @@ class Rounding:
         return [index.dim(*of_loop[loop]) for loop in sorted(of_loop) if loop >= 0]
 
     def pays(self, index: IndexBuilder, sizes: Sequence[Index], batch: int, *, few: bool) -> SSAValue | bool:
-        """Whether copies are faster where loops have these sizes, the first of which are a batch; if that is known
-        already, as a `bool`. With `few` also for a few rows: those have no other kernel of their own."""
+        """Whether copies are faster for loops of these sizes, of which the first `batch` are batch dimensions. The
+        result is a `bool` if it is known while compiling. With `few`, products of few rows count too, which have no
+        kernel of their own."""
         *outer, m, _, k = sizes
         if self.by_element:
             enough = _at_least(index, reduce(index.mul, outer[batch:], k), COPIED_DEPTH)
@@ -135,7 +136,7 @@ def rounding(product: Product, target: Target) -> Rounding | None:
 
 @dataclass
 class CopiedOperands:
-    """The operands of a product of copies, and the operations that make them and take D back."""
+    """Copies of a product's operands, with the operations that make them and those that copy D back."""
 
     product: Product
     rounding: Rounding
@@ -196,7 +197,7 @@ class CopiedOperands:
         return same
 
     def _part(self, memory: SSAValue, kind: Memory, sizes: Sequence[Index]) -> SSAValue:
-        """The part of a copy that the operand takes."""
+        """The part of a copy that the operand uses."""
         steps: list[int | None] = [1]
         for size in kind.get_shape()[:0:-1]:
             steps.insert(0, None if steps[0] is None or size < 0 else steps[0] * size)
@@ -213,7 +214,7 @@ def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
 
 
 def _zero_of(kind: Memory) -> FloatAttr | IntegerAttr | None:
-    """The 0 that `linalg.fill` writes to elements; None of those without one: constants of integers have no sign."""
+    """The zero that `linalg.fill` writes to elements; None for types without one."""
     element = kind.element_type
     return FloatAttr(0.0, element) if isinstance(element, AnyFloat) else INTEGER_ZEROS.get(element)
 
@@ -239,7 +240,7 @@ def _divisor(operand: MatrixOperand) -> int:
 
 
 def _promises(product: Product) -> dict[SSAValue, int]:
-    """The divisors of the product's matrices that only a call knows; none if neither A nor B has one."""
+    """The known divisors of a product's dynamic matrices; empty if neither A nor B has one."""
     divisors: dict[SSAValue, int] = {}
     for matrix in (operand for operand in product.operands if isinstance(operand, MatrixOperand)):
         if (divisor := _divisor(matrix)) > 1:
@@ -264,7 +265,7 @@ def _either(condition: SSAValue, product: MatmulOp, other: Sequence[Operation]) 
 
 
 def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
-    """Makes a version for rows that begin at multiples of these numbers of elements."""
+    """Makes a version for rows whose first elements have these divisors."""
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
     all_hold = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
@@ -300,7 +301,7 @@ def _by_copies(product: MatmulOp, read: Product, how: Rounding, *, few: bool) ->
 
 @dataclass(frozen=True)
 class Sizes:
-    """Products of up to `most` results, or rows if `rows`, that are usually of `m` x `n`."""
+    """Products of at most `most` results, or rows if `rows`, which typically are `m` x `n`."""
 
     most: int
     m: int
@@ -331,7 +332,7 @@ def _sizes(product: Product, target: Target) -> Iterator[Sizes]:
 
 
 def _by_size(product: MatmulOp, product_read: Product, target: Target) -> None:
-    """Makes a version for each of some sizes, if the default for it is another schedule."""
+    """Makes a version for each of several ranges of sizes whose default schedules differ."""
     taken = [default_schedule(product_read, target)]
     # Of nibbles ptxas spills in the kernel for a few tiles (sm_100a: 8 bytes, with 96 registers).
     is_fixed = (product_read.is_known("m") and product_read.is_known("n")) or product_read.a.element.bits < BYTE

@@ -68,13 +68,13 @@ def read_tuned(op: ModuleOp, path: str | None) -> Tuned | None:
 
 @dataclass(frozen=True)
 class SchedulePass(ScheduleOptions):
-    """Attaches `warp.schedule` to every product that has none. Products still in `linalg` are raised first. Where a
-    product has some fields of one, `#warp.schedule<cta = 128x128x32>`, the others are chosen.
+    """Attaches `warp.schedule` to every product that has none. Products in `linalg` are raised first. A partial
+    schedule such as `#warp.schedule<cta = 128x128x32>` is completed.
 
-    An option replaces one choice of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
-    choices change only where they must, and `--remarks` lists them. `tuned` names a file that `warploom tune` wrote:
-    for products that the file knows, the default is the fastest measured schedule. `model` names a function of an
-    installed package, by its entry point in `warploom.models`, which chooses fields that no option gives.
+    An option replaces one field of the default schedule: `warp-schedule{cta=128,128,64 warp=64,64 stages=3}`. Other
+    fields change only if they must, and `--remarks` lists them. `tuned` is a file of `warploom tune`: for products in
+    it, the default is the fastest measured schedule. `model` is the entry point in `warploom.models` of a function that
+    chooses fields which no option gives.
     """
 
     name = "warp-schedule"
@@ -204,7 +204,7 @@ class TilingPipeline(Pipeline):
 
 @dataclass(frozen=True)
 class KernelPipeline(Pipeline):
-    """Runs the passes that make a kernel over fragments from the tile of a CTA: `warp-stage` to `warp-raise-gelu`."""
+    """Runs the passes that lower the tile of a CTA to a kernel over fragments: `warp-stage` to `warp-raise-gelu`."""
 
     name = "warp-tile"
 

@@ -76,10 +76,10 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
 
 
 def check_blocks(schedule: Schedule, product: Product) -> None:
-    """Checks that tiles are those of blocks with scales.
+    """Checks that tiles fit the blocks of scales.
 
     Raises:
-        ScheduleError: if they are not.
+        ScheduleError: if they do not.
     """
     (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
     if not k:
@@ -97,7 +97,7 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
-    """The schedule that goes with a tile; `operands` are the fields that say how those are prepared.
+    """The schedule of a tile. `operands` are the fields that say how A and B are prepared.
 
     As many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs that go from tile to tile where
     there are more tiles than SMs; rows of D staged where tensor copies can store them.
@@ -254,7 +254,8 @@ def _turns(product: Product, role: str) -> bool:
 
 
 def _transposed(product: Product, role: str) -> str:
-    """The operands that a launch must transpose, as the field `transpose` names them: none that registers have."""
+    """The operands that must be transposed by a launch, as the field `transpose` has them. `role` is the operand in
+    registers."""
     return "".join(each for each in "ab" if each != role and _turns(product, each)) or PLAIN
 
 
@@ -333,8 +334,8 @@ def _products(product: Product) -> int:
 
 
 def is_large(product: Product, *, laid_out: bool) -> bool:
-    """Whether there is enough to multiply, and a tile's rows are not mostly empty; with launches before that lay out
-    operands, or without."""
+    """Whether a product is large enough for warpgroups and fills most of a tile's rows. `laid_out` says that launches
+    before it rearrange operands."""
     if laid_out:
         least = LEAST_PACKED
     elif product.ends is not None or product.block_scales:
@@ -427,7 +428,7 @@ def time_of(product: Product, schedule: Schedule, target: Target) -> float:
 
 
 def group_of(product: Product, tile: GroupTile) -> int:
-    """Rows of tiles that are walked together."""
+    """The number of rows of tiles that CTAs walk as one group."""
     if product.block_scales:
         return SCALED_GROUP
     if tile.in_registers == "b":

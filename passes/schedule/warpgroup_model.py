@@ -134,7 +134,7 @@ class GroupTile(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Warpgroups that multiply."""
+        """Warpgroups that multiply the tile."""
         return self.m * self.n // (self.width * ROWS) * self.slices
 
 
@@ -191,7 +191,7 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
 
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
-    """The tiles of a product whose blocks have scales: within a block across, in pairs where there are many.
+    """The tiles of a product with scaled blocks: within a block along N, in pairs where there are many.
 
     H100, 4096x7168x4096, 4096x4096x7168, 8192: 128x128 in pairs 1196, 1192, 1228 TFLOP/s, alone 1179, 1191, 1106,
     192x128 1077, 1000, 1179.
@@ -213,8 +213,8 @@ def parts_of(product: Product) -> Iterable[int]:
 
 
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
-    """Whether there are as many tiles as a cluster has, or all CTAs of parts run at once and have something to
-    multiply."""
+    """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
+    empty."""
     indivisible = product.batch or product.batch_invariant or tile.cluster != (1, 1)
     if product.dynamic or (tile.parts > 1 and indivisible):
         return False
@@ -317,7 +317,7 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
 
 
 def reads_weights(product: Product) -> bool:
-    """Whether few rows of D take as long as their weights take to be read, which fragments do as fast."""
+    """Whether a product of few rows is limited by reading its weights, so that `mma.sync` is as fast as warpgroups."""
     many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
     return product.m <= THIN_ROWS and many
 
@@ -335,7 +335,8 @@ def partial_sums(tile: GroupTile, fit: Fit) -> float:
 
 
 def _multiplying(product: Product, tile: GroupTile) -> float:
-    """Cycles for the products of a K tile: those of the tensor cores or, of a sparse A, those of shared memory."""
+    """Cycles of the products of a K tile: those of tensor cores or, for a sparse A, of shared memory if these are
+    more."""
     dense = tile.m * tile.n * LINE / MULTIPLIED_BYTES
     if product.sparsity == 1:
         return dense
@@ -343,8 +344,8 @@ def _multiplying(product: Product, tile: GroupTile) -> float:
 
 
 def _in_shared_memory(product: Product, tile: GroupTile, columns: int) -> float:
-    """Cycles in which shared memory is written once for a K tile, of so many columns, and read by the instructions of
-    each 64 rows."""
+    """Cycles in which shared memory takes the tiles of a K step, B with `columns` columns, and delivers them to the
+    instructions of each 64 rows."""
     stored = LINE // product.sparsity
     written = tile.m * stored + columns * LINE
     read = tile.m // ROWS * (ROWS * stored + tile.n * LINE)
@@ -362,7 +363,7 @@ def _across_lines(product: Product, packed: str) -> bool:
 
 
 def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> float:
-    """Cycles in which the lines of a K tile arrive in as many SMs."""
+    """Cycles in which the lines of a K tile arrive at `ctas` SMs."""
     down, across = tile.cluster
     panel = panel_of_b(product, tile.n) * product.b.element.memory_bits // 8
     asked = own = 0.0
@@ -434,8 +435,8 @@ def why_no_attention(schedule: Schedule, columns: int) -> str:
 
 
 def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
-    """The rows and columns of the instruction of a warpgroup: 64, or 128 and half of the columns where there is such a
-    row. Two matrices that are multiplied side by side stay with the same warpgroup."""
+    """The rows and columns of a warpgroup's instruction: 128 rows and half of the columns if there is such a row,
+    otherwise 64 rows. Two products that share A stay in one warpgroup."""
     doubled = 2 * ROWS, tile.n // 2
     if tile.m == 2 * ROWS and tile.in_registers == "none" and product.second is None and doubled in rows:
         return doubled
@@ -445,8 +446,8 @@ def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wg
 def tiles_of_lanes(
     product: Product, tiles: Iterable[GroupTile], rows: Mapping[tuple[int, int], Wgmma], target: Target
 ) -> Iterator[GroupTile]:
-    """Those tiles that are worth a thought in tensor memory, in pairs of CTAs where these multiply together: each then
-    copies half of B."""
+    """The tiles to consider for tensor memory, in pairs of CTAs where these multiply together; each of a pair copies
+    half of B."""
     for tile in tiles:
         high, wide = part_of(product, tile, rows)
         if (product.scales or product.metadata is not None) and high != tile.m:

@@ -32,11 +32,11 @@ Size = int | SSAValue
 
 
 def fuse_into(producer: LinalgStructuredOperation, loop: scf.ForOp) -> list[Operation]:
-    """Computes in each turn of a loop the parts of a producer's result that it reads, and erases the producer where
-    nothing else reads the result. Returns what computes the parts.
+    """Computes, in each iteration of a loop, the parts of a producer's result that the iteration reads. Erases the
+    producer if it has no other use. Returns the operations that compute the parts.
 
     Raises:
-        ValueError: saying why that cannot be done.
+        ValueError: with the reason why that is not possible.
     """
     nest = Nest.of(producer)
     if len(nest.writes) != 1 or min(nest.writes[0].loops, default=-1) < 0:
@@ -204,7 +204,7 @@ def _check(one: TiledProduct) -> None:
 
 
 def _check_pair(before: TiledProduct, after: TiledProduct) -> None:
-    """Refuses products of which the second does not read rows of what the first made as its A, and only so."""
+    """Checks that the second product reads exactly the rows of the first one's result, as its A."""
     a, b, op = before.product, after.product, after.op
     if (rows := after.schedule.cta[0]) != before.schedule.cta[0] or after.schedule.threads != before.schedule.threads:
         one, other = before.schedule, after.schedule

@@ -61,11 +61,11 @@ class FactError(ValueError):
 
 
 def holds(op: Operation, facts: Mapping[str, object]) -> bool:
-    """Whether facts are true of an operation. A size that only a call says is in no range; neither is
-    one of what is no product.
+    """Whether facts hold for an operation. A dynamic size, and a size of an operation that is no product, is in no
+    range.
 
     Raises:
-        FactError: for a fact that cannot be asked for.
+        FactError: for an unknown fact.
     """
     if unknown := [name for name in facts if name not in FACTS]:
         raise FactError(f"unknown fact '{unknown[0]}'; known: {', '.join(FACTS)}")
@@ -219,10 +219,10 @@ class Handle:
         return self.of(*matched)
 
     def where(self, **facts: object) -> Handle:
-        """Those for which facts hold, see `transform.warp.where`: `m="64..", types=["f16", "f16"]`.
+        """The operations for which facts hold, see `transform.warp.where`: `m="64..", types=["f16", "f16"]`.
 
         Raises:
-            StepError: for a fact that there is not.
+            StepError: for an unknown fact.
         """
         try:
             return self.of(*(op for op in self.needed("where") if holds(op, facts)))
@@ -353,10 +353,10 @@ class Handle:
         return self.of(*(op for op in ops if op is module or op.get_toplevel_object() is module))
 
     def rewrite(self, *patterns: str | RewritePattern) -> Handle:
-        """Applies patterns, each given or by name, to the operations and what is in them.
+        """Applies patterns, objects or names, to the operations and their contents.
 
         Raises:
-            StepError: if no pattern has a name, or none applies anywhere.
+            StepError: for an unknown name, or if no pattern applies.
         """
         rules = [pattern_named(each) if isinstance(each, str) else each for each in patterns]
         before = [id(op) for op in self.strategy.module.walk()]
@@ -368,11 +368,11 @@ class Handle:
         return self.of(*(op for op in self.ops if op is self.strategy.module or op.parent is not None))
 
     def alternatives(self, *attempts: Callable[[Handle], object]) -> None:
-        """Makes the first of some attempts of which every step applies, each on the operation of this handle; what
-        others did is undone. Handles of operations in it are no longer valid.
+        """Applies the first attempt of which all steps apply, each to the operation of this handle. Failed attempts are
+        undone. Handles to operations inside of this one become invalid.
 
         Raises:
-            StepError: if none applies, with what each said.
+            StepError: if none applies, with the reason of each.
         """
         strategy, place = self.strategy, len(self.strategy.met)
         (scope,) = self.needed("alternatives")
@@ -424,12 +424,12 @@ def _functions(module: ModuleOp) -> list[Operation]:
 
 
 def _stands_aside(op: Operation, kept: Sequence[Operation]) -> bool:
-    """Whether a function is no matter of those that passes run on: host functions, and kernels where some are named."""
+    """Whether passes skip a function: a host function, or a kernel if other kernels are named."""
     return isinstance(op, func.FuncOp) or any(isinstance(each, gpu.FuncOp) for each in kept)
 
 
 def _restore(op: Operation, saved: Operation) -> None:
-    """Gives an operation the attributes and the contents of a copy that was made before."""
+    """Restores the attributes and contents of an operation from a copy."""
     op.attributes, op.properties = saved.attributes, saved.properties
     for region in list(op.regions):
         op.detach_region(region)

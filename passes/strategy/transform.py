@@ -44,7 +44,7 @@ STEPS: dict[type[Operation], Step] = {}
 
 
 def step(kind: type[OpT]) -> Callable[[Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]], Step]:
-    """Registers what applies an operation."""
+    """A decorator that registers the function of an operation."""
 
     def register(function: Callable[[Interpreter, OpT, Sequence[Any]], Sequence[Value]]) -> Step:
         STEPS[kind] = function
@@ -146,7 +146,7 @@ def _where(interpreter: Interpreter, op: WhereOp, operands: Sequence[Handle]) ->
 
 
 def _told(op: Operation, matched: Handle) -> Sequence[Value]:
-    """A handle; a remark says of one of no operation where it comes from."""
+    """A handle. If it is empty, a remark names its origin."""
     if not matched.ops:
         remark(op, BY, f"{op.name} matches no operation")
     return (matched,)
@@ -288,7 +288,7 @@ def variants(
 
 
 def read_strategy(ctx: Context, text: str, name: str) -> ModuleOp:
-    """The strategy that text has."""
+    """Parses and verifies a strategy."""
     strategy = parse_mlir(ctx, text, name)
     with located(strategy):
         strategy.verify()

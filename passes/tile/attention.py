@@ -70,7 +70,7 @@ LOADED = 64
 
 
 class SoftmaxState(NamedTuple):
-    """What is known of the rows of a warp: the largest score and the sum of each, and the columns of O."""
+    """The state of a warp's rows: the largest score and the sum of each, and the columns of O."""
 
     largest: SSAValue
     sum: SSAValue
@@ -225,7 +225,7 @@ class AttentionBuilder:
 
     @staticmethod
     def _page(index: IndexBuilder, paged: PagedOp, view: MatrixOp | None, at: SSAValue) -> SSAValue:
-        """The matrix of the page that a key is in, the last page for keys behind all."""
+        """The matrix of the page of a key; the last page for keys beyond the end."""
         keys, (page, slot) = paged.loops[paged.dimensions[1]], paged.dimensions
         row, column = (keys, 1 - keys) if view is None else view.dimensions
         others = [d for d in range(memory_of(paged.result).get_num_dims()) if d not in (row, column)]
@@ -357,7 +357,7 @@ class AttentionBuilder:
         return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]
 
     def _finish(self, state: SoftmaxState) -> None:
-        """Merges the states of those who share keys, and stores O."""
+        """Merges the states of warps that share keys, and stores O."""
         index = self.index
         left: Index = 0
         if self.slices > 1:

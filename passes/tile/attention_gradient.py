@@ -142,7 +142,7 @@ class GradientBuilder:
 
     @staticmethod
     def _widths(tiling: Tiling[Product]) -> range:
-        """Where the parts of the columns begin that a warp sums together."""
+        """The first columns of the parts that a warp accumulates at a time."""
         return range(0, tiling.schedule.cta[1], tiling.schedule.warp[1])
 
     # Scores
@@ -181,7 +181,8 @@ class GradientBuilder:
         of_queries: Sequence[SSAValue],
         sums: Mapping[str, Sequence[SSAValue]],
     ) -> list[SSAValue]:
-        """What a turn hands on, whose columns begin `at`: sums, and lse and delta of the next columns."""
+        """One iteration of the loop, whose columns begin at `at`. It carries sums, and lse and delta of the next
+        columns."""
         (stays, moves), part, factors = tiles, (self.warp_row, 0, 0), (-1.0 / self.scale, -1.0)
         # Scores start from -lse, and dp from -delta, which so take no further registers. Both starts are made before
         # products: ptxas lets registers wait that are written while others are.
@@ -218,7 +219,8 @@ class GradientBuilder:
         return power(arith.MulfOp(x[0], number(self.scale * math.log2(math.e))).result)
 
     def _slope(self, x: Sequence[SSAValue]) -> SSAValue:
-        """scale * p * (dp - delta), which is rounded as it is; or without the scale, of which no bit depends on it."""
+        """scale * p * (dp - delta). The scale is left out where a later step multiplies by it without another
+        rounding."""
         plain = self.scales_p or self.scales_sums
         return arith.MulfOp(x[0] if plain else arith.MulfOp(x[0], number(self.scale)).result, x[1]).result
 

@@ -61,8 +61,7 @@ HAVE_KERNELS = "floats of 8, 16, 32 and 64 bits, and integers of 8 and 32 bits"
 
 
 def is_traversed(op: LinalgStructuredOperation) -> bool:
-    """Whether a kernel of fragments goes through the memory of an operation: an elementwise one, of types that
-    fragments have."""
+    """Whether an operation is elementwise and of types that fragments can hold."""
     if why_not_elementwise(op):
         return False
     nest = Nest.of(op)
@@ -86,7 +85,7 @@ def traversal_of(elementwise: Elementwise) -> Traversal:
 def over_elements(
     op: Operation, inputs: Mapping[int, TraversedMemory], outputs: Sequence[TraversedMemory], output: TraversedMemory
 ) -> Traversal:
-    """How warps go through memory of which each element is read, or written, once; all outputs are indexed alike."""
+    """How warps traverse memory whose elements are read or written once. All outputs have the same index map."""
     columns, places = _columns(output), (*inputs.values(), *outputs)
     # Inputs whose elements are neighbours along another loop than the output's: rows go along that of the first.
     turned = [place for place in inputs.values() if place.neighbours not in (None, columns)]
@@ -140,8 +139,8 @@ def _memories(elementwise: Elementwise) -> tuple[Mapping[int, TraversedMemory], 
 
 
 def may_flatten(output: TraversedMemory, loop: int, widest: int) -> bool:
-    """Whether a row of two loops of an output, this and the next, is short enough for indices in 32 bits, of elements
-    that have at most so many bits."""
+    """Whether a row of two loops of an output, `loop` and the next, has less than 2^32 bytes. `widest` are the bits of
+    the widest element."""
     return math.prod(output.kind.get_shape()[loop : loop + 2]) * widest // 8 < LARGEST_ROW
 
 
@@ -158,8 +157,8 @@ def _layout(
     columns: int,
     written: int,
 ) -> Layout:
-    """How a warp's base tile of every operand lies in its lanes, of an output with so many rows of a length; its
-    elements have so many bits."""
+    """The layout of a warp's base tile for every operand. The output has `rows` rows of `length` elements of `written`
+    bits."""
     least = min(place.bits for place in places)
     elements, across = lanes_along(written, [p.together() for p in places if p.neighbours == columns], length)
     if turned:

@@ -34,7 +34,7 @@ ADDED = ("f32", "f64", "f16", "s32")
 
 
 def check_added(op: Operation, kind: FragmentType, shown: object) -> None:
-    """Refuses fragments that are no accumulators."""
+    """Checks that a fragment is an accumulator."""
     if kind.element.name not in ADDED:
         fail(op, f"{op.name} adds {', '.join(ADDED)}, got {shown}")
 
@@ -88,7 +88,7 @@ class ExpandArriveLast(RewritePattern):
 
 
 class ExpandAddParts(RewritePattern):
-    """`warp.add_parts`: loads that are added in the order of the parts, in a loop if there are many."""
+    """Expands `warp.add_parts` to loads that are added in the order of the parts, in a loop if there are many."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AddPartsOp, rewriter: PatternRewriter) -> None:
@@ -187,7 +187,7 @@ class _Parts:
             index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
 
     def own(self, index: IndexBuilder) -> SSAValue:
-        """The part that this slice gets."""
+        """The part of this slice."""
         chosen = self.parts[0]
         for number, part in enumerate(self.parts[1:], 1):
             here = index.compare("eq", self.slice, number)
@@ -199,7 +199,7 @@ class _Parts:
         return self._sum(index, own, 0, self.op.slices)
 
     def _sum(self, index: IndexBuilder, own: SSAValue, first: int, count: int) -> SSAValue:
-        """The sum of `count` parts, a power of two, from number `first`: its own and those in the slots."""
+        """The sum of `count` parts, a power of two, from part `first` on. Part 0 is this warp's own."""
         if count > 1:
             halves = (self._sum(index, own, start, count // 2) for start in (first, first + count // 2))
             return index.insert(ElementwiseOp(Kind.Add, *halves)).fragment

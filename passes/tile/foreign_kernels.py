@@ -94,7 +94,7 @@ def _captured(op: LaunchOp) -> Iterator[SSAValue]:
 
 
 def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
-    """The kernel that does what the body of a launch does."""
+    """Builds the kernel of a launch from its body."""
     workgroup, private = op.memory
     old, *others = op.body.blocks
     block = Block(arg_types=[value.type for value in (*captured, *workgroup, *private)])
@@ -138,7 +138,7 @@ def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: Pattern
 
 
 class OutlineLaunchesPass(PatternPass):
-    """Makes a kernel of the body of each `gpu.launch`, in a `gpu.module` of its own, and launches that."""
+    """Outlines the body of each `gpu.launch` as a kernel in its own `gpu.module`, and launches that kernel."""
 
     name = "gpu-kernel-outlining"
     needs: ClassVar = (LaunchOp.name,)
@@ -154,7 +154,7 @@ AnyVector = VectorType[Attribute]
 
 
 def _cast(value: SSAValue, kind: Attribute, rewriter: PatternRewriter) -> SSAValue:
-    """A value as one of another type: what a cast made it of, or a cast."""
+    """A value as another type: the operand of its cast if that has the type, otherwise a new cast."""
     if isinstance(value.owner, UnrealizedConversionCastOp) and value.owner.inputs[0].type == kind:
         return value.owner.inputs[0]
     cast = UnrealizedConversionCastOp.get([value], [kind])
@@ -163,7 +163,7 @@ def _cast(value: SSAValue, kind: Attribute, rewriter: PatternRewriter) -> SSAVal
 
 
 def _fragment(value: SSAValue) -> SSAValue | None:
-    """The fragment that a vector is made of, None if it is not made of one."""
+    """The fragment from which a vector is cast; None if it has another origin."""
     made = value.owner
     if isinstance(made, UnrealizedConversionCastOp) and isinstance(made.inputs[0].type, FragmentType):
         return made.inputs[0]
@@ -243,7 +243,7 @@ def _row(types: Sequence[str], sizes: Sequence[int]) -> mma.Mma | None:
 
 
 class ReadFragments(RewritePattern):
-    """A cast of what is read from memory, or of a constant, becomes that as a fragment."""
+    """Replaces a cast of a read vector or constant by a load or constant of the fragment."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: UnrealizedConversionCastOp, rewriter: PatternRewriter) -> None:
@@ -295,7 +295,7 @@ def _matrix(
 
 
 class WriteFragments(RewritePattern):
-    """What is written of a vector that is made of a fragment is stored of that."""
+    """Replaces the write of a vector that comes from a fragment by a store of the fragment."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: vector.TransferWriteOp, rewriter: PatternRewriter) -> None:
@@ -306,7 +306,7 @@ class WriteFragments(RewritePattern):
 
 
 class CarryFragments(RewritePattern):
-    """A loop that yields a vector which is made of a fragment carries the fragment."""
+    """Makes a loop carry a fragment in place of the vector that is made of it."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
@@ -352,7 +352,7 @@ class ConvertVectorToWarpPass(PatternPass):
 
 
 def _settle(cast: UnrealizedConversionCastOp) -> None:
-    """Erases a cast that nobody uses. Fails for one of which somebody has a vector where others have a fragment."""
+    """Erases a cast without uses. It is an error if one use needs the vector where another has a fragment."""
     if not any(result.uses for result in cast.results):
         Rewriter.erase_op(cast)
         return

@@ -90,12 +90,13 @@ def power(exponent: SSAValue) -> SSAValue:
 
 
 def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
-    """An element whose column is before the end; a number behind it."""
+    """The element if its column is before `end`, `otherwise` if not."""
     return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise)).result
 
 
 def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
-    """A fragment with a number behind the end of rows: its columns count from `start`, and those below 0 are before."""
+    """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
+    end."""
     columns = index.insert(StepOp("columns", index.value(start), fragment_of(fragment))).fragment
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
 
@@ -127,7 +128,7 @@ INNER, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
 def _factors(value: SSAValue) -> list[SSAValue]:
-    """What is multiplied to make a value, in any order."""
+    """The factors of a value, in any order."""
     op = value.owner
     if isinstance(op, arith.MulfOp):
         return [*_factors(op.lhs), *_factors(op.rhs)]
@@ -135,7 +136,7 @@ def _factors(value: SSAValue) -> list[SSAValue]:
 
 
 def _terms(value: SSAValue) -> list[list[SSAValue]]:
-    """The two terms that are added to make a value, each as its factors; none of anything else."""
+    """The two terms of a sum, each as its factors; an empty list for anything else."""
     op = value.owner
     if isinstance(op, arith.AddfOp):
         return [_factors(op.lhs), _factors(op.rhs)]
@@ -156,7 +157,7 @@ def _is(number: float, wanted: float) -> bool:
 
 
 def _plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
-    """The function, of some kinds, that one is added to make a value."""
+    """For a value f + 1, the operation f if it is one of `kinds`; None otherwise."""
     op = value.owner
     if not isinstance(op, arith.AddfOp):
         return None
@@ -168,7 +169,7 @@ def _plus_one(value: SSAValue, *kinds: type[Operation]) -> Operation | None:
 
 
 def _is_argument(function: Operation, x: SSAValue) -> bool:
-    """Whether a function is taken of what a gelu of x takes it of."""
+    """Whether a function's argument is that of a gelu of x."""
     scale, others = _split(_factors(function.operands[0]))
     if isinstance(function, math_dialect.ErfOp):
         return _is(scale, math.sqrt(0.5)) and others == [x]
@@ -221,7 +222,7 @@ def _negated(value: SSAValue) -> SSAValue | None:
 
 
 def depends_on_neighbours(product: Product, target: Target | None) -> bool:
-    """Whether the words of an element of D may depend on others of its row, those of its `WINDOW`."""
+    """Whether the words of an element of D may depend on the elements of its row within a `WINDOW`."""
     raised = product.d.element.bits <= MOST_BITS and target is not None and target.sm in KNOWN
     epilogue = product.op.epilogue
     silu = epilogue is not None and any(silu_of(value) for op in epilogue.body.block.ops for value in op.results)
@@ -229,7 +230,8 @@ def depends_on_neighbours(product: Product, target: Target | None) -> bool:
 
 
 class RaiseGelu(RewritePattern):
-    """A gelu in the region of a `warp.map` whose result has few enough bits; what nobody needs any more goes."""
+    """Replaces the expression of a gelu in a `warp.map` of narrow results by `warp.gelu`, and erases operations that
+    become unused."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MapOp, rewriter: PatternRewriter) -> None:
@@ -255,7 +257,7 @@ def _erase_unused(op: MapOp, rewriter: PatternRewriter) -> None:
 
 
 class RaiseGeluPass(PatternPass):
-    """Replaces the operations of a gelu, and those of a silu behind a product, by one `warp.gelu`, if the result has at
+    """Replaces the operations of a gelu, and those of a silu after a product, by one `warp.gelu` if the result has at
     most 16 bits (sm_90)."""
 
     name = "warp-raise-gelu"

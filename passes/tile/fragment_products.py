@@ -120,7 +120,7 @@ class MetadataTiles(Generic[ProductT]):
         return MemRefType(operand.element_type, shape, line, IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self: MetadataTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the words of the tile of A whose first element lies at `at` to shared memory."""
+        """Copies the metadata of the tile of A at `at` to shared memory."""
         operand = self._operand()
         (rows, columns), (tile_rows, words) = operand.shape, self.shared_type().get_shape()
         where = index.values(self.words(index, at))
@@ -129,7 +129,7 @@ class MetadataTiles(Generic[ProductT]):
 
     @property
     def _blocks(self: MetadataTiles[Product]) -> BlocksAttr | None:
-        """The blocks in which tensor memory takes the words; None where registers do."""
+        """The blocks of metadata in tensor memory; None if registers hold the metadata."""
         m, _, k = self.tiling.schedule.cta
         if self.tiling.schedule.mma.m <= ROWS:
             return None
@@ -213,7 +213,7 @@ class ScaleTiles(Generic[ProductT]):
 
     @property
     def axis(self) -> str:
-        """The product's axis along which rows of scales follow each other."""
+        """The axis of the product along which the rows of scales run."""
         return "m" if self.role == "a" else "n"
 
     @property
@@ -244,7 +244,7 @@ class ScaleTiles(Generic[ProductT]):
 
     @property
     def _blocks(self: ScaleTiles[Product]) -> BlocksAttr:
-        """The blocks in which tensor memory takes them."""
+        """The blocks in which tensor memory holds the scales."""
         cta = self.tiling.schedule.cta
         rows, columns = cta["mn".index(self.axis)], cta[2] // block(self.tiling.product)
         return _in_blocks(self._operand(), SCALES_BLOCK, rows, columns)
@@ -261,7 +261,7 @@ class ScaleTiles(Generic[ProductT]):
         return MemRefType(self._operand().element_type, shape, SwizzleAttr(WORD_PANEL), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self: ScaleTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the scales of the tile of A or B whose first element lies at `at` to shared memory."""
+        """Copies the scales of the tile of A or B at `at` to shared memory."""
         operand = self._operand()
         (rows, columns), (tile_rows, deep) = operand.shape, self.shared_type().get_shape()
         where = index.values([at[self.axis], index.div(at["k"], block(self.tiling.product))])

@@ -128,7 +128,7 @@ def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
 
 
 def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
-    """Which operand an operation takes from a tile."""
+    """The roles in which an operation uses a tile."""
     if isinstance(op, WgmmaOp):
         yield from (role for role, own in (("a", op.a), ("b", op.b)) if own == tile)
     elif op.results:
@@ -136,7 +136,7 @@ def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
 
 
 def _packed(copy: CopyOp, ctas: int) -> MemRefType:
-    """Memory of as many whole tiles as cover the source of a copy, or of all blocks of these, of all its matrices."""
+    """Memory for all whole tiles, or blocks of them, that cover the source of a copy, for all its matrices."""
     source, tile = memory_of(copy.source), memory_of(copy.destination).get_shape()
     if copy.blocks is not None:
         # A CTA that makes the last cluster whole reads a tile behind the last one.
@@ -153,7 +153,7 @@ def _source(copy: CopyOp) -> SSAValue:
 
 
 def _others(copy: CopyOp) -> tuple[int, ...]:
-    """The dimensions of memory around those of the matrix that is copied."""
+    """The outer dimensions of memory, without those of the matrix that is copied."""
     return memory_of(_source(copy)).get_shape()[:-2]
 
 
@@ -218,7 +218,7 @@ def _launch(
 
 
 class PackOperands(LaunchPattern):
-    """Packs the operands that the schedule names, if their copies can read what is packed."""
+    """Packs the operands that the schedule names, if the kernel's copies can read them packed."""
 
     def rewrite(self, launch: LaunchedKernel) -> None:
         wanted = roles(launch.schedule.pack)
@@ -332,7 +332,7 @@ class TransposeValues(RewritePattern):
 
 
 class PadResult(RewritePattern):
-    """D is made in aligned rows, and copied behind."""
+    """Replaces D by memory with aligned rows, which is copied to D afterwards."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -83,13 +83,13 @@ class ElementThread:
         return 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
 
     def constant(self, value: SSAValue) -> SSAValue:
-        """What stands for a value from outside: a constant is made here again."""
+        """The value inside the kernel for one from outside. Constants are created again."""
         if value not in self.arguments and isinstance(owner := value.owner, arith.ConstantOp):
             self.arguments[value] = self.index.constants.insert(owner.clone()).result
         return self.arguments[value]
 
     def place(self, map_: AffineMap) -> list[SSAValue]:
-        """The indices that a map gives."""
+        """The indices of a map at the current loops."""
         return self.index.values([self.index.evaluated(expr, self.loops.__getitem__) for expr in map_.results])
 
     def element(self, access: NestAccess) -> SSAValue:
@@ -99,7 +99,7 @@ class ElementThread:
         return self.index.insert(memref.LoadOp.get(self.arguments[access.value], self.place(access.map))).res
 
     def compute(self) -> None:
-        """Computes and stores the elements, the loops that are not reduced being known."""
+        """Computes and stores the elements for given indices of the parallel loops."""
         started = [self._start(access) if access.element.uses else None for access in self.nest.writes]
         carried = [value for value in started if value is not None]
         made = self._reduced(list(self.nest.summed), carried)
@@ -107,7 +107,7 @@ class ElementThread:
             self.index.insert(memref.StoreOp.get(value, self.arguments[access.value], self.place(access.map)))
 
     def _start(self, access: NestAccess) -> SSAValue:
-        """What an element is before: a constant that its memory is filled with, or what memory has."""
+        """The initial value of an element: a constant of its fill, or the content of its memory."""
         around = self.nest.body.parent_op()
         starts = None if around is None else around.attributes.get(STARTS)
         if isa(starts, ArrayAttr[Attribute]):
@@ -117,7 +117,7 @@ class ElementThread:
         return self.element(access)
 
     def _reduced(self, summed: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
-        """What the turns of some loops make of what is carried."""
+        """Runs the loops of `summed` around the body. The result is the last values of what the loops carry."""
         if not summed:
             return self._turn(carried)
         around, size = self.index, self.index.value(self.size(summed[0]))
@@ -140,7 +140,7 @@ class ElementThread:
         return self.index.insert(kind(value, i32 if kind is arith.ExtUIOp else i1)).results[0]
 
     def _turn(self, carried: Sequence[SSAValue]) -> list[SSAValue]:
-        """What the body yields."""
+        """The values that the body yields at the current loops."""
         nest, sums = self.nest, iter(carried)
         mapped = dict(self.arguments)
         for access in nest.accesses:
@@ -163,7 +163,7 @@ class ElementThread:
 
 
 def _captured(nest: Nest) -> list[SSAValue]:
-    """Values from outside that the kernel is given."""
+    """The values outside of the nest that the kernel takes as arguments."""
     used = [access.value for access in nest.accesses]
     used += [value for value in nest.captured if value not in used]
     return [value for value in dict.fromkeys(used) if not is_constant(value)]
@@ -207,7 +207,7 @@ def starts_from_zero(op: LinalgStructuredOperation) -> bool:
 
 
 class FoldStart(RewritePattern):
-    """Lets what a thread computes start from the constant that its memory is filled with just before."""
+    """Starts the elements of a thread from the constant that directly precedes the operation as a fill."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
@@ -230,7 +230,7 @@ def _number(fill: FillOp) -> Attribute:
 
 
 def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None:
-    """What fills an output with a constant just before, all of which is written here."""
+    """The fill of an output that directly precedes the operation, which then writes all of it; None without one."""
     fill = writer_before(access.value, op)
     if not isinstance(fill, FillOp) or fill.outputs[0] is not access.value or not is_constant(fill.inputs[0]):
         return None

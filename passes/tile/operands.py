@@ -88,7 +88,7 @@ class OperandTiles(Generic[ProductT]):
         return index.values([stored[axis] for axis in self.in_memory])
 
     def of_step(self, index: IndexBuilder, fragment: SSAValue, at: dict[str, Index]) -> SSAValue:
-        """The fragment for a step of the instruction at k of an A that the warp holds."""
+        """The part at k of an A in registers, for one step of the instruction."""
         start, kind = at["k"], self.tiling.fragment(self.role)
         if not isinstance(start, int):
             fail(self.tiling.product.op, "expected the k of a fragment to be known")
@@ -164,8 +164,8 @@ class OperandTiles(Generic[ProductT]):
         until: SSAValue | None = None,
         source: SSAValue | None = None,
     ) -> None:
-        """Copies the tile whose first element lies at `at`, by axis, to shared memory; `until` as in `warp.copy`, from
-        another matrix like the operand if there is a `source`."""
+        """Copies the tile that begins at `at`, by axis, to shared memory. `until` is that of `warp.copy`. `source` is
+        another matrix like the operand."""
         steps, product = self._stored(), self.tiling.product
         operand = product.a if self.role == "a" else product.b
         second = product.second if self.role == "b" else None
@@ -242,7 +242,7 @@ def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, 
 
 
 def axis(loop: int) -> str:
-    """The name of a loop that is summed over beside k."""
+    """The name of a reduction loop other than k."""
     return f"s{loop}"
 
 
@@ -268,8 +268,8 @@ class KTurns(NamedTuple):
         return reduce(index.mul, self.sizes, self.span)
 
     def place(self, index: IndexBuilder, turn: Index) -> dict[str, Index]:
-        """Where a turn is: its k, and the indices of the other loops. If a loop has no indices, which perhaps only the
-        caller knows, the k of each turn is behind the end: then `last` is -1."""
+        """The k and the indices of the other loops of an iteration. If a loop is empty, which may be known only at the
+        launch, k is beyond the end."""
         if not self.sizes:
             return {"k": turn}
         if 0 in (self.span, *self.sizes):
@@ -281,7 +281,7 @@ class KTurns(NamedTuple):
 
 
 def matrix_of(index: IndexBuilder, operand: MatrixOperand, at: dict[str, Index]) -> SSAValue:
-    """The matrix of an operand at the indices of the loops that are summed over beside k."""
+    """The matrix of an operand at the indices of the reduction loops other than k."""
     if not operand.batch:
         return operand.value
     indices, owner = index.values([at[axis(loop)] for loop in operand.batch]), operand.value.owner
@@ -308,7 +308,7 @@ def warp_origin(index: IndexBuilder, schedule: Schedule) -> tuple[Index, Index]:
 
 
 def slice_number(index: IndexBuilder, schedule: Schedule) -> Index:
-    """Which slice this warp belongs to."""
+    """The number of this warp's slice."""
     if schedule.sliced_k == 1:
         return 0
     return index.div(index.insert(SubgroupIdOp()).result, schedule.warps // schedule.sliced_k)
@@ -359,8 +359,7 @@ class Multiplication(RewritePattern):
 
     @abstractmethod
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        """The accumulators after one K tile, of the part that begins at `warp`; what does not change from one to the
-        next is said `outside`."""
+        """The accumulators of the part at `warp` after one K tile. Loop-invariant code goes to `outside`."""
 
 
 def _loop_of(op: TileMmaOp) -> Operation:
@@ -371,7 +370,8 @@ def _loop_of(op: TileMmaOp) -> Operation:
 
 
 def _behind(place: Sequence[Index]) -> IndexBuilder | None:
-    """Where all of a place is known: behind what computes it; None where nothing does."""
+    """A builder behind the operation that computes the last of these indices; None if all are constants or
+    arguments."""
     makers = {at.owner for at in place if not isinstance(at, int) and isinstance(at.owner, Operation)}
     blocks = {maker.parent for maker in makers}
     if len(blocks) != 1 or (block := blocks.pop()) is None:

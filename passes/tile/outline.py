@@ -65,8 +65,7 @@ class Extents(NamedTuple):
 
 
 def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Index, Index]:
-    """CTA tiles along M and N. Clusters are whole: tiles may lie beyond the end, where they are moved back or store
-    nothing."""
+    """CTA tiles along M and N, rounded up to whole clusters. Surplus tiles are moved back, or store nothing."""
     (rows, columns, _), (high, wide) = schedule.cta, schedule.cluster
     down, across = index.ceildiv(extents.m, rows * high), index.ceildiv(extents.n, columns * wide)
     return index.mul(down, high), index.mul(across, wide)
@@ -119,7 +118,7 @@ class TiledProduct(NamedTuple):
         return self.product.memories
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
-        """Further memory that the kernel takes: none, for `warp-split-k` adds what CTAs share."""
+        """Scratch memory of the kernel: none here. `warp-split-k` adds the partial sums."""
         del outliner
         return ()
 
@@ -139,7 +138,7 @@ class TiledProduct(NamedTuple):
         return self.at(index, inside, starts)
 
     def at(self, index: IndexBuilder, inside: Inside, starts: Sequence[Index]) -> MatmulOp:
-        """The product of the tile that begins at a row and a column; `inside` is what the kernel sees of operands."""
+        """The product of the tile at (row, column). `inside` maps operands to the kernel's values."""
         product = self.product
         maps = [
             self._map(loops_in_tile(operand, loops), operand)
@@ -189,7 +188,7 @@ class TiledProduct(NamedTuple):
         return map_along(outer + len(OPERAND_LOOPS), (*summed, *(outer + loop for loop in loops)))
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
-        """How many CTAs there are; `memory` tells sizes that are not known."""
+        """The number of CTAs. `memory` maps memory to where its dynamic sizes are read."""
         product, extents = self.product, Extents.of(index, self.product, memory)
         if self.op.grouped == M:
             # As many as there are if each group has one row more than whole tiles; the last ones may do nothing.
@@ -204,7 +203,7 @@ class TiledProduct(NamedTuple):
 
 
 def outline(tiled: TiledProduct | TiledRows, paged: Sequence[PagedOp] = ()) -> None:
-    """Puts a kernel and its launch in the place of an operation, some of whose operands are views of pages."""
+    """Replaces an operation by a kernel and its launch. `paged` are the operands that are views of pages."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
     operands = (*tiled.memories, *scratch)
@@ -233,7 +232,7 @@ class OutlineProduct(RewritePattern):
 
 
 class OutlineAttention(RewritePattern):
-    """`warp.attention` with a schedule: a kernel in which each CTA makes some rows of O."""
+    """Outlines a scheduled `warp.attention` as a kernel in which each CTA computes some rows of O."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
@@ -245,7 +244,8 @@ class OutlineAttention(RewritePattern):
 
 
 class OutlineAttentionGradient(RewritePattern):
-    """`warp.attention_gradient` with a schedule: a kernel in which each CTA makes some rows of the results."""
+    """Outlines a scheduled `warp.attention_gradient` as a kernel in which each CTA computes some rows of the
+    results."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
@@ -256,7 +256,7 @@ class OutlineAttentionGradient(RewritePattern):
 
 
 class OutlineRows(RewritePattern):
-    """`warp.rows`: a kernel in which each warp makes some rows."""
+    """Outlines `warp.rows` as a kernel in which each warp computes some rows."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
@@ -266,7 +266,7 @@ class OutlineRows(RewritePattern):
 
 
 class OutlineElementwise(RewritePattern):
-    """Any other operation of `linalg`: a kernel if it is elementwise, else an error."""
+    """Outlines any other operation of `linalg` if it is elementwise; otherwise it is an error."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, LinalgStructuredOperation):

@@ -102,7 +102,7 @@ class TiledAttention(TiledRows):
         return self.read.values
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
-        """Memory for what CTAs that share the keys of a tile leave: sums, states of rows, and arrivals."""
+        """Scratch memory for CTAs that share the keys of a tile: sums, states of rows, and counts of arrivals."""
         spans = self.spans
         of_spans = () if spans is None else (VectorOperand("spans", spans.emit(outliner)),)
         if self.schedule.split_k == 1:
@@ -258,8 +258,8 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
 class KeySpans(NamedTuple):
-    """The first key of each tile of so many `rows`, and where its keys end, for indices of the loops `batch`, of known
-    sizes; `documents` are those of the attention."""
+    """The first key and the end of the keys of each tile of `rows` rows, for indices of the loops `batch` of static
+    `sizes`. `documents` are those of the attention."""
 
     rows: int
     batch: tuple[int, ...]
@@ -271,7 +271,7 @@ class KeySpans(NamedTuple):
 
     @staticmethod
     def of(op: AttentionOp, rows: int) -> KeySpans | None:
-        """Those of an attention; None if its sizes are not known, and all tiles have all keys."""
+        """The spans of an attention; None if its sizes are dynamic, or if every tile has all keys."""
         documents, sizes = op.keys.documents, op.sizes
         batch = sorted({loop for _, map_ in documents for loop in loops_of(map_) if loop < op.batch})
         static = tuple(sizes[loop] for loop in (*batch, op.batch + M, op.batch + N))
@@ -370,14 +370,13 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 class Band(NamedTuple):
-    """The scores that count by their place: in row r the columns up to r + `right`, from r - `left` on; of all where
-    there is no such number."""
+    """The band of scores that count: in row r the columns from r - `left` to r + `right`. None stands for no limit."""
 
     right: int | None
     left: int | None
 
     def end(self, index: IndexBuilder, columns: Index, start: Index, rows: int) -> Index:
-        """Where columns end that count for so many rows from `start` on; there are so many `columns`."""
+        """The end of the columns that count for the rows from `start` to `start + rows`, at most `columns`."""
         if self.right is None:
             return columns
         reached = index.add(start, rows + self.right)
@@ -391,8 +390,8 @@ class Band(NamedTuple):
     def masked(
         self, index: IndexBuilder, schedule: Schedule, scores: SSAValue, row: Index, at: SSAValue, columns: Index
     ) -> SSAValue:
-        """Scores of a warp, which begin at a row and at a column, with minus infinity where they do not count; so many
-        `columns` do, a multiple of a tile's where zeros may stand for scores behind the end."""
+        """A warp's scores, whose first row and column are given, with minus infinity where they do not count. `columns`
+        count; it is a multiple of a tile's width where zeros may replace scores beyond the end."""
         beyond: list[SSAValue] = []
         rows, width = schedule.warp
         last = index.add(at, width)

@@ -124,7 +124,7 @@ class RegisterProduct(Multiplication):
         return index.insert(LoadOp(self.held, where, kind, matrices="x4.trans.b16", swapped=swapped)).fragment
 
     def _changed(self, index: IndexBuilder, loaded: SSAValue) -> SSAValue:
-        """What the instruction multiplies, of what memory holds."""
+        """Converts a loaded fragment to the element type and layout that the instruction multiplies."""
         stored, layout = self.first.operand.stored, self.first.delivery.layout
         if stored is None:
             return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment
@@ -133,8 +133,8 @@ class RegisterProduct(Multiplication):
     def _parameters(
         self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int
     ) -> tuple[Sequence[Sequence[SSAValue]], int]:
-        """The zero points, if there are some, and the scales that are multiplied before the product, of each run along
-        k of so many elements, as fragments of a step."""
+        """The zero points and the scales that are applied before the product, as fragments of a step, and the number of
+        elements along K that share them."""
         form, lines = form_of(self.op.b), self.op.lines
         if (groups := self.op.groups) is not None:
             kind = self._step_of_weights()

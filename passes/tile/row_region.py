@@ -63,8 +63,8 @@ class RowRegion(NamedTuple):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether at most 16 bits of each element are stored, and nothing is rounded before, so that approximate
-        instructions are close enough."""
+        """Whether at most 16 bits of each element are stored and nothing is rounded before, so that approximate
+        instructions are accurate enough."""
         results = all_yielded(self.region)
         columns = [value for value in results if self.is_column(value)]
         wide = any(value.type == f32 and value not in columns for value in results)
@@ -137,7 +137,7 @@ def _shows_its_start(op: AcrossOp) -> bool:
 
 
 def _started(index: IndexBuilder, kind: Kind, column: SSAValue) -> SSAValue:
-    """A column together with what the reduction starts from."""
+    """A column combined with the identity of the reduction."""
     return mapped(index, lambda x: COMBINED[kind](x[0], number(IDENTITIES[kind])), column)
 
 
@@ -153,7 +153,7 @@ class RowChunk:
     inverses: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def reduced(self, op: AcrossOp, *, parts: bool) -> SSAValue:
-        """Rows taken together, or in parts."""
+        """The reduction of rows, or with `parts` of each lane's elements of them."""
         fragment, kind = self.spread(op.element), op.kind.data
         if self.region.length is not None:
             fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
@@ -205,8 +205,8 @@ class RowChunk:
         return self.inverses[value]
 
     def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:
-        """Whether each element is an exponential that is divided by a value of its row, as in a softmax. Elsewhere such
-        values may be so small that their reciprocal is infinite."""
+        """Whether each element is an exponential divided by a value of its row, as in a softmax. Other divisors may be
+        so small that their reciprocal is infinite."""
         elements = kind.shape == self.region.fragment(f32).shape
         if not (isinstance(op, arith.DivfOp) and isinstance(op.lhs.owner, math_dialect.ExpOp)):
             return False
@@ -253,7 +253,7 @@ class RowChunk:
 
 
 def _computing(value: SSAValue) -> Iterator[Operation]:
-    """The operations of the region that make a value."""
+    """The operations of the region that a value depends on."""
     if isinstance(owner := value.owner, Operation):
         yield owner
         for operand in owner.operands:

@@ -121,14 +121,14 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
 
 
 class RowShare(NamedTuple):
-    """Warps of a CTA that share a row, and CTAs of a cluster that do."""
+    """Warps of a CTA, and CTAs of a cluster, that share a row."""
 
     warps: int
     ctas: int
 
     @staticmethod
     def of(length: int, each: int, *, clusters: bool) -> RowShare:
-        """For rows of which each warp holds so many elements."""
+        """The share for rows of `length` elements, of which each warp takes `each`."""
         ctas = power_of_two(length, CLUSTER_WARPS * each)
         if clusters and length > LONG_ROW * each and 1 < ctas <= MOST_CTAS:
             return RowShare(CLUSTER_WARPS, ctas)
@@ -147,7 +147,7 @@ def has_clusters(op: RowsOp) -> bool:
 
 
 def _reduces(op: RowsOp) -> bool:
-    """Whether rows are taken together."""
+    """Whether an operation reduces along rows."""
     return any(isinstance(inner, AcrossOp) for inner in op.body.block.ops)
 
 

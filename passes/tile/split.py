@@ -117,7 +117,7 @@ class Split:
     k: int
 
     def rewrite(self) -> None:
-        """Each CTA multiplies a part of K, and the last one of a tile goes on."""
+        """Each CTA multiplies a part of K, and the last CTA of a tile finishes it."""
         memories = self.scratch(self.tiles)
         part = self.cut()
         self._share_sums(*self.arguments(*memories), part)
@@ -158,7 +158,7 @@ class Split:
         return part
 
     def _count_from(self, first: Index) -> None:
-        """Says where in all of K this part is, to what asks for that and is no copy."""
+        """Adds the first K of this part to the loop's counter, for all uses other than copies."""
         counter = self.loop.body.block.args[0]
         others = [use for use in counter.uses if not isinstance(use.operation, CopyOp)]
         if others:
@@ -179,7 +179,8 @@ class Split:
         return launch.replace(source, [copy], cut, source.name_hint or "")
 
     def _share_sums(self, memory: SSAValue, counters: SSAValue, part: SSAValue) -> None:
-        """Leaves the sums of this part; the last CTA adds what the product starts from and the parts, and goes on."""
+        """Stores the sums of this part. The last CTA of a tile adds the parts to the product's initial values and
+        finishes the tile."""
         index, parts = IndexBuilder(Builder(InsertPoint.after(self.tile.owner))), self.launch.schedule.split_k  # pyright: ignore[reportArgumentType]
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)
@@ -220,7 +221,7 @@ class Split:
         return sums, sums, start
 
     def _made(self, fragment: SSAValue) -> list[Operation]:
-        """The operations that make a fragment, from its load or constant on."""
+        """The operations that compute a fragment, from its load or constant on."""
         op = fragment.owner
         if not isinstance(op, Operation):
             fail(self.loop, f"expected sums that start from what the kernel makes, got {fragment.type}")
@@ -228,7 +229,7 @@ class Split:
         return [*(self._made(sources[0]) if sources else []), op]
 
     def _behind(self, total: SSAValue) -> list[Operation]:
-        """What is done with the sum of all, from the first operation that is no index on."""
+        """The operations that follow the complete sum, without leading index arithmetic."""
         ops = list(self.launch.body.ops)[:-1]
         behind = ops[ops.index(total.owner) + 1 :]  # pyright: ignore[reportArgumentType]
         while isinstance(behind[0], arith.ConstantOp | arith.AddiOp | arith.MuliOp):
@@ -307,7 +308,7 @@ class SharedTail(SplitTurns):
 
 
 def _copies_arguments(loop: scf.ForOp) -> bool:
-    """Whether what a loop over K copies are matrices that are arguments of the kernel, at the loop's own K."""
+    """Whether the loop over K copies arguments of the kernel at its own K."""
     copies = [op for op in loop.body.block.ops if isinstance(op, CopyOp)]
     return all(isinstance(c.source, BlockArgument) and loop.body.block.args[0] in c.indices for c in copies)
 

@@ -97,7 +97,7 @@ class StageBuilder:
         self._store(turn.results[0])
 
     def _start(self, kind: CtaTileType) -> SSAValue:
-        """The sums at the start: a constant, or what C holds; zero where C comes last."""
+        """The initial accumulator: a constant, or the elements of C, or zero if C is added at the end."""
         index, product = self.index, self.product
         if product.c is not None and not self.last:
             where = index.values([self.m, self.n])
@@ -167,7 +167,7 @@ class StageBuilder:
         return in_place_of(op, tile_mma)
 
     def _epilogue(self) -> SSAValue | None:
-        """The epilogue, which says by row and column of D where an element lies, not by the loops of the product."""
+        """The epilogue, with elements placed by row and column of D."""
         op, operands = self.product.op, self.product.epilogue_operands
         if op.epilogue is None:
             return None
@@ -185,7 +185,7 @@ class StageBuilder:
 
 
 def drop_unused(values: Sequence[SSAValue]) -> None:
-    """Erases matrices that nothing is taken from any more, and forms of operands that nothing multiplies."""
+    """Erases unused matrices, and forms of operands without uses."""
     memories = [memory for value in values for memory in memories_behind(value)]
     drop_forms(values)
     for value in dict.fromkeys(memories):
@@ -222,7 +222,7 @@ class StageAttention(RewritePattern):
 
 
 class StageAttentionGradient(RewritePattern):
-    """`warp.attention_gradient` of the rows of one CTA: a loop over tiles of what lies along the columns of scores."""
+    """Stages the `warp.attention_gradient` of one CTA's rows: a loop over tiles along the columns of scores."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
@@ -314,7 +314,7 @@ class Distribution:
             fail(op, f"{op.name} cannot take a tile of sums that warps are to have parts of")
 
     def _handed_on(self, body: Block, number: int) -> None:
-        """What a loop starts with, what each turn begins and ends with, and the result."""
+        """Converts a loop that carries accumulators: initial value, argument, yielded value and result."""
         loop, last = body.parent_op(), body.last_op
         if not isinstance(loop, scf.ForOp) or last is None:
             fail(self.product, "expected sums of a loop, or of none, to give warps their parts of")
@@ -353,7 +353,7 @@ class Distribution:
             fail(made, "expected the place of a tile in memory to be computed before its sums start")
 
     def _started(self, index: IndexBuilder, kind: FragmentType, down: Index = 0, across: Index = 0) -> SSAValue:
-        """What the sums start from, as a fragment that begins some rows down and columns across in the warp's part."""
+        """The initial accumulators of the fragment at (`down`, `across`) in the warp's part."""
         if isinstance(self.start, ConstantOp):
             return index.insert(ConstantOp(self.start.value, kind)).fragment
         m, n = self._place(self.start.indices)
@@ -416,7 +416,7 @@ def _warp_sums(product: TileMmaOp) -> FragmentType:
 
 
 class DistributeSums(RewritePattern):
-    """`warp.tile_mma` of a CTA, with all that its sums go through: fragments of each warp."""
+    """Replaces a CTA's `warp.tile_mma`, with all operations on its accumulators, by fragments of each warp."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TileMmaOp, rewriter: PatternRewriter) -> None:

@@ -47,7 +47,7 @@ InBounds = ArrayAttr[BoolAttr] | None
 def load(
     index: IndexBuilder, memory: SSAValue, kind: FragmentType, m: Index, n: Index, in_bounds: InBounds
 ) -> SSAValue:
-    """The elements of a matrix like D, those at (m, n) and behind, as a fragment lies."""
+    """The fragment of a matrix of D's shape at (m, n)."""
     stored = kind.with_element(held_type(memory))
     return index.insert(LoadOp(memory, index.values([m, n]), stored, in_bounds)).fragment
 
@@ -71,7 +71,8 @@ def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) ->
 
 
 class PlacedOperand(NamedTuple):
-    """What an epilogue takes beside the sums: a number, a vector along rows or columns of D, or a matrix like D."""
+    """An operand of an epilogue other than the sums: a scalar, a vector along rows or columns of D, or a matrix of D's
+    shape."""
 
     value: SSAValue
     loops: tuple[int, ...]
@@ -257,7 +258,7 @@ class Ending:
         self.loaded = self._load(0)
 
     def _operands(self) -> EpilogueOperands:
-        """What the epilogue takes beside the sums."""
+        """The operands of the epilogue other than the sums."""
         return EpilogueOperands(self.index, self.op.placed_operands, self.part, self.m, self.n, self.op.in_bounds)
 
     def _scratch(self, part: FragmentType, allocated: Scratch) -> SSAValue | None:

@@ -99,7 +99,8 @@ class Tiling(Generic[ProductT]):
 
     @cached_property
     def step(self) -> int:
-        """Elements along k that fragments hold: those of the instruction, or of a register of integers."""
+        """Elements along k of a fragment: those of the instruction, or those of a register of integers if these are
+        more."""
         k = self.schedule.mma.k
         return k if self.product.b.stored is None else max(k, self.arrangement.b.layout.rows)
 
@@ -206,7 +207,7 @@ KERNELS = "kernels"
 
 
 def _module_for_kernels(op: Operation) -> gpu.ModuleOp:
-    """The gpu.module that kernels of an operation go into, made when there is none."""
+    """The `gpu.module` that takes the kernels of an operation. It is created if there is none."""
     module = op.get_toplevel_object()
     if not isinstance(module, ModuleOp):
         fail(op, f"expected {op.name} in a builtin.module, into which its kernel goes")
@@ -223,7 +224,7 @@ def _module_for_kernels(op: Operation) -> gpu.ModuleOp:
 
 
 def promise(kernel: gpu.FuncOp, divisors: Sequence[int]) -> None:
-    """Says of a kernel's arguments what divides their dynamic sizes and strides, if there is anything to say."""
+    """Records the divisors of dynamic sizes and strides of a kernel's arguments, if any is above 1."""
     if any(divisor > 1 for divisor in divisors):
         kernel.attributes[DIVISIBLE] = ArrayAttr([IntegerAttr(divisor, i64) for divisor in divisors])
 
@@ -326,7 +327,7 @@ class LaunchedKernel:
         return self.kernel.body.block
 
     def loop(self) -> scf.ForOp | None:
-        """The loop over K of a kernel that `warp-tile` has made, unless it is in a loop over tiles already."""
+        """The loop over K of a kernel of `warp-tile`; None if it is inside of a loop over tiles."""
         loops = (op for op in self.body.ops if isinstance(op, scf.ForOp))
         return next((loop for loop in loops if any(isinstance(op, CopyOp) for op in loop.body.block.ops)), None)
 
@@ -360,7 +361,7 @@ class LaunchedKernel:
         return self.insert(len(self.operands), encoded, f"{memory.name_hint or 'memory'}_map")
 
     def drop_unused(self, argument: BlockArgument) -> None:
-        """Takes an argument away that nobody needs any more."""
+        """Removes an argument that has no uses."""
         if not argument.uses:
             del self.operands[argument.index], self.divisors[argument.index]
             self.body.erase_arg(argument)
@@ -390,7 +391,7 @@ class LaunchedKernel:
 
 
 class LaunchPattern(RewritePattern):
-    """Rewrites a kernel that has a schedule, together with its launch."""
+    """A pattern that rewrites a scheduled kernel together with its launch."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: gpu.LaunchFuncOp, rewriter: PatternRewriter) -> None:
@@ -442,7 +443,7 @@ class Inside(NamedTuple):
         return Inside(arguments, views, numbers, len(batch))
 
     def seen(self, operand: KernelArgument) -> SSAValue:
-        """What stands for an operand."""
+        """The kernel's value for an operand."""
         view = None if isinstance(operand, VectorOperand) else self.views.get(operand.place)
         return view or self.arguments[operand.value]
 
@@ -459,7 +460,8 @@ class Inside(NamedTuple):
         outer: int,
         loops: int,
     ) -> SSAValue | None:
-        """The function of elements for a tile of so many loops, with `outer` loops before the rows, if there is one."""
+        """The function of elements for a tile of `loops` loops, of which `outer` precede the rows; None without a
+        function."""
         if function is None:
             return None
         inputs = [
@@ -470,7 +472,7 @@ class Inside(NamedTuple):
 
 
 def loops_in_tile(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> tuple[int, ...]:
-    """The loops of a kernel that an operand runs along, of the two that a matrix in its place does."""
+    """The loops of an operand's dimensions. `loops` are those of a matrix at its place."""
     if isinstance(operand, VectorOperand):
         return tuple(loops["mn".index(axis)] for axis in operand.axis)
     return loops[::-1] if isinstance(operand, MatrixOperand) and operand.transposed else loops
@@ -479,7 +481,7 @@ def loops_in_tile(operand: KernelArgument, loops: tuple[int, int] = (M, N)) -> t
 def _view(
     index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
 ) -> SSAValue:
-    """The matrix of this CTA, a `part` of its rows, or those that it sums over; `at` are the indices of the batch."""
+    """The matrix of this CTA, restricted to a `part` of its rows. `at` are the indices of the batch."""
     kept = [loop >= len(at) for loop in operand.batch]
     others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
     dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]

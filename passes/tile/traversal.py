@@ -65,7 +65,7 @@ class TraversedMemory(NamedTuple):
 
     @property
     def neighbours(self) -> int | None:
-        """The loop along which elements are neighbours in memory: the last of them if there are several."""
+        """The loop along which elements are contiguous, the last one of several; None without one."""
         strides = strides_of(self.kind) or ()
         along = [loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 and loop >= 0]
         return along[-1] if along else None
@@ -181,7 +181,7 @@ class Traversal:
         return counts
 
     def fragment(self, kind: TypeAttribute) -> FragmentType:
-        """A fragment of what a warp holds at a time."""
+        """The fragment that a warp processes at a time."""
         return FragmentType.of("acc", *self.warp, kind, self.layout)
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
@@ -212,8 +212,9 @@ def joined(
 
 
 def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, int]:
-    """Of elements of so many bits, in rows of a length: bits of the column within a lane, which one access takes, and
-    of lanes along the row. `together` are the neighbours that accesses of each memory take at once."""
+    """How the lanes of a warp divide a row of `length` elements of `bits` bits. The result is the bits of the column
+    within a lane, which one access takes, and the bits of lanes along the row. `together` has the contiguous elements
+    of each memory."""
     neighbours = min(ACCESS_BITS // bits, *together, 1 << (length - 1).bit_length()).bit_length() - 1 if together else 0
     return neighbours, min(LANE_BITS, max(0, (-(-length >> neighbours) - 1).bit_length()))
 

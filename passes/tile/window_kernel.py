@@ -52,8 +52,8 @@ BY_VECTORS = (
 
 
 class Finish(NamedTuple):
-    """What is done to each element of the sums: a body, and what in it stands for an element of each input, which is
-    None for the sums; the maps of inputs by the loops of the output in order."""
+    """The operation that finishes the sums of a window: a body, the arguments of its elements, the inputs (None for the
+    sums), and their maps by the output's loops in order."""
 
     op: Operation
     body: Block
@@ -64,7 +64,8 @@ class Finish(NamedTuple):
 
     @staticmethod
     def of(op: LinalgStructuredOperation, windows: WindowSum) -> Finish | None:
-        """What the only reader of the sums does to them; None if it does something else, or there are others."""
+        """The operation that finishes the sums of a window, if it is the only one that reads them. None if it computes
+        something else, or if there are other readers."""
         sums = windows.nest.writes[0].value
         readers = users_of(root(sums)) - {op}
         made = _read(*readers) if len(readers) == 1 and isinstance(root(sums).owner, memref.AllocOp) else None
@@ -131,7 +132,7 @@ class WindowThread:
         return element if self.windows.width == 1 else VectorType(element, [self.windows.width])
 
     def load(self, value: SSAValue, indices: Sequence[Index]) -> SSAValue:
-        """So many neighbouring channels of memory."""
+        """Loads contiguous channels."""
         memory, at, kind = self.arguments[value], self.index.values(indices), self.kind(element_type(value))
         if isa(kind, VectorType[Attribute]):
             return self.index.insert(vector.LoadOp(memory, at, kind)).result
@@ -148,7 +149,7 @@ class WindowThread:
         return value if value.type == kind else self.index.insert(arith.ExtFOp(value, kind)).result
 
     def splat(self, number: float, element: AnyFloat = f32) -> SSAValue:
-        """Channels that are one number everywhere."""
+        """A number for all channels of a thread."""
         if self.windows.width == 1:
             return self.index.constants.insert(arith.ConstantOp(FloatAttr(number, element))).result
         kind = VectorType(element, [self.windows.width])
@@ -167,7 +168,8 @@ class WindowThread:
         return self._along(others, place, [self.wide(start(pixel)) for pixel in range(windows.pixels)])
 
     def _along(self, others: Sequence[int], place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
-        """Adds what the window has along some dimensions of the images; `place` has the index along each before."""
+        """Adds the products of the window along the dimensions `others`. `place` has the index along each earlier
+        one."""
         if not others:
             return self._row(place, sums)
         one, index = self.windows.dimensions[others[0]], self.index
@@ -240,7 +242,7 @@ class WindowThread:
         return self.wide(x)
 
     def finished(self, finish: Finish | None, sums: SSAValue, place: Sequence[Index]) -> SSAValue:
-        """What is stored for the sums of a pixel, whose place in the output is given."""
+        """The values to store for a pixel's sums, after the operation that finishes them."""
         rounded = self.rounded(sums, element_type(self.windows.nest.writes[0].value))
         if finish is None:
             return rounded
@@ -271,7 +273,7 @@ class WindowThread:
         return self.splat(op.value.value.data, op.value.type)
 
     def _beside(self, value: SSAValue, along: AffineMap, place: Sequence[Index]) -> SSAValue:
-        """The elements of an input for the channels of a pixel; a number, or one of their own."""
+        """The elements of an input for the channels of a pixel: contiguous ones, or a scalar for all."""
         own = [0 if loop == FIXED else place[loop] for loop in loops_of(along)]
         if own and loops_of(along)[-1] == len(place) - 1:
             return self.load(value, own)
@@ -306,7 +308,7 @@ class WindowGrid(NamedTuple):
 
 
 def _place(thread: WindowThread, grid: WindowGrid, sizes: Callable[[int], Index], inside: ExitStack) -> None:
-    """Finds the place of a thread, of those that have one."""
+    """Computes the place of a thread, and a condition that it has one."""
     index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
     cta: Index = index.insert(BlockIdOp(dimension)).result
     lane: Index = index.insert(ThreadIdOp(dimension)).result
@@ -361,8 +363,8 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
 
 
 def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
-    """Makes a sum over windows, and what is done to each of its elements, a kernel and its launch; sums start from
-    `zero`, or from what memory has."""
+    """Outlines a sum over windows, with the operation that finishes it, as a kernel. Sums start from zero if `zero`,
+    otherwise from the content of memory."""
     finish = Finish.of(op, windows) if zero else None
     end = op if finish is None else finish.op
     outliner, sums = Outliner(end), windows.nest.writes[0].value

@@ -26,7 +26,7 @@ CONVERTERS: dict[str, Converter] = {}
 
 
 def converts(*roots: str) -> Callable[[Converter], Converter]:
-    """Makes a function the one for opcodes that begin so."""
+    """A decorator that registers a converter for opcodes with these roots."""
 
     def register(convert: Converter) -> Converter:
         for root in roots:
@@ -65,7 +65,8 @@ def _binary(of: PtxInstruction) -> bool:
 
 
 def _constant_divisor(of: PtxInstruction, root: str) -> int | None:
-    """What an integer is divided by, if that is a constant; 0 where it may be 0, for which LLVM has no value."""
+    """The divisor of a division by a constant; None for other operations. 0 stands for a divisor that may be 0, where
+    LLVM's result is undefined."""
     divisor = of.operands[2]
     if root not in ("div", "rem") or of.words[-1][0] == "f":
         return None
@@ -143,7 +144,7 @@ def _multiply_add(of: PtxInstruction) -> bool:
 
 @converts("bfe")
 def _bit_field(of: PtxInstruction) -> bool:
-    """Some bits of a word, at constant places: two shifts, which LLVM makes a `bfe` of again."""
+    """Converts `bfe` with constant positions to two shifts, which LLVM combines to `bfe` again."""
     type, (place, count) = of.words[1], of.operands[2:]
     bits = bits_of(type)
     if not (isinstance(place, Immediate) and isinstance(count, Immediate)):
@@ -311,7 +312,7 @@ _PLAIN = frozenset(("ld", "st", "weak", "global", "shared", "shared::cta", "loca
 
 
 def _access(of: PtxInstruction, slot: int) -> tuple[Attribute, int] | None:
-    """The type of what is loaded or stored, each element's, and how many there are; None of other than plain ones."""
+    """The element type and the number of elements of a load or store; None for forms with further qualifiers."""
     *words, type = of.words
     if not _PLAIN.issuperset(words) or type == "b128":
         return None
@@ -370,7 +371,7 @@ def _store(of: PtxInstruction) -> bool:
 
 
 def _stored_type(of: PtxInstruction, item: object, kind: Attribute) -> Attribute:
-    """The type in which what is stored is read: that of its register, which may be wider."""
+    """The type of a value to store: that of its register, which may be wider than `kind`."""
     if isinstance(item, Register) and of.register(item) is not None:
         return register_type(of.type_of(item))
     return kind

@@ -209,7 +209,7 @@ def frontiers(order: Sequence[Node], above: Mapping[Node, Node]) -> dict[Node, s
 
 
 class Registers:
-    """What each register holds: within a node its last definition, where definitions meet an argument of the block."""
+    """The values of registers: the last definition within a node, a block argument where definitions meet."""
 
     def __init__(self, nodes: Sequence[Node], type_of: Callable[[SSAValue], Attribute]) -> None:
         """`nodes` begin with the entry."""
@@ -260,7 +260,7 @@ class Registers:
         return meetings
 
     def _at(self, node: Node, register: SSAValue) -> SSAValue:
-        """What a register holds at the end of a node."""
+        """The value of a register at the end of a node."""
         walked: list[Node] = []
         while (value := node.defined.get(register)) is None:
             walked.append(node)

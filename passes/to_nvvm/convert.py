@@ -53,7 +53,7 @@ from .nvvm_operations import convert as to_nvvm
 
 
 def convert(instruction: PtxInstruction) -> str:
-    """Adds what stands for an instruction; the opcode where that is inline PTX, else ""."""
+    """Adds the operations for an instruction. Returns its opcode if that is inline PTX, "" otherwise."""
     if to_nvvm(instruction):
         return ""
     make = CONVERTERS.get(instruction.words[0])
@@ -107,7 +107,7 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
 
 
 class _Function:
-    """One kernel on its way."""
+    """The conversion of one kernel."""
 
     def __init__(self, function: FuncOp, variables: dict[str, Variable], inlined: Counter[str]) -> None:
         self.function = function
@@ -191,7 +191,7 @@ OLDEST = (8, 0)
 
 
 def _target(module: ptx.ModuleOp) -> NvvmTargetAttr:
-    """What LLVM is asked to compile a module for."""
+    """The `#nvvm.target` of a module."""
     major, _, minor = module.version.data.partition(".")
     version = max(OLDEST, (int(major), int(minor)))
     chip = StringAttr(module.target.data.partition(",")[0])

@@ -60,7 +60,7 @@ def integer(bits: int) -> IntegerType:
 
 @lru_cache(64)
 def register_type(type: str) -> Attribute:
-    """What a register of PTX is in LLVM: a float where its type is one of 32 or 64 bits, else an integer."""
+    """The LLVM type of a PTX register: a float for f32 and f64, an integer for others."""
     return FLOATS[type] if type in ("f32", "f64") else IntegerType(1 if type == "pred" else bits_of(type))
 
 
@@ -129,11 +129,11 @@ class Builder:
         return self.add(llvm.PtrToIntOp(pointer, IntegerType(bits)))
 
     def to_space(self, pointer: SSAValue, space: str) -> SSAValue:
-        """A generic pointer as one to a state space, or the other way round."""
+        """Converts a generic pointer to one of a state space, or back."""
         return self.add(CASTS["addrspacecast"](pointer, POINTERS[space]))
 
     def offset(self, address: SSAValue, bytes: int) -> SSAValue:
-        """An address some bytes further."""
+        """The address `bytes` bytes later."""
         return address if not bytes else self.add(llvm.AddOp(address, self.constant(bytes, address.type)))
 
     def extract(self, container: SSAValue, count: int) -> list[SSAValue]:
@@ -162,17 +162,17 @@ class Builder:
         return made
 
     def intrinsic(self, name: str, arguments: Sequence[SSAValue], kind: Attribute) -> SSAValue:
-        """What a function of LLVM gives that has no operation of its own."""
+        """Calls an LLVM intrinsic that has no operation of its own."""
         return self.add(llvm.CallIntrinsicOp(f"llvm.{name}", arguments, [kind]))
 
 
 def declared_type(register: SSAValue) -> str:
-    """The type that a `ptx.reg` is declared with; `ptx.inst` takes no other values."""
+    """The declared type of a `ptx.reg`; operands of `ptx.inst` are always such registers."""
     return cast("RegisterType", register.type).type.data
 
 
 def struct(kinds: Sequence[Attribute]) -> llvm.LLVMStructType:
-    """The type of several values together."""
+    """A struct type of several values."""
     return llvm.LLVMStructType.from_type_list(kinds)
 
 
@@ -232,7 +232,7 @@ class PtxInstruction:
         return declared_type(self.declared(operand))
 
     def read(self, operand: Operand, kind: Attribute) -> SSAValue:
-        """What an operand holds, as a value of a type."""
+        """The value of an operand as a type."""
         match operand:
             case Immediate():
                 if not isinstance(operand.value, float) and not isa(kind, IntegerType):
@@ -298,7 +298,7 @@ class PtxInstruction:
     # Results
 
     def written(self) -> Iterator[SSAValue]:
-        """The registers that it writes."""
+        """The declared registers that the instruction writes."""
         for operand, slot in zip(self.operands, self.slots, strict=False):
             for register in results(operand, slot):
                 if (declared := self.register(register)) is not None:

@@ -48,7 +48,7 @@ def _templates() -> dict[str, list[tuple[type[IRDLOperation], Template]]]:
 
 
 def convert(of: PtxInstruction) -> bool:
-    """Adds the operation that an instruction is; False if there is none."""
+    """Adds the NVVM operation of an instruction. Returns False if there is none."""
     if isinstance(of.row, Mma):
         return product(of, of.row)
     if isinstance(of.row, Wgmma):
@@ -78,7 +78,7 @@ class _Match:
         self.properties: dict[str, Attribute] = {}
 
     def build(self) -> Callable[[], None] | None:
-        """What adds the operation; None if the operands are others than it takes."""
+        """A function that adds the operation; None if the operands do not fit."""
         try:
             fits = self._opcode() and self._operands()
         except ValueError:
@@ -252,7 +252,7 @@ _TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
 
 
 def product(of: PtxInstruction, row: Mma) -> bool:
-    """`mma` of those rows that LLVM has an intrinsic for: dense ones without a kind, scales or a rounding."""
+    """Converts those `mma` for which LLVM has an intrinsic: dense ones without a kind, scales or a rounding."""
     if row.sparse or row.kind or row.scale or row.rounding or row.a.name not in _TYPES:
         return False
     if row.a.name == "f64" and str(row.shape) != "m8n8k4":
@@ -279,7 +279,7 @@ def product(of: PtxInstruction, row: Mma) -> bool:
 
 
 def _fragment_type(element: str) -> Attribute:
-    """What LLVM has for a register of a fragment: halves of f16 in pairs, numbers of 32 and 64 bits, else a word."""
+    """The LLVM type of a fragment's register: pairs of f16, f32, f64, or words."""
     return value_type({"f16": "f16x2", "f32": "f32", "f64": "f64"}.get(element, "b32"))
 
 

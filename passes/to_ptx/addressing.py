@@ -169,7 +169,8 @@ class Addressing:
         self.emitter, self.scalars, self.shared_symbol, self.thread = emitter, scalars, shared, thread
 
     def from_bits(self, source: IndexValue, bits: tuple[Bit, ...], axis: str) -> IndexValue:
-        """The coordinate along an axis that the bits of `source` carry; runs of bits move together."""
+        """The coordinate along an axis that the bits of `source` encode. Runs of consecutive bits are shifted
+        together."""
         parts: list[IndexValue] = []
         start = 0
         while start < len(bits):
@@ -193,7 +194,7 @@ class Addressing:
         return self.from_bits(holder, bits, "r"), self.from_bits(holder, bits, "c")
 
     def shared(self, tile: SharedTile, stage: IndexValue, row: Position, column: Position) -> At:
-        """The shared address of an element whose column is a whole number of accesses."""
+        """The shared address of an element whose column is a multiple of an access."""
         s, width = self.scalars, tile.swizzle
         start = s.add(self._shared_base(), tile.offset)
         stage_offset, size = s.multiply(stage, tile.stage_bytes), tile.element_bytes
@@ -339,8 +340,7 @@ def divisor(kernel: gpu.FuncOp, value: SSAValue) -> int:
 
 
 def alignment(kind: Attribute, divisor: int = 1) -> int:
-    """Bytes that divide the address of an argument's first element: it lies at the offset of its layout from the
-    start of an allocation."""
+    """The alignment of an argument's first element in bytes, at most `ALIGNMENT`, as its layout's offset allows."""
     if not is_memory(kind) or (element := element_row(kind.element_type)) is None:
         return ALIGNMENT
     size = max(1, element.memory_bits // 8)
@@ -384,7 +384,7 @@ def argument(
 
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:
-    """The sizes of memory; those that are passed are registers."""
+    """The sizes of memory. Dynamic sizes are registers."""
     sizes: list[IndexValue] = []
     for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
         if size < 0:
@@ -439,11 +439,11 @@ def matrix(
     kernel: gpu.FuncOp, scalars: Scalars, memory: MemoryArgument, dimensions: Dimensions, at: Sequence[IndexValue],
     part: Sequence[IndexValue] = (),
 ) -> GlobalMatrix:  # fmt: skip
-    """The matrix of memory whose rows and columns are two of its dimensions, or repeated, at an index of each other; of
-    a `part` of the rows, the first one and how many there are.
+    """The matrix of memory with these dimensions as rows and columns (None: a repeated one), at the indices `at` of the
+    others. `part` is the first of some rows, and their number.
 
-    Raises a located diagnostic for rows of elements that do not start with a byte. What is left of the last byte of a
-    row is taken for elements too: it must be zero in memory.
+    Raises a located diagnostic for rows of elements that do not start with a byte. Spare bits of a row's last byte are
+    read as elements, so they must be zero in memory.
     """
     row, column = dimensions
     bits, packed = memory.element_bits, max(1, 8 // memory.element_bits)

@@ -25,8 +25,8 @@ from .thread_code import number_of
 
 @lowers(gpu.FuncOp)
 def _blocks(lowering: KernelLowering, kernel: gpu.FuncOp) -> None:
-    """A body of several blocks: each has a label, and registers for its arguments, which a branch to it sets. Each has
-    a level of its own, and all are inside another: what leaves them goes before the first."""
+    """Emits a body of several blocks. Each has a label and registers for its arguments, which branches set. Each block
+    is a loop level of its own inside a common one, so that hoisted code precedes the first block."""
     emitter, blocks = lowering.emitter, list(kernel.body.blocks)
     lowering.labels = {block: emitter.fresh_label("block") for block in blocks}
     with emitter.loop(), emitter.loop():
@@ -130,7 +130,7 @@ def _print(lowering: KernelLowering, op: PrintfOp) -> None:
 
 
 def _argument(lowering: KernelLowering, op: PrintfOp, value: SSAValue) -> tuple[int, VirtualRegister]:
-    """The bytes of an argument, and what holds it: floats are printed as f64, small integers as i32."""
+    """The size of an argument and its register. Floats are printed as f64, small integers as i32."""
     emitter, kind = lowering.emitter, value.type
     word = _word(lowering, kind, number_of(lowering, value).held)
     match type_name(kind):

@@ -59,7 +59,7 @@ lowers(llvm.ConstantOp)(_constant)
 
 @lowers(affine.ApplyOp)
 def _apply(lowering: KernelLowering, op: affine.ApplyOp) -> None:
-    """An index that an affine map makes of indices; what is divided is at least 0, as indices are."""
+    """Lowers an `affine.apply`. Dividends are assumed to be at least 0, as indices are."""
     map_, operands = op.map.data, lowering.indices(op.mapOperands)
     lowering.values[op.result] = _expression(lowering, op, map_.results[0], operands, map_.num_dims)
 
@@ -94,7 +94,7 @@ _AFFINE = {
 
 
 def _of_elements(lowering: KernelLowering, op: Operation) -> None:
-    """What is done to numbers that are no indices, as to elements of matrices."""
+    """Lowers arithmetic on scalars other than indices, as that on elements."""
     from .thread_code import arithmetic
 
     arithmetic(lowering, op)
@@ -291,10 +291,10 @@ def _check_alone(region: Region) -> None:
 
 
 def _ways(op: scf.IfOp) -> tuple[Block, Block | None]:
-    """What is done where the condition holds, and where not; both yield the results.
+    """The two branches; each yields the results.
 
     Raises:
-        Diagnostic: where a way yields others than the results, or there is none to.
+        Diagnostic: if a branch yields other types, or is missing.
     """
     other = op.false_region.blocks.first
     if op.output and other is None:
@@ -314,7 +314,7 @@ def _listed(types: Sequence[object]) -> str:
 
 @lowers(scf.IfOp)
 def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
-    """A branch that all lanes of a warp take, or none, but for an elected one."""
+    """Lowers an `scf.if`. All lanes of a warp take the same branch, except for an elected lane."""
     taken, (true, false) = lowering.predicate(op.cond), _ways(op)
     alone = holds_for_one(op.cond)
     if alone:
@@ -357,7 +357,8 @@ def _two_ways(
     blocks: tuple[Block, Block],
     results: Sequence[Fragment | VirtualRegister],
 ) -> None:
-    """Each way has a level of its own, and both are inside another: what leaves them goes before the branch."""
+    """Emits the two branches. Each branch has its own loop level inside a common one, so code that is hoisted out of
+    them precedes the branch."""
     emitter = lowering.emitter
     otherwise, end = emitter.fresh_label("otherwise"), emitter.fresh_label("met")
     with emitter.loop():
@@ -376,7 +377,7 @@ def _two_ways(
 def _branch_values(
     lowering: KernelLowering, block: Block, results: Sequence[Fragment | VirtualRegister]
 ) -> list[Fragment | IndexValue]:
-    """One way, at whose end the results are set; what it yields."""
+    """Emits one branch, which assigns the results at its end. Returns the yielded values."""
     with lowering.emitter.loop():
         lowering.block(block)
         values = [value_of(lowering, value) for value in _yielded_values(block)]
@@ -395,7 +396,7 @@ def variable_of(lowering: KernelLowering, result: SSAValue) -> Fragment | Virtua
 
 
 def value_of(lowering: KernelLowering, value: SSAValue) -> Fragment | IndexValue:
-    """What holds a value."""
+    """The registers, or the constant, of a value."""
     registers = lowering.values[value]
     if isinstance(registers, list):
         return registers

@@ -25,10 +25,9 @@ COMMIT = "cp.async.commit_group"
 
 
 class CopyPiece(NamedTuple):
-    """What one thread copies at once: where in the tile, and for which threads.
+    """What a thread copies in one access: the place in the tile, and a predicate.
 
-    In shared memory panels stand below one another, and elements may be spread: there it is the piece at `line` and
-    `along`.
+    In shared memory panels are stacked, and elements may be spread. There the piece is at `line` and `along`.
     """
 
     row: Position
@@ -51,10 +50,10 @@ class TileCopies:
     def copy(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, stage: IndexValue,
              in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False,
              part: tuple[int, int] = (0, 1)) -> None:  # fmt: skip
-        """Copies the tile at (row, column) of the source to a stage, or to a part of its rows; what lies outside is
-        zero.
+        """Copies the tile at (row, column) of the source to a stage, or to some of its rows. Elements outside of the
+        source are zero.
 
-        With `spread` each 8 bytes of the source are the first half of a chunk of the tile.
+        With `spread` each 8 bytes of the source become the first half of a chunk of the tile.
         """
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
         while self._misaligned(at_[1], size // source.element_bytes):
@@ -176,7 +175,7 @@ class SharedFragments:
         at_: tuple[IndexValue, IndexValue, IndexValue],
         into: Fragment,
     ) -> None:
-        """Reads a fragment whose first element lies at (stage, row, column) of a tile."""
+        """Loads the fragment that begins at (stage, row, column) of a tile."""
         together = side_by_side(in_memory(type, swapped))
         if together >= per_register(type):
             for registers, place in self._accesses(type, swapped, tile, at_, into):
@@ -225,8 +224,8 @@ class SharedFragments:
         registers_: Fragment,
         wide: int = 0,
     ) -> Iterator[tuple[Fragment, At]]:
-        """The registers that lie side by side in memory, with the address of the first; `wide` is how many elements a
-        register has, if not as many as fill it."""
+        """The registers that are contiguous in memory, with the address of the first. `wide` is the number of elements
+        of a register if they do not fill it."""
         stage, row_start, column_start = at_
         layout, per = in_memory(type, swapped), wide or per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles

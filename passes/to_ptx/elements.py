@@ -53,8 +53,8 @@ LONG = "b64"
 
 @dataclass(frozen=True)
 class HeldElement:
-    """One element: a register, or a literal. `pending` is the type, of 16 bits or 8, that it has yet to be rounded
-    to; of one of 8 bits, `clamped` says that no finite value is beyond its largest."""
+    """An element in a register, or a literal. `pending` is the 16- or 8-bit type to which it is yet to be rounded;
+    `clamped` says that an 8-bit element already saturates."""
 
     held: Operand
     pending: str = ""
@@ -63,7 +63,7 @@ class HeldElement:
 
 @lru_cache
 def held_as(kind: Attribute) -> str:
-    """The PTX type of the register that holds an element; nothing for a type that is not lowered."""
+    """The PTX type of the register of an element; "" for a type that is not lowered."""
     name = type_name(kind)
     if name in INTEGERS:
         return "pred" if name == "i1" else LONG if name == "i64" else "b32"
@@ -91,7 +91,7 @@ def value_registers(emitter: Emitter, kind: Attribute) -> list[VirtualRegister]:
 
 
 def literal(kind: Attribute, value: float) -> Operand:
-    """A constant of an element type as a literal of what holds it."""
+    """A constant of an element type as a literal of its register's type."""
     element = element_row(kind)
     if element is None or not element.is_float:
         return int(value)
@@ -122,7 +122,7 @@ class Elements:
         """The operations of a region that its result depends on, checked once."""
 
     def apply(self, region: Region, arguments: Sequence[Mapping[SSAValue, HeldElement]]) -> list[HeldElement]:
-        """The elements that a region yields, one for each of these arguments; those it does not use may be missing."""
+        """Applies a region to elements, once for each mapping of arguments. Unused arguments may be missing."""
         every, emitter = [dict(elements) for elements in arguments], self.emit.emitter
         around = emitter.operation
         if region not in self._plans:
@@ -138,7 +138,7 @@ class Elements:
         fail(region.block.ops.first or YieldOp(region.block.args[0]), "expected warp.yield")
 
     def _lower_all(self, op: Operation, operands: Sequence[Sequence[HeldElement]]) -> list[HeldElement]:
-        """What an operation makes of the operands of each element."""
+        """Lowers an operation for the operands of each element."""
         if not isinstance(op, GeluOp):
             return [self._lower(op, of_one) for of_one in operands]
         elements = [self.rounded(x).held for (x,) in operands]
@@ -234,7 +234,7 @@ Handler = Callable[[Elements, Operation, Sequence[HeldElement]], HeldElement]
 
 
 def _type(op: Operation) -> str:
-    """What the first operand is held as."""
+    """The type of the register that holds the first operand."""
     return held_as(op.operands[0].type)
 
 
@@ -257,7 +257,8 @@ def _constant(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> He
 
 
 def _float(opcode: str, types: Sequence[str] = FLOATS, *, exact: bool = False) -> Handler:
-    """An instruction for elements of some types; an `exact` one gives what the type of its operands holds."""
+    """A handler that emits an instruction for elements of some types. The result of an `exact` one needs no rounding to
+    the type of its operands."""
 
     def handle(e: Elements, op: Operation, operands: Sequence[HeldElement]) -> HeldElement:
         type, kind = _type(op), type_name(op.operands[0].type)

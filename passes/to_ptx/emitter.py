@@ -52,7 +52,7 @@ IndexValue: TypeAlias = VirtualRegister | int
 
 
 class At(NamedTuple):
-    """The memory `offset` bytes behind what a register points to."""
+    """The memory `offset` bytes after the address in a register."""
 
     base: VirtualRegister
     offset: int = 0
@@ -307,7 +307,7 @@ class Emitter:
         return result
 
     def move(self, into: VirtualRegister, source: ScalarOperand) -> None:
-        """Sets a register, here, to what another holds, or to a literal."""
+        """Copies a register or a literal to a register at this place."""
         self.emit(f"mov.{into.type}", into, source)
 
     def move_all(self, moves: Sequence[tuple[VirtualRegister, ScalarOperand]]) -> None:
@@ -336,7 +336,7 @@ class Emitter:
         self, space: str, registers: Sequence[VirtualRegister], place: At, type: str = "",
         *, guard: VirtualRegister | bool = True,
     ) -> None:  # fmt: skip
-        """Reads registers that lie side by side in memory; elements of `type`, if not of the registers' own."""
+        """Loads contiguous elements to registers. `type` is that of memory, if it is another one."""
         self.emit(*_access("ld", space, registers, type), place, guard=guard)
 
     def store(
@@ -350,11 +350,11 @@ class Emitter:
     def branch(
         self, label: str, *, unless: VirtualRegister | None = None, guard: VirtualRegister | bool = True
     ) -> None:
-        """Goes on behind a label, if `guard`, or `unless`."""
+        """Branches to a label, if `guard` holds or `unless` does not."""
         self.emit("bra", Symbol(label), guard=guard, unless=unless)
 
     def _statement(self, opcode: str, operands: Iterable[EmittedOperand], *, unneeded: bool = False) -> BodyStatement:
-        """An instruction that stands nowhere yet; one that is `unneeded` must be pure."""
+        """An instruction that is not placed yet. One that is `unneeded` must be pure."""
         return self._of_form(opcode, write(operands), unneeded=unneeded)
 
     def _of_form(self, opcode: str, written: Written, *, unneeded: bool = False) -> BodyStatement:
@@ -442,7 +442,7 @@ class Emitter:
 
     @contextmanager
     def loop(self) -> Generator[None]:
-        """Statements inside go to a new level; pure values of outer sources still go out."""
+        """A new level for statements. Pure values of outer operands are still hoisted out of it."""
         outermost = self.outermost
         self._levels.append(Level())
         yield

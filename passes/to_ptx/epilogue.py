@@ -227,7 +227,7 @@ class ElementPacking:
         return self._halves[register][place]
 
     def _extended(self, name: str, register: VirtualRegister, pair: int) -> VirtualRegister:
-        """Two elements of 8 bits as f16, which holds all of them."""
+        """Two 8-bit floats as f16, which represents them exactly."""
         if (register, pair) not in self._pairs:
             two = self._half(register, pair)
             self._pairs[register, pair] = self.elements.emit(f"cvt.rn.f16x2.{name}x2", two)
@@ -302,7 +302,8 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
 
 
 def _groups(op: MapOp, count: int) -> list[list[int]]:
-    """The elements that are computed together: of a gelu several of a row, so that no row depends on another."""
+    """The elements that are computed together. A gelu takes several of one row, so that a row does not depend on
+    another."""
     if not any(isinstance(one, GeluOp) for one in op.body.block.ops):
         return [[number] for number in range(count)]
     rows: dict[int, list[int]] = {}
@@ -312,12 +313,12 @@ def _groups(op: MapOp, count: int) -> list[list[int]]:
 
 
 def _final(elements: Elements, element: HeldElement, kind: str) -> HeldElement:
-    """What an element is packed from: the instruction that packs 8- and 16-bit floats rounds."""
+    """The element to pack. It is not rounded if the packing instruction rounds."""
     return element if kind in (*NARROW, *EIGHT) else elements.rounded(element)
 
 
 def _check(op: MapOp, kind: Attribute) -> None:
-    """Refuses results that no fragment in registers holds."""
+    """Checks that a fragment in registers can hold the result."""
     if held_as(kind) in ("", "pred"):
         fail(op, f"{op.name} to elements of {kind} is not lowered")
 

@@ -106,7 +106,7 @@ class Widening:
         return result
 
     def _constant(self, half: int) -> VirtualRegister:
-        """A register that holds 16 bits twice."""
+        """A register with 16 bits in both halves."""
         if half not in self._known:
             self._known[half] = self.emitter.compute("mov.b32", _twice(half))
         return self._known[half]
@@ -366,12 +366,12 @@ class Places:
 
     @staticmethod
     def together(kind: FragmentType) -> int:
-        """Elements that one access of a lane takes."""
+        """Elements of one access of a lane."""
         return min(side_by_side(kind.layout.data), WIDEST * 8 // kind.bits)
 
     @cached_property
     def moved(self) -> Mapping[Bit, int]:
-        """Bits of the row that change another bit of the address, and which."""
+        """The bits of the row that are exclusive-ored into other address bits, and these bits."""
         wide = [(self.together(kind) * self.size).bit_length() - 1 for kind in (self.source, self.result)]
         # So many lanes are served at once that they fill the banks.
         lanes = self.source.layout.data.lane[: BANK_BITS - max(WORD_ADDRESS_BITS, wide[0])]
@@ -437,7 +437,7 @@ class ScratchRow:
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first bit, count, place of the first) of each run of a number's bits that move together; -1 moves nowhere."""
+    """(first bit, count, place of the first) of each run of bits with consecutive places; -1 marks a dropped bit."""
     start = 0
     while start < len(places):
         count = 1

@@ -44,7 +44,7 @@ def per_register(type: FragmentType) -> int:
 
 
 class TrailingOperand(NamedTuple):
-    """What a product takes after A, B and C, for each of the instruction's tiles of A or of B."""
+    """The operands of a product after A, B and C, for each of the instruction's tiles of A or B."""
 
     of_tiles: Sequence[Sequence[EmittedOperand]]
     of_b: bool = False
@@ -114,13 +114,14 @@ class FragmentEmitter:
         return paired if self.emitter.has(paired) else f"cvt.rn.{element.name}.f32"
 
     def elementwise(self, kind: Kind, element: ElementType, inputs: list[Fragment], into: Fragment) -> None:
-        """Computes into registers, which may be those of an input."""
+        """Computes elementwise into registers, which may be those of an input."""
         opcode = elementwise_opcode(kind, element)
         for registers in zip(into, *inputs, strict=True):
             self.emitter.emit(opcode, *registers)
 
     def convert(self, source: Fragment, type: FragmentType, to: FragmentType) -> Fragment:
-        """Converts by way of f32, which holds every 16-bit type exactly; 8-bit floats to f16, exactly too."""
+        """Converts by way of f32, which represents every 16-bit type exactly. 8-bit floats become f16, which represents
+        them exactly."""
         if type == to:
             same = self.fresh(to)
             self.copy(source, same)
@@ -172,12 +173,12 @@ def pairwise_of(registers: Sequence[VirtualRegister]) -> Iterator[tuple[VirtualR
 
 
 def narrowing_bytes(element: ElementType) -> str:
-    """The instruction that makes two 8-bit floats of f32, the largest of what is beyond."""
+    """The instruction that converts two f32 to two 8-bit floats, with saturation."""
     return f"cvt.rn.satfinite.{element.name}x2.f32"
 
 
 def widening(element: ElementType) -> str:
-    """The instruction that makes f16 of two 8-bit floats."""
+    """The instruction that converts two 8-bit floats to f16."""
     return f"cvt.rn.f16x2.{element.name}{PAIRED}"
 
 
@@ -346,7 +347,7 @@ def is_clamped(value: SSAValue, bound: float) -> bool:
 
 
 def _other_than_constant(value: SSAValue, kinds: tuple[type[Operation], ...], bound: float) -> SSAValue | None:
-    """The other operand of an operation of these kinds that has a constant below a bound; None for anything else."""
+    """For an operation of these kinds with a constant operand below `bound`, the other operand; None otherwise."""
     owner = value.owner
     if not isinstance(owner, kinds):
         return None

@@ -147,7 +147,7 @@ def _power(i: Instructions, rounded: Operand, fraction: VirtualRegister) -> Virt
 
 
 def exp(i: Instructions, x: Operand, sm: int) -> VirtualRegister:
-    """e^x = 2^n e^r: n the whole number nearest to x log2(e), r what is left."""
+    """e^x = 2^n e^r, with n the integer nearest to x log2(e) and r the rest."""
     x = i.clamp(x, -104.0, 89.0, sm)
     rounded = i.fma(x, single(LOG2_E), single(ROUNDER))
     n = i.add(rounded, single(-ROUNDER))
@@ -331,7 +331,7 @@ def _inverses(i: Instructions, pairs: Sequence[_Sum]) -> list[VirtualRegister]:
 
 
 def _shares(i: Instructions, pair: _Sum, inverse: VirtualRegister) -> list[VirtualRegister]:
-    """1 / (1 + e) of each, which is at most 1."""
+    """1 / (1 + e) for each element of a pair."""
     if len(pair.exponentials) == 1:
         return [inverse]
     return [i.mul(inverse, pair.last), i.fma(pair.exponentials[0], inverse, inverse)]

@@ -174,7 +174,7 @@ class KernelLowering:
                  f"{self.target.shared / KIB:g} KiB for a CTA")  # fmt: skip
 
     def named_memory(self, op: Operation, value: SSAValue, name: str) -> None:
-        """Makes a value known as memory of the CTA that is declared under a name of the module."""
+        """Declares shared memory under a name of the module and binds a value to it."""
         if not is_memory(value.type) or memory_space(value.type) != SHARED_SPACE:
             fail(op, f"expected memory of the CTA, in space {SHARED_SPACE}, got {value.type}")
         self.memories[value], self.variables[name] = static_shared(op, self.emitter, name, value.type)
@@ -211,7 +211,7 @@ class KernelLowering:
         return number
 
     def _take(self, value: SSAValue, memory: MemoryArgument | VirtualRegister) -> None:
-        """Makes an argument known: as a matrix, if it is one, row by row."""
+        """Binds an argument. Matrices are bound row by row."""
         if isinstance(memory, VirtualRegister):
             self.values[value] = memory
             return
@@ -247,7 +247,7 @@ class KernelLowering:
         return tuple(self.scalar(v) for v in values)
 
     def number(self, value: SSAValue) -> VirtualRegister:
-        """The register of a number that the kernel was given."""
+        """The register of a scalar argument of the kernel."""
         register = self.values[value]
         if isinstance(register, VirtualRegister):
             return register
@@ -330,7 +330,7 @@ SHARED_SYMBOL = "shared_tiles"
 
 
 def _check_launches(kernel: gpu.FuncOp, symbol: SymbolRefAttr, needed: int) -> None:
-    """Every launch must give a kernel the shared memory that its tiles take."""
+    """Checks that every launch gives a kernel the shared memory of its tiles."""
     module = kernel.get_toplevel_object()
     for launch in [o for o in module.walk() if isinstance(o, gpu.LaunchFuncOp)] if isinstance(module, ModuleOp) else ():
         size = launch.dynamicSharedMemorySize

@@ -99,7 +99,7 @@ class LlvmKernel:
         self.emitter.emit(opcode, *operands)
 
     def compute(self, opcode: str, kind: Attribute, *operands: EmittedOperand) -> VirtualRegister:
-        """The register that an instruction sets."""
+        """Emits an instruction with a fresh result register, and returns the register."""
         (result,) = self.fresh(kind)
         self.emit(opcode, result, *operands)
         return result
@@ -289,7 +289,7 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
 
 
 class Receiver(Protocol):
-    """What has the operands of an operation of `nvvm`, and takes its instruction."""
+    """Provides the operands of an `nvvm` operation and receives its instruction."""
 
     def fresh(self, kind: Attribute) -> list[VirtualRegister]: ...
 

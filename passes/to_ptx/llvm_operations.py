@@ -39,7 +39,7 @@ def _lowers(*kinds: type[Operation]) -> Callable[[HandlerT], HandlerT]:
 
 
 def lower(kernel: LlvmKernel, op: Operation, following: Block | None) -> None:
-    """Adds the instructions of an operation; `following` is the block behind its own."""
+    """Adds the instructions of an operation. `following` is the next block."""
     if isinstance(op, NvvmOp):
         return llvm_kernel.lower_nvvm(kernel, op)
     if isinstance(op, llvm.CondBrOp):
@@ -147,7 +147,7 @@ def _constant(kernel: LlvmKernel, op: llvm.ConstantOp) -> None:
 
 
 def _undefined(kernel: LlvmKernel, op: Operation) -> None:
-    """What has no value is 0."""
+    """Undefined values are zero."""
     zeros = {"f32": floating(0), "f64": floating(0, 64)}
     kernel.give(op, *(zeros.get(type, Immediate("0")) for type in types_of(op.results[0].type)))
 
@@ -295,7 +295,7 @@ def _part(op: Operation, kind: Attribute, position: tuple[int, ...]) -> tuple[in
 
 
 def _element(kernel: LlvmKernel, op: Operation) -> None:
-    """An element of a vector, or a vector with another one: at a place that is known."""
+    """Extracts or inserts an element of a vector at a constant place."""
     extract = op.name == "llvm.extractelement"
     vector, place = (op.operands[0], op.operands[1]) if extract else (op.operands[0], op.operands[2])
     index, kind = kernel.word(place), vector.type
@@ -373,7 +373,7 @@ _OPERATIONS.update({
 
 
 def of_module(module: gpu.ModuleOp, target: Target) -> ptx.ModuleOp:
-    """The module of PTX for one of `llvm.func`, all of whose functions are kernels."""
+    """Converts a module of `llvm.func` to PTX; all its functions are kernels."""
     ops = list(module.body.block.ops)
     variables = [variable(op) for op in ops if isinstance(op, llvm.GlobalOp)]
     spaces = {each.name: each.space for each in variables}

@@ -96,7 +96,7 @@ class OddRows:
         self._store(self._one(tiles[-1], 1), down, 0, end, s.both(inside, self.last))
 
     def _aligned(self, own: Fragment, following: Fragment) -> Fragment:
-        """The pair that starts at an even place: the lane's own, or its second element and the next lane's first."""
+        """The pair at an even place: the lane's own, or its second element with the next lane's first."""
         compute, type = self.addressing.emitter.compute, own[0].type
         sent = self._select(following[0], own[0], self.leftmost)
         taken = compute("shfl.sync.idx.b32", sent, self.neighbour, LANES - 1, -1, type=type)
@@ -150,7 +150,7 @@ class GlobalFragments:
     def accesses(
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
     ) -> Iterator[ElementAccess]:
-        """The groups of elements of a lane that lie side by side in a row, with their addresses."""
+        """The contiguous elements of each lane, with their addresses."""
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout, self.lane)
         together = self._together(type, matrix, along, at_[1])
@@ -169,7 +169,7 @@ class GlobalFragments:
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
     def _together(self, type: FragmentType, matrix: GlobalMatrix, column: IndexValue, program: IndexValue) -> int:
-        """Elements that one access takes: as many as lie side by side and aligned, up to 16 bytes."""
+        """Elements of one access: as many as are contiguous and aligned, up to 16 bytes."""
         aligned = common_divisor((column, program))
         wanted = min(side_by_side(type.layout.data), matrix.widest_access() // matrix.element_bytes)
         while aligned % wanted:
@@ -199,7 +199,7 @@ class GlobalFragments:
     def prefetch(
         self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
     ) -> None:
-        """Asks for the lines that a fragment lies in, where rows are contiguous."""
+        """Prefetches the cache lines of a fragment if its rows are contiguous."""
         size = matrix.column_bytes
         if not isinstance(size, int) or size != matrix.element_bytes:
             return
@@ -247,7 +247,8 @@ class GlobalFragments:
 
     def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
                       in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
-        """Writes a fragment one way if all of its columns are inside the matrix, else another."""
+        """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
+        otherwise."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
         # What each way computes stays in its part, but for addresses, which go out: those of the second way must not
         # come to stand behind the first one's branch.
@@ -265,7 +266,7 @@ class GlobalFragments:
 
     def _store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
                in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
-        """Writes a fragment, each lane what it holds."""
+        """Stores a fragment; each lane stores its own elements."""
         accesses = list(self.accesses(type, matrix, at_, in_bounds))
         kind = register_type(type.element)
         if len(accesses) > len(source):
@@ -279,7 +280,7 @@ class GlobalFragments:
 
 
 def offsets(type: FragmentType, together: int) -> Iterator[tuple[int, int]]:
-    """(row, column) that each group of `together` elements adds to the lane's position, in register order."""
+    """(row, column) of each group of `together` elements relative to the lane's position, in the order of registers."""
     layout = type.layout.data
     down, across = type.tiles
     for i in range(down):
@@ -318,7 +319,7 @@ class MatrixMoves:
         at_: tuple[IndexValue, IndexValue, IndexValue],
         registers: Fragment,
     ) -> None:
-        """Loads or stores a fragment whose first element lies at (stage, row, column) of a tile."""
+        """Loads or stores the fragment that begins at (stage, row, column) of a tile."""
         pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
         start = 0
         while start < len(pieces):
@@ -330,7 +331,7 @@ class MatrixMoves:
             start += row.count
 
     def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
-        """The row and the column at which a warp's part of a fragment begins that several hold."""
+        """The row and the column at which a warp's part of a shared fragment begins."""
         if not layout.warp:
             return 0, 0
         holder = self.addressing.holder(layout, self.lane)

@@ -205,7 +205,7 @@ def stage_text(stage: IndexValue | None, moving: str) -> str:
 
 
 def _moved(kind: FragmentType, indices: Sequence[SSAValue], stage: IndexValue, direction: str) -> str:
-    """What a comment says of a fragment that moves."""
+    """A comment for a fragment that is loaded or stored."""
     place = stage_text(stage if len(indices) == STAGED else None, "the stage to multiply")
     return f"fragment {kind.role.data} {kind.shape[0]}x{kind.shape[1]} {direction} {place}"
 

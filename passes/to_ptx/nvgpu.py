@@ -364,7 +364,7 @@ for _kind in (*PLAIN, *EXCHANGES):
 
 
 def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -> VirtualRegister:
-    """The descriptor of what begins so many bytes further on."""
+    """The descriptor of the matrix that begins `bytes` bytes later."""
     return lowering.emitter.pure("add.s64", descriptor, bytes // UNIT) if bytes else descriptor
 
 

@@ -34,8 +34,8 @@ FIRST_TWO = word(0x44444444)
 
 @dataclass(frozen=True)
 class PackedRows:
-    """A matrix of known size without gaps between its rows, or so many such `matrices` behind each other; of packed
-    elements each byte counts as one."""
+    """A matrix of static size whose rows are contiguous, or `matrices` of them in sequence. Packed elements are counted
+    in bytes."""
 
     base: VirtualRegister
     matrices: int
@@ -101,8 +101,7 @@ class Packing:
         self._copy_last_elements(chunk)
 
     def _words(self, chunk: PackedChunk) -> Fragment:
-        """The words of the source that cover the chunk; zeros for those outside its row, or of which a part is
-        outside the matrix."""
+        """The words of the source that a chunk covers. They are zero outside of the chunk's row and of the matrix."""
         s, pitch, taken = self.scalars, self.source.row_bytes, chunk.taken
         if self.source.rows < self.destination.rows:
             taken = s.both(taken, s.compare("lt", chunk.row, self.source.rows))
@@ -125,7 +124,7 @@ class Packing:
         return words
 
     def _shifted(self, chunk: PackedChunk, words: Fragment) -> Fragment:
-        """The chunk's own four words."""
+        """The four words of the chunk, shifted into place."""
         if len(words) == CHUNK // WORD_BYTES:
             return words
         bits = self.scalars.multiply(chunk.excess, BYTE)

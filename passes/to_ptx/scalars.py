@@ -22,7 +22,7 @@ WIDE_OFFSET = 1 << 23
 
 
 def divisor_of(value: IndexValue) -> int:
-    """A number that divides the value; 0 for zero, which everything divides."""
+    """A known divisor of a value; 0 for the value zero."""
     return abs(value) if isinstance(value, int) else value.divisor
 
 
@@ -178,7 +178,7 @@ class Scalars:
         return a if a is b else self._pure("or.pred", a, b)
 
     def differ(self, a: VirtualRegister | bool, b: VirtualRegister | bool) -> VirtualRegister | bool:
-        """Whether one of two predicates holds and the other does not."""
+        """The exclusive or of two predicates."""
         if isinstance(a, bool) and isinstance(b, bool):
             return a != b
         if isinstance(a, bool):

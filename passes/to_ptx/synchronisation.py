@@ -281,7 +281,7 @@ def _tensor_load(lowering: KernelLowering, op: TensorLoadOp) -> None:
 
 
 def _mask(lowering: KernelLowering, op: TensorLoadOp, ctas: IndexValue) -> VirtualRegister:
-    """The CTAs of a cluster that a copy goes to, a bit for each."""
+    """The mask of the CTAs of a cluster that receive a copy."""
     if isinstance(ctas, int) and not 0 < ctas < 1 << MOST_CTAS:
         fail(op, f"expected a bit for each of 1 to {MOST_CTAS} CTAs of a cluster, got {ctas:#x}")
     return _short(lowering, ctas)

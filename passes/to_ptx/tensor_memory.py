@@ -139,7 +139,7 @@ def _product(lowering: KernelLowering, op: TensorMmaOp) -> None:
 
 
 def _a(lowering: KernelLowering, op: TensorMmaOp) -> VirtualRegister:
-    """Where A begins in tensor memory, whose first row is that of D."""
+    """The address of A in tensor memory. Its first row is that of D."""
     number, row, column = op.a_indices
     first, k = lowering.scalar(row), lowering.scalar(column)
     if first != 0 or not isinstance(k, int):
@@ -150,7 +150,7 @@ def _a(lowering: KernelLowering, op: TensorMmaOp) -> VirtualRegister:
 
 
 def _side_addresses(lowering: KernelLowering, op: TensorMmaOp) -> Iterator[VirtualRegister]:
-    """Where scales, or metadata, of a step begin: the words of all rows behind each other."""
+    """The tensor memory addresses of the scales or metadata of a step."""
     for memory in op.side_operands:
         place, kind = _address(lowering, op, memory, op.stage), memory_of(memory)
         more = op.word * (kind.get_shape()[1] // LANES if op.scale else 1)
@@ -174,9 +174,8 @@ def copy(lowering: KernelLowering, op: CopyOp) -> None:
 
 
 def _copied(kind: Memory) -> Iterator[tuple[str, int, int]]:
-    """The copies that fill a matrix of tensor memory: their shape, the line of the tile where each begins, and its
-    first column. Blocks of the same rows are behind each other in shared memory; in tensor memory those of the same
-    columns are."""
+    """The copies that fill a matrix of tensor memory: shape, line of the tile, first column. Blocks of the same rows
+    are consecutive in shared memory, those of the same columns in tensor memory."""
     _, rows, columns = kind.get_shape()
     if not holds_scales(kind):
         each = METADATA_BLOCK.elements
@@ -209,7 +208,7 @@ def load(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
 
 
 def store(lowering: KernelLowering, op: StoreOp, kind: FragmentType) -> None:
-    """Writes what a warpgroup's products are added to, or what they multiply."""
+    """Stores a warpgroup's fragment to tensor memory: accumulators or an operand."""
     for move, place, registers in _moves(lowering, op, kind, lowering.fragment(op.fragment)):
         lowering.emitter.emit(f"tcgen05.st.sync.aligned.{move}.b32", place, registers)
     lowering.emitter.emit("tcgen05.wait::st.sync.aligned")
@@ -242,8 +241,8 @@ def _moves(
 
 
 def _halves(layout: Layout, bits: int) -> int | None:
-    """Of how many times 16 rows of each warp the registers of a fragment are those of moves of some columns after each
-    other; None if they are not."""
+    """How many times 16 rows each warp has, if the registers of a fragment are those of consecutive moves of columns;
+    None if they are not."""
     if bits not in SHAPES:
         return None
     lane, element = MOVES[SHAPES[32][0]].lane, MOVES[SHAPES[32][0]].element

@@ -79,7 +79,7 @@ def number_of(lowering: KernelLowering, value: SSAValue) -> HeldElement:
 
 
 def give(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> None:
-    """Makes an element the value of a result: indices, i32 and i1 as they are, others in a register of their own."""
+    """Binds an element to a result: indices, i32 and i1 as they are, other types in a fresh register."""
     final = Elements(lowering.emitter, lowering.target).rounded(element).held
     if result.type in (IndexType(), i1, i32):
         lowering.values[result] = final if isinstance(final, VirtualRegister | int) else _own(lowering, result, element)
@@ -88,7 +88,7 @@ def give(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> No
 
 
 def _own(lowering: KernelLowering, result: SSAValue, element: HeldElement) -> VirtualRegister:
-    """A register that nothing else has, for what a loop carries is overwritten."""
+    """A fresh register with the value, for a loop overwrites the registers that it carries."""
     return lowering.emitter.compute(f"mov.{held_as(result.type)}", element.held)
 
 
@@ -99,7 +99,7 @@ def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -
 
 
 def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
-    """A constant that is no integer: a float, or a vector that is one number everywhere."""
+    """A constant other than an integer: a float, or a splat vector."""
     value, kind = op.value, op.result.type
     if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
@@ -266,7 +266,7 @@ def place_of(lowering: KernelLowering, op: Operation, value: SSAValue, indices: 
 
 
 def bytes_together(lowering: KernelLowering, value: SSAValue, indices: Sequence[IndexValue]) -> int:
-    """What divides the address of an element: as many bytes may be moved at once, 16 at most."""
+    """The largest known power-of-two alignment of an element's address in bytes, at most that of its memory."""
     memory = lowering.memories.get(value)
     if memory is None:
         return 1

@@ -117,8 +117,8 @@ def is_array(value: object) -> bool:
 
 
 def borrow(value: object, element: str = "") -> Argument:
-    """See an array argument as memory, without copying it: but for elements of less than a byte, which numpy keeps one
-    in a byte. Truth values are bits where memory is to hold those: `element` is "i1".
+    """An array argument as memory, without a copy, except for elements of less than a byte, which numpy keeps in a byte
+    each. Booleans become bits if `element` is "i1".
 
     Raises:
         ArgumentError: if it is no array, or its exporter refuses.
@@ -142,7 +142,7 @@ def borrow(value: object, element: str = "") -> Argument:
 
 
 def packed_as(argument: Argument, parameter: Parameter) -> Argument:
-    """Bytes, where a parameter has several elements in each, as those elements; any other argument as it is."""
+    """Reinterprets bytes as packed elements if the parameter has several in a byte; other arguments are unchanged."""
     each = PACKED.get(parameter.element, 1)
     if each == 1 or argument.element not in ("i8", "ui8") or not parameter.shape:
         return argument
@@ -157,8 +157,8 @@ def packed_as(argument: Argument, parameter: Parameter) -> Argument:
 
 
 def _packed(array: Array, element: str) -> Argument:
-    """A copy of elements of 4 bits or 1, which numpy keeps one in a byte, as kernels read them: the first in the lowest
-    bits. Every row starts with a byte; what is left of its last one is zero."""
+    """A packed copy of elements of 4 bits or 1, which numpy keeps in a byte each. The first element has the lowest
+    bits. Every row starts with a byte; spare bits of its last byte are zero."""
     each = PACKED[element]
     bits, (*outer, columns) = 8 // each, array.shape or (1,)
     row = -(-columns // each) * each
@@ -208,7 +208,7 @@ def _from_numpy(array: Array, wanted: str) -> Argument:
 
 
 def _element(dtype: DType) -> str:
-    """What an array holds whose elements have a byte or more each."""
+    """The element type of an array whose elements have at least one byte."""
     return "bool" if dtype.kind == "b" else element_of(dtype)
 
 
@@ -242,8 +242,8 @@ def _from_cuda(value: object, interface: Mapping[str, Any]) -> Argument:
 
 
 def _type_of_words(value: object) -> str:
-    """What words are whose type the CUDA array interface cannot name: as DLPack says, or the maker's own type is called
-    (`torch.float8_e5m2`); empty if neither is known."""
+    """The element type of words whose type the CUDA array interface cannot name, from DLPack or from the name of the
+    array's dtype (`torch.float8_e5m2`); "" if neither has it."""
     if isinstance(value, dtypes.SupportsDLPack):
         try:
             return _dlpack_element(dtypes.read(value, stream=_NO_STREAM))
@@ -265,7 +265,7 @@ def _torch_stream(value: object) -> int | None:
 
 
 def current_stream(device: int) -> int:
-    """The handle of the CUDA stream that torch, which is imported, works on at a device."""
+    """The handle of torch's current CUDA stream on a device. torch must be imported."""
     torch = cast(Any, sys.modules["torch"])
     # The public way makes two objects, which takes as long as the rest of a call.
     raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
@@ -303,8 +303,8 @@ def _torch_tensor(value: object) -> Argument | None:
 
 
 def _is_negated(value: object) -> bool:
-    """Whether a tensor of torch has its negative bit set, such as the imaginary part of a conjugate, of which neither
-    of its two interfaces tells."""
+    """Whether a torch tensor has its negative bit set, such as the imaginary part of a conjugate. DLPack and the CUDA
+    array interface do not show this bit."""
     return _torch_of(value) is not None and bool(cast(Any, value).is_neg())
 
 
@@ -344,8 +344,8 @@ PROMOTIONS = (0, 64, 128, 256)
 
 @dataclass(frozen=True)
 class EncodedMap:
-    """The tensor map of the part of an array that begins `offset` bytes behind its start: all of its fields are known
-    but the address."""
+    """The tensor map of the part of an array that begins `offset` bytes after its start. All fields but the address are
+    given."""
 
     array: object
     offset: int
@@ -358,10 +358,10 @@ class EncodedMap:
         return borrow(self.array)
 
     def fields(self, address: int) -> TensorMapFields:
-        """What the map says, for an array that begins at an address.
+        """The fields of the map for an array at an address.
 
         Raises:
-            ArgumentError: for an address that no map has.
+            ArgumentError: for an address that a map cannot have.
         """
         try:
             return replace(self.known, address=address + self.offset)

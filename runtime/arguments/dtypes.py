@@ -32,7 +32,8 @@ SPELLINGS: Mapping[str, str] = {**{element: element for element in ELEMENT_NAMES
 
 
 class _DTypes(Mapping[str, DType]):
-    """The types of `ELEMENT_NAMES`, each made when it is asked for: a run with numpy's own waits for no ml_dtypes."""
+    """The numpy types of `ELEMENT_NAMES`. Each is created on its first use, so that a run with numpy's own types does
+    not import ml_dtypes."""
 
     def __getitem__(self, element: str) -> DType:
         return _dtype(ELEMENT_NAMES[element].numpy)
@@ -61,7 +62,7 @@ PACKED = {element: 8 // names.bits for element, names in ELEMENT_NAMES.items() i
 
 
 def dtype_of(element: str) -> DType:
-    """The numpy type whose words are those of the MLIR type `element`.
+    """The numpy type with the representation of the MLIR type `element`.
 
     Raises:
         ArgumentError: naming the known types.
@@ -81,7 +82,7 @@ def rounded(values: Floats, dtype: DType) -> Floats:
 
 
 def integer_limits(dtype: DType) -> tuple[int, int] | None:
-    """The least and the greatest value of an integer type, those of 4 bits and 1 included; None for other types."""
+    """The smallest and the largest value of an integer type, including those of 4 bits and 1; None for other types."""
     if dtype.kind == "b":
         return 0, 1
     if dtype.kind not in "iu" and dtype not in (DTYPES["i4"], DTYPES["ui4"]):
@@ -203,12 +204,12 @@ def read(source: SupportsDLPack, stream: int | None = None) -> Tensor:
 
 
 def is_immutable(source: object) -> bool:
-    """Whether an array is of a kind that never changes, whatever its exports say."""
+    """Whether an array is of an immutable kind, whatever its exports say."""
     return type(source).__module__.partition(".")[0] in _IMMUTABLE
 
 
 def _export(source: SupportsDLPack, stream: int | None) -> object:
-    """A capsule of a version, which says whether the memory may be written, where the producer makes such."""
+    """A DLPack capsule. Producers of DLPack 1.0 make a versioned one, which has a flag for read-only memory."""
     try:
         if stream is None:
             return source.__dlpack__(max_version=(1, 0))

@@ -43,11 +43,11 @@ ELEMENT_NAMES = {
 
 
 def memory_bytes(element: str, count: int) -> int:
-    """Bytes that many elements take in the memory of a kernel."""
+    """Bytes of `count` elements in the memory of a kernel."""
     return -(-count * ELEMENT_NAMES[element].bits // 8)
 
 
 def map_element(kind: str) -> Element | None:
-    """What a tensor map calls elements of an MLIR type, or tf32; None if it has none such."""
+    """The element type of a tensor map for an MLIR type, or tf32; None without one."""
     name = ELEMENT_NAMES[kind].map if kind in ELEMENT_NAMES else kind
     return next((e for e in ELEMENTS if e.name == name), None)

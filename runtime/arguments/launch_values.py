@@ -73,7 +73,7 @@ def is_bytes(value: object) -> TypeGuard[bytes]:
 
 
 def is_ctypes(value: object) -> TypeGuard[Any]:
-    """Whether a value is one of ctypes: a number, an array or a structure of such."""
+    """Whether a value is a ctypes number, array or structure."""
     return isinstance(value, _CTYPES)
 
 
@@ -356,7 +356,8 @@ def _value(parameter: Variable, arg: object, first: int, behind: list[LaunchValu
 
 
 def _packed(struct: Image, first: int, behind: list[LaunchValue], *, in_memory: bool = False) -> Packed:
-    """A struct whose pointers and maps are positions; arrays and structs that they reach go to `behind`."""
+    """A struct whose pointers and tensor maps are replaced by positions. The arrays and structs that they refer to are
+    appended to `behind`."""
     pointers: list[tuple[int, int]] = []
     maps: list[tuple[int, int, TensorMap | EncodedMap]] = []
     for offset, target in struct.pointers:

@@ -85,7 +85,7 @@ def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
 
 
 def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
-    """The dense matrix, (rows, columns), from which `compress` made these values and metadata for the same instruction.
+    """The dense matrix (rows, columns) of values and metadata that `compress` made for the same instruction.
 
     Raises:
         ArgumentError: for arrays that do not belong together, or invalid codes.

@@ -56,7 +56,7 @@ class Parameter:
 
     @cached_property
     def taken(self) -> set[tuple[object, ...]]:
-        """What arguments were that the parameter takes: `check` looks at each kind once."""
+        """The kinds of arguments that the parameter has accepted. `check` examines each kind once."""
         return set()
 
 

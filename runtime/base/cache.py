@@ -50,13 +50,13 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class Cache:
-    """The entries in a folder, together at most `limit` bytes."""
+    """The entries in a folder, at most `limit` bytes in total."""
 
     folder: Path
     limit: int = LIMIT
 
     def get(self, key: str) -> dict[str, bytes] | None:
-        """The parts of an entry; None if there is none. One that is damaged is dropped."""
+        """The parts of an entry; None without one. A damaged entry is deleted."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -71,7 +71,7 @@ class Cache:
         return parts
 
     def put(self, key: str, parts: Mapping[str, bytes]) -> None:
-        """Keeps an entry. What cannot be written is not kept: a cache is no reason to fail."""
+        """Stores an entry. Errors of the file system are ignored, for a cache may not make a compilation fail."""
         from tempfile import NamedTemporaryFile
 
         data = _packed(parts)
@@ -117,7 +117,7 @@ class Cache:
                 yield CacheEntry(path, status.st_mtime, status.st_size)
 
     def _evict(self) -> None:
-        """Drops what was used least recently until the rest fits, and what writers left behind."""
+        """Drops the least recently used entries until the rest fits, and temporary files of interrupted writers."""
         entries = self.entries()
         total = sum(entry.bytes for entry in entries)
         for entry in entries:
@@ -177,11 +177,11 @@ def kept() -> Cache | None:
 
 
 def configured() -> Cache | None:
-    """The cache of the environment: in the folder that WARPLOOM_CACHE names, else in that of the platform; None if the
-    variable is "off".
+    """The cache that the environment configures: in the folder WARPLOOM_CACHE, else in that of the platform. None if
+    the variable is "off".
 
     Raises:
-        ArgumentError: if the variable names the home of a user that there is not.
+        ArgumentError: if the variable refers to the home of an unknown user.
     """
     named = os.environ.get(VARIABLE, "")
     if named.lower() == OFF:
@@ -203,7 +203,8 @@ def key_of(kind: str, what: Mapping[str, object]) -> str:
 
 
 def _version_of(package: str) -> str:
-    """An installed package's version. Its metadata's folder says it; `importlib.metadata` takes as long as all else."""
+    """The version of an installed package, from the name of its metadata folder, which is faster than
+    `importlib.metadata`."""
     spec = find_spec(package)
     places = [] if spec is None else [Path(place).parent for place in spec.submodule_search_locations or ()]
     versions = sorted(path.name for place in places for path in place.glob(f"{package}-*.dist-info"))
@@ -219,7 +220,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def sources() -> list[Path]:
-    """The files that compile."""
+    """The source files of the compiler, whose contents are part of cache keys."""
     return sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 
 

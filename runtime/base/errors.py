@@ -12,7 +12,7 @@ class CompileError(WarploomError):
 
 
 class HostError(WarploomError):
-    """A module has no such host function, or the function has an operation or a type that the host cannot evaluate."""
+    """A module has no such host function, or the host cannot evaluate an operation or type of it."""
 
 
 class ArgumentError(WarploomError):
@@ -20,7 +20,7 @@ class ArgumentError(WarploomError):
 
 
 class DeviceUnavailableError(WarploomError):
-    """There is no usable GPU: no package, no driver, no device, or one that cannot run the target.
+    """No usable GPU: the package, driver or device is missing, or the device cannot run the target.
 
     `reason` is the message without `hint`, which says what to do instead.
     """

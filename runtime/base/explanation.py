@@ -37,7 +37,8 @@ class CompiledPart:
 
 @dataclass(frozen=True)
 class LeftPart:
-    """An operation of a graph that was not compiled, and why; `place` is a line of the model, where torch tells it."""
+    """An operation of a graph that was not compiled, and the reason. `place` is a line of the model, if torch has
+    it."""
 
     node: str
     operator: str
@@ -51,7 +52,8 @@ class LeftPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of a graph: `graph` is "forward", "backward" or "inference", `rest` who runs what was left."""
+    """The result of compiling a graph. `graph` is "forward", "backward" or "inference"; `rest` names the backend of the
+    parts that were left."""
 
     graph: str
     compiled: tuple[CompiledPart, ...]
@@ -100,8 +102,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def place_of(node: Node) -> str:
-    """`file:line` of the innermost line of the model that a node comes from; the module, where no line is the model's
-    own; "" where torch tells neither."""
+    """`file:line` of the innermost line of the model from which a node comes, else the module, else ""."""
     spec = find_spec("torch")
     ours = (str(Path(__file__).parents[1] / "torch"), str(Path(spec.origin or "").parent) if spec else "")
     lines: list[tuple[str, str]] = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
@@ -112,12 +113,12 @@ def place_of(node: Node) -> str:
 
 
 def _module_of(node: Node) -> tuple[str, object]:
-    """The path and the class of the module that a node comes from; a gradient comes from where its value does."""
+    """The path and the class of the module of a node. A gradient has those of its forward node."""
     modules: dict[str, Any] = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     return next(reversed(modules.values()), ("", ""))
 
 
 def layer_of(node: Node) -> str:
-    """The path of the module that a node comes from, such as `layers.0.mlp`; "" for the outermost one."""
+    """The path of the module of a node, such as `layers.0.mlp`; "" for the outermost module."""
     path = re.sub(r"\['?(\w+)'?\]", r".\1", _module_of(node)[0])
     return re.sub(r"^L\.\w+", "", path).replace("._modules", "").strip(".")

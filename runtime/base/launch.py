@@ -99,7 +99,7 @@ class ScratchBuffer(NamedTuple):
 
 @dataclass(frozen=True)
 class Shifted:
-    """Memory that starts so many bytes behind the start of the array at a position."""
+    """Memory that starts `bytes` bytes after the start of the array at `position`."""
 
     position: int
     bytes: int
@@ -107,8 +107,8 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A tensor map of memory that starts so many bytes behind the start of the array at a position; its fields, for an
-    array at address 0 that starts there."""
+    """A tensor map of the memory that starts `bytes` bytes after the start of the array at `position`. `fields` are
+    those of a map with that memory at address 0."""
 
     position: int
     bytes: int

@@ -80,7 +80,7 @@ def _spelled_out(argv: Sequence[str]) -> list[str]:
 
 
 def _as_option(message: str, args: argparse.Namespace) -> str:
-    """What a message says of an argument of a call, as this command takes it."""
+    """Replaces Python arguments in a message by the options of this command."""
     option = "--device interp" if hasattr(args, "device") else "`warploom run --device interp`"
     return message.replace("device='interp'", option).replace("a larger max_steps", "a larger --max-steps")
 
@@ -91,7 +91,7 @@ def _discard_output() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    """Print a message that names its place as `place: error: what`, others as `error: what`."""
+    """Prints an error on stderr and returns `code`. A message that has its location is printed as it is."""
     first, *_ = message.split("\n")
     print(message if ": error: " in first else f"error: {message}", file=sys.stderr)
     return code
@@ -137,7 +137,8 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _read_checks(args: argparse.Namespace) -> None:
-    """What `--check` asks for: `check` says whether to compare with float64, `checks` names the interpreter's."""
+    """Parses `--check`: afterwards `check` says whether to compare with float64, and `checks` names the interpreter's
+    checks."""
     words = [word for text in args.check for word in text.split(",")]
     args.check, args.checks = COMPARE in words, tuple(word for word in words if word != COMPARE)
     if args.checks:

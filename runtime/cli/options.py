@@ -17,7 +17,8 @@ from ..kernel.lowering import target_name
 
 
 def filled(text: str) -> str:
-    """A text that is not empty, for argparse: what a shell makes of a variable that is not set asks for nothing."""
+    """An argument type of argparse for a text that is not empty. An empty text usually is a shell variable that is not
+    set."""
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a value, got nothing")
     return text
@@ -90,7 +91,8 @@ def schedule_options(texts: Sequence[str]) -> dict[str, str]:
 
 
 def target_asked(args: argparse.Namespace, module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
-    """`--target`, else the module's own, else another. Where the first two differ, a note says so.
+    """The target: `--target`, else the module's own, else `otherwise`. If the first two differ, a note on stderr says
+    so.
 
     Raises:
         CompileError: for a `warp.target` that is none.

@@ -200,7 +200,7 @@ def _kernels(args: argparse.Namespace, left: PtxModule, right: PtxModule) -> Pro
 
 
 def _arrays(inputs: list[str], seed: int) -> dict[str, Array]:
-    """The arrays that two kernels are given."""
+    """The arrays of both kernels."""
     from ..reference.inputs import binding, kernel_argument
 
     named: dict[str, Array] = {}

@@ -163,7 +163,7 @@ class Report:
         )
 
     def resources(self, name: str, needs: Resources, source: str) -> None:
-        """What a kernel needs."""
+        """Prints the resources of a kernel."""
         spills = f"{needs.spills} bytes of spills" if needs.spills else "no spills"
         style = "yellow" if needs.spills else ""
         text = f"{name}: {needs.registers} registers, {spills}, {needs.shared} bytes of static shared memory ({source})"
@@ -203,7 +203,7 @@ class Report:
         self.out.print(table)
 
     def launched(self, reports: Sequence[LaunchReport], as_json: bool) -> None:
-        """What launches on the interpreter did; JSON goes to standard output alone."""
+        """Prints the reports of launches on the interpreter. JSON goes to standard output without other text."""
         if as_json:
             print(json.dumps([report.as_json() for report in reports], indent=1))
             return

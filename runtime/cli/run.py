@@ -59,11 +59,11 @@ def check_trace(path: str) -> None:
 
 
 def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
-    """Writes the Chrome trace of all launches, or the picture of the first CTA of the one that took longest; what was
-    written, in words.
+    """Writes the Chrome trace of all launches, or a picture of the first CTA of the longest one. Returns a description
+    of what was written.
 
     Raises:
-        ArgumentError: where nothing was launched, of which there is no picture.
+        ArgumentError: if a picture is requested and nothing was launched.
     """
     if not traces and Path(path).suffix == ".svg":
         raise ArgumentError(f"--trace {path}: nothing was launched, so there is nothing to draw")
@@ -82,10 +82,10 @@ def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
 
 
 def run_mlir(args: argparse.Namespace, text: str) -> int:
-    """Do what the command line asks for; the exit code.
+    """Runs a kernel of MLIR text as the command line says. Returns the exit code.
 
     Raises:
-        WarploomError: for anything the user can put right.
+        WarploomError: for any error of the input.
     """
     report = Report(stderr=args.json)
     place = choose_place(report_device(args), args.target or "")
@@ -124,14 +124,14 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
 
 
 def report_launches(report: Report, done: LaunchPlace, args: argparse.Namespace) -> None:
-    """What was asked for of launches on the interpreter: the file of a trace, the tables of reports."""
+    """Writes the trace and prints the reports that were requested of launches on the interpreter."""
     if args.trace:
         report.line("wrote", save_trace(args.trace, done.traces))
     report.launched(done.reports, args.json)
 
 
 def report_resources(report: Report, ptx: str, target: str, place: LaunchPlace, kernels: Sequence[str]) -> None:
-    """Ask ptxas what each kernel needs, without it the GPU's driver."""
+    """Reports the resources of each kernel, from ptxas or else from the GPU's driver."""
     if ptxas.find() is None and place.gpu is not None:
         with report.timed("load"):
             loaded = place.gpu.load(ptx)
@@ -240,10 +240,10 @@ def _check(
 
 
 def run_ptx(args: argparse.Namespace, text: str) -> int:
-    """Do what the command line asks for; the exit code.
+    """Runs a kernel of PTX text as the command line says. Returns the exit code.
 
     Raises:
-        WarploomError: for anything the user can put right.
+        WarploomError: for any error of the input.
     """
     report = Report(stderr=args.json)
     problem = Problem.parse(args.problem) if args.problem else None
@@ -313,7 +313,7 @@ def _traced(args: argparse.Namespace, report: Report) -> Generator[None]:
 
 
 def _counterexample(args: argparse.Namespace, module: PtxModule, launch: Launch) -> WarpOrder:
-    """The first order of warps that decides otherwise; what the check says of it is printed.
+    """The first order of warps that leads to a different decision; prints what the check reports.
 
     Raises:
         ArgumentError: if there is none.
@@ -358,7 +358,7 @@ def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
 
 
 def _kernel_name(module: PtxModule, name: str | None) -> str:
-    """The kernel asked for, or the only one. Raises ArgumentError if there are several and none was named."""
+    """The kernel with a name, or the only one. Raises ArgumentError if there are several and none is named."""
     if name is not None:
         return name
     if len(module.kernels) == 1:

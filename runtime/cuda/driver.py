@@ -63,7 +63,7 @@ class GpuDevice:
 
     @property
     def target(self) -> str:
-        """The most specific target this device runs, such as "sm_90a"."""
+        """The most specific target that the device runs, such as "sm_90a"."""
         for name in (f"sm_{self.sm}a", f"sm_{self.sm}"):
             if name in TARGETS:
                 return name
@@ -190,7 +190,7 @@ class Gpu:
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """Make the context current in this thread, and put back what was."""
+        """A context manager that makes the CUDA context current in this thread."""
         call("entering the GPU's context", self.driver.cuCtxPushCurrent(self.context))
         try:
             yield
@@ -268,10 +268,11 @@ class LoadedKernel:
         return int(call(f"asking about kernel {self.name}", result))
 
     def reserve(self, block: tuple[int, int, int], shared: int) -> None:
-        """Make sure that a block of this size with `shared` bytes of dynamic shared memory can be launched.
+        """Checks that a block of this size with `shared` bytes of dynamic shared memory can be launched, and enables
+        it.
 
         Raises:
-            CudaError: saying what the kernel needs and what the device has.
+            CudaError: with what the kernel needs and what the device has.
         """
         threads = block[0] * block[1] * block[2]
         if threads > self.threads:

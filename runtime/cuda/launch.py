@@ -149,10 +149,10 @@ def _free(gpu: Gpu, address: int, stream: int) -> None:
 
 
 def gpu_of(values: Sequence[LaunchValue]) -> Gpu:
-    """The GPU that the arrays in device memory lie on; the first GPU if there are none.
+    """The GPU of the arrays in device memory; the first GPU if there are none.
 
     Raises:
-        ArgumentError: if they lie on different GPUs.
+        ArgumentError: if they are on different GPUs.
     """
     first = gpu(0)
     if device_count() == 1:

@@ -65,7 +65,7 @@ class Direct:
 
 @cache
 def direct(driver: Any) -> Direct | None:
-    """The functions of the driver that a module has loaded; None for a module other than cuda-bindings'."""
+    """The functions of the loaded driver library; None if the module is not cuda-bindings."""
     if not getattr(driver, "__name__", "").startswith("cuda.bindings") or not sys.platform.startswith("linux"):
         return None
     try:
@@ -95,7 +95,7 @@ class _Pointer(NamedTuple):
 
 @dataclass
 class _Map:
-    """A tensor map among the parameters: the driver's own object, which moves with the array."""
+    """A tensor map among the parameters: the driver's object, which is updated when the array moves."""
 
     gpu: Gpu
     place: Mapped
@@ -120,7 +120,8 @@ class _Map:
 
 
 class DirectLaunch(NamedTuple):
-    """What the driver's own function takes of a launch: `address` and `parameters` are where these lie."""
+    """The arguments of `cuLaunchKernelEx`. `address` is the address of the configuration, `parameters` that of the
+    parameters."""
 
     config: LaunchConfig
     kernel: int
@@ -130,8 +131,8 @@ class DirectLaunch(NamedTuple):
 
 @dataclass(frozen=True)
 class _Enqueue:
-    """A launch ready to go. `parameters` is the address of the parameters' addresses; `storage` keeps them alive;
-    `pointers` and `maps` follow the arrays; `config` is there where the driver is told more than sizes."""
+    """A prepared launch. `parameters` is the address of the parameter addresses; `storage` keeps them alive; `pointers`
+    and `maps` follow the arrays. `config` is None if the driver needs the sizes only."""
 
     kernel: LoadedKernel
     launch: Launch
@@ -143,7 +144,7 @@ class _Enqueue:
     packed: DirectLaunch | None = None
 
     def __call__(self, driver: Any, stream: int) -> Any:
-        """Enqueues it; what the driver says."""
+        """Enqueues the launch and returns the driver's result."""
         launch, handle = self.launch, self.kernel.handle
         if self.config is None:
             grid, block = launch.grid, launch.block
@@ -176,10 +177,10 @@ class Launches:
         self._packed = tuple(item.packed for item in self.queue if item.packed is not None)
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Enqueue the launches on a CUDA stream handle, on arrays at these addresses, which are 0 for other values.
+        """Enqueues the launches on a CUDA stream. `addresses` are those of arrays, 0 for other values.
 
         Raises:
-            ArgumentError: for an address that is not aligned as a kernel wants it to be.
+            ArgumentError: for an address without the alignment that a kernel needs.
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
         driver, functions = self.gpu.driver, self._direct
@@ -297,7 +298,7 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
 
 
 def _packed(kernel: LoadedKernel, launch: Launch, config: Any, parameters: int) -> DirectLaunch:
-    """A launch as the driver's own function takes it; `config` is kept by the caller."""
+    """A launch as arguments of the driver's own function. The caller keeps `config` alive."""
     if config is not None:
         packed = LaunchConfig.from_address(int(config.getPtr()))
     else:
@@ -306,7 +307,7 @@ def _packed(kernel: LoadedKernel, launch: Launch, config: Any, parameters: int) 
 
 
 def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[LaunchValue]) -> bytes:
-    """The bytes of a parameter that is no address: a number, or a struct whose pointers and maps are put in now."""
+    """The bytes of a parameter other than an address: a number, or a struct whose pointers and maps are filled in."""
     if isinstance(passed, Word):
         return pack(parameter, passed.value)
     value = cast("Scalar | Packed", values[cast(int, passed)])
@@ -349,7 +350,7 @@ def _attribute(driver: Any, name: str, among: list[Any]) -> Any:
 
 
 def address_of(value: LaunchValue) -> int:
-    """Where an array lies; 0 for other values."""
+    """The address of an array; 0 for other values."""
     return value.address if isinstance(value, Argument) else 0
 
 
@@ -359,7 +360,7 @@ def _own_clusters(function: Function) -> str:
 
 
 def _check_cluster(function: Function, launch: Launch) -> None:
-    """The driver takes the clusters from the kernel's own directive, where there is one."""
+    """Checks that a launch has the cluster of the kernel's `.reqnctapercluster`, which the driver uses."""
     written = _own_clusters(function)
     sizes = (*map(int, re.findall(r"\d+", written)), 1, 1)[:3]
     if launch.cluster is not None and written and sizes != launch.cluster:

@@ -44,7 +44,8 @@ class Resources:
 
 @cache
 def find(tool: str = "ptxas") -> Path | None:
-    """ptxas, or nvcc, from the package nvidia-cuda-nvcc, else from PATH, else from CUDA_HOME; None if there is none."""
+    """The path of ptxas or nvcc: from the package nvidia-cuda-nvcc, else from PATH, else from CUDA_HOME; None without
+    one."""
     return next((path for path in _candidates(tool) if os.access(path, os.X_OK)), None)
 
 
@@ -64,7 +65,7 @@ def _candidates(tool: str) -> Iterator[Path]:
 
 
 def version() -> str | None:
-    """ptxas's own version, such as "13.0.88"; None without ptxas."""
+    """The version of ptxas, such as "13.0.88"; None without ptxas."""
     path = find()
     if path is None:
         return None
@@ -90,7 +91,7 @@ def assemble(ptx: str, target: str) -> dict[str, Resources]:
 
 
 def machine_code(ptx: str, target: str) -> Assembled:
-    """Assemble `ptx` for `target`, or read what this ptxas made of it before from the cache on disk.
+    """Assembles `ptx` for `target`, or returns the cached result of the same ptxas.
 
     Raises:
         AssemblerError: if there is no ptxas, or with its messages if it rejects the text.

@@ -70,7 +70,8 @@ def _overlap(buffers: Sequence[Buffer]) -> bool:
 
 @contextmanager
 def _in_shared_memory(buffers: Sequence[Buffer]) -> Generator[None]:
-    """Within, the bytes of buffers are those that all processes see; behind, their owners have them."""
+    """A context in which the bytes of buffers lie in memory that all processes share. At its end they are copied
+    back."""
     owned = [buffer.data for buffer in buffers]
     for buffer in buffers:
         place = np.frombuffer(mmap.mmap(-1, buffer.size), np.uint8)
@@ -100,7 +101,7 @@ def _start(context: Any, work: Work, following: Any, count: int) -> _Worker:
 
 
 def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
-    """In a process of its own: takes batch after batch."""
+    """Executes batches in a process of its own until none is left."""
     gc.freeze()  # what is there is the launching process's too, and copied where it is touched
     batch = -1
     try:
@@ -129,7 +130,7 @@ _ALONE = f"{CORES}=1 runs them in this one"
 
 
 def _ended(code: int) -> str:
-    """How a process ended that told of no error."""
+    """A description of the end of a process that reported no error."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

@@ -100,7 +100,8 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
 
 
 def _ctas_of_batch(launch: KernelRun, total: int, at_once: int, processes: int) -> int:
-    """How many CTAs a process runs at a time: alike many for each, but not so few that steps cost more than threads."""
+    """The number of CTAs that a process runs at a time: equal shares, unless the cost of steps exceeds that of
+    threads."""
     one = geometry_of(launch, 0, 1)
     size, least = one.cluster_size, at_once
     if launch.kernel.multiplies_matrices or launch.kernel.has_warpgroups:
@@ -239,10 +240,10 @@ class Program:
         return decoder.refused(self._declared)
 
     def kernel(self, name: str) -> DecodedKernel:
-        """A kernel, decoded at its first use: others may hold what is not supported.
+        """A kernel, decoded at its first use, for others may have unsupported instructions.
 
         Raises:
-            InterpreterError: if there is none, or at its first instruction that is not supported.
+            InterpreterError: if there is no such kernel, or at its first unsupported instruction.
         """
         function = self._functions.get(name)
         if function is None:

@@ -34,11 +34,12 @@ def model_of(values: Iterable[object]) -> object | None:
 def allocator(
     parameter: Parameter, shape: tuple[int, ...], like: object | None, *, zeros: bool
 ) -> Callable[[], object]:
-    """What makes arrays for `parameter`, of the library and on the device of `like`; with `zeros` all zeros, else of
-    any values. Where arrays of that library never change (jax), those of numpy, for `finished` to turn.
+    """A function that allocates arrays for `parameter`, of the library and on the device of `like`. With `zeros` they
+    are zero, otherwise uninitialised. For a library with immutable arrays (jax) it allocates numpy arrays, which
+    `finished` converts.
 
     Raises:
-        ArgumentError: saying why none can be made.
+        ArgumentError: if none can be allocated, with the reason.
     """
     library = "numpy" if like is None else library_of(like)
     if parameter.element in PACKED:
@@ -58,14 +59,14 @@ def allocator(
 
 
 def finished(array: object, like: object | None) -> object:
-    """An array that a call wrote, as its caller gets it: one of jax where `like` is."""
+    """An output array as the caller gets it, converted to jax if `like` is a jax array."""
     if like is None or library_of(like) != "jax":
         return array
     return cast(Any, sys.modules["jax"]).numpy.asarray(array)
 
 
 def empty(parameter: Parameter, shape: tuple[int, ...]) -> Array:
-    """A numpy array of any values whose elements lie as `parameter` wants them to."""
+    """An uninitialised numpy array with the strides of `parameter`."""
     if parameter.strides is None:
         return np.empty(shape, parameter.dtype)
     elements = _steps(parameter, shape)
@@ -78,14 +79,15 @@ def empty(parameter: Parameter, shape: tuple[int, ...]) -> Array:
 
 
 def laid_out(array: Array, parameter: Parameter) -> Array:
-    """A copy of an array as `parameter` wants it to lie in memory."""
+    """A copy of an array with the strides of `parameter`."""
     copy = empty(parameter, array.shape)
     copy[...] = array
     return copy
 
 
 def _steps(parameter: Parameter, shape: tuple[int, ...]) -> list[int]:
-    """Elements from one index to the next: as the parameter says, else behind all that lie nearer, the last first."""
+    """Strides in elements. Those that the parameter leaves open follow from a contiguous arrangement, the last
+    dimension first."""
     wanted = parameter.strides or (None,) * len(shape)
     steps = [0 if step is None else step for step in wanted]
     span = max((step * extent for step, extent in zip(steps, shape, strict=True)), default=0)
@@ -157,7 +159,7 @@ REMEMBERED = 256
 
 
 def check(argument: Argument, parameter: Parameter, position: int, *, written: bool) -> None:
-    """Refuse an argument that `parameter` cannot take.
+    """Checks that `parameter` can take an argument.
 
     Raises:
         ArgumentError: naming the argument by position and name, what was expected and what was got.
@@ -189,7 +191,7 @@ def _check(argument: Argument, parameter: Parameter, position: int, *, written: 
 
 
 def _copy_for(parameter: Parameter) -> str:
-    """How to make a copy that a parameter takes, where one call does."""
+    """A hint how to copy an argument so that the parameter accepts it; empty if no single call does it."""
     *outer, last = parameter.strides or (1,)
     if last in (None, 1) and set(outer) <= {None}:
         return "; pass a contiguous copy (numpy.ascontiguousarray, torch's .contiguous())"
@@ -239,8 +241,8 @@ def _same_words(argument: Argument, expected: DType) -> bool:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a call runs on. `results` are the positions of what it returns: outputs made for it, and those of `out`.
-    `makers` make the former."""
+    """The arguments of a call. `results` are the positions of what the call returns. `makers` create the outputs that
+    the caller did not pass."""
 
     arguments: tuple[object, ...]
     results: tuple[int, ...]
@@ -286,7 +288,7 @@ def _give(function: Signature, arguments: dict[int, object], position: int, valu
 
 
 def _out(function: Signature, out: object, outputs: Sequence[int]) -> dict[int, object]:
-    """The outputs that `out` brings, by position: one array, a sequence of them, or a mapping by name."""
+    """The outputs in `out`, by position. `out` is one array, a sequence, or a mapping by name."""
     if out is None:
         return {}
     if isinstance(out, Mapping):
@@ -388,7 +390,7 @@ def _borrowed(parameter: Parameter, arg: object, position: int) -> Argument:
 
 
 def _ranked(parameter: Parameter, arg: object, position: int) -> Argument:
-    """An array of as many dimensions as its parameter has, whatever its sizes."""
+    """An array with the rank of its parameter; its sizes are not checked."""
     argument = _borrowed(parameter, arg, position)
     if len(argument.shape) != len(parameter.shape or ()):
         raise ArgumentError(f"argument {position} (%{parameter.name}): expected {parameter}, got {argument}")

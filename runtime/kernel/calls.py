@@ -32,11 +32,11 @@ ALIGNED = 256
 
 @dataclass(frozen=True)
 class Call:
-    """A call that was checked.
+    """A call whose arguments were checked.
 
     - `enqueue`: enqueues the launches on arrays at these addresses, on a stream.
-    - `makers`: what makes the outputs that are left out, by position.
-    - `overlaps`: positions of a written array and another, each with its bytes.
+    - `makers`: functions that allocate the outputs which a caller omits, by position.
+    - `overlaps`: positions of a written array and another one, each with its bytes.
     """
 
     function: Signature
@@ -70,8 +70,8 @@ class Call:
 
 
 def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
-    """What a call depends on, and the addresses of the arguments, 0 for numbers; None for an argument that is neither a
-    number nor a plain tensor of torch, which is imported."""
+    """The key of a call, and the addresses of the arguments, 0 for numbers. None if an argument is neither a number nor
+    a plain tensor of torch."""
     torch = cast(Any, sys.modules["torch"])
     tensor, parameter = torch.Tensor, torch.nn.Parameter
     key, addresses = list[object](), list[int]()

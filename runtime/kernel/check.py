@@ -31,8 +31,8 @@ class UnroundedSum:
 
 
 def contractions(module: Module, kernel: str) -> tuple[UnroundedSum, ...]:
-    """The sums in a kernel, and in the functions of its module, that a GPU may round once, in the order of the text.
-    Registers are told apart by name."""
+    """The sums in a kernel and the functions of its module that a GPU may contract to fused multiply-adds, in the order
+    of the text."""
     functions = (f for f in module.items if isinstance(f, Function) and (not f.entry or f.name == kernel))
     return tuple(sum_ for function in functions for sum_ in _in_function(list(instructions(function.body or ()))))
 
@@ -53,7 +53,7 @@ def _in_function(body: Sequence[Instruction]) -> Iterator[UnroundedSum]:
 
 
 def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
-    """The floating-point type of an instruction with one of these names and no rounding; empty for any other."""
+    """The type of an instruction with one of these roots and without a rounding; "" for any other."""
     bound = traits(instruction.opcode).bindings if instruction.root in roots else {}
     return "" if bound.get("ROUND", "rn") else bound["T"]
 
@@ -63,8 +63,8 @@ def _unrounded(instruction: Instruction, roots: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a check: `notes` are no errors, but what ptxas makes otherwise than the text says, and a version
-    newer than the rows."""
+    """The result of a check. `notes` tell of what ptxas does otherwise than the text says, and of a version newer than
+    the rows."""
 
     diagnostics: list[Diagnostic]
     notes: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -117,11 +117,11 @@ def check_text(text: str, target: str | None = None, name: str = "<ptx>") -> Che
 
 
 def check_runnable(text: str, target: str | None = None, name: str = "<ptx>") -> list[Diagnostic]:
-    """What of PTX text the interpreter would refuse, in the order of the file; statements that cannot be read aside,
-    which `check_text` has.
+    """What the interpreter would reject in PTX text, in the order of the file. Errors of syntax are omitted, for
+    `check_text` reports them.
 
     Raises:
-        WarploomError: for a target that is none.
+        WarploomError: for an unknown target.
     """
     from ..interp.program import refused
 

@@ -214,7 +214,8 @@ def _key(
     strategy: StrategyText | Callable[[Handle], None] | None,
     schedule: Mapping[str, ScheduleOption],
 ) -> str | None:
-    """What a kernel is kept under; None where a file of schedules cannot be read, which compiling it says."""
+    """The key of a kernel in the cache. None if the file of tuned schedules cannot be read; the compilation reports
+    that."""
     try:
         measured = None if tuned is None else read_text(tuned)
     except (OSError, UnicodeDecodeError):

@@ -56,7 +56,7 @@ class Kernel:
         return f"<Kernel {self.function} for {self.target}: {launches}{f', {chosen}' if chosen else ''}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """What is pickled and copied: the fields, and nothing that was made from them."""
+        """The state for pickling and copying: the fields, without what is cached."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def _repr_html_(self) -> str:
@@ -97,7 +97,7 @@ class Kernel:
 
     @property
     def scratch(self) -> tuple[int, ...]:
-        """Bytes of each buffer of scratch memory that a call takes while it runs."""
+        """The sizes in bytes of the scratch buffers of a call."""
         return tuple(buffer.bytes for buffer in self.plan.scratch)
 
     @cached_property
@@ -182,7 +182,8 @@ class Kernel:
         return replace(place, reports=tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True)))
 
     def _remembered(self, args: Sequence[object]) -> Callable[[], object] | None:
-        """A call with torch's tensors in GPU memory, checked once for all that lie alike; None for other arguments."""
+        """The prepared call for torch tensors in GPU memory; tensors of equal layout share one. None for other
+        arguments."""
         return None if sys.modules.get("torch") is None else self._calls.find(args)
 
     @cached_property

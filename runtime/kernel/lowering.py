@@ -53,7 +53,8 @@ def lowered(
     schedule: Mapping[str, ScheduleOption],
     strategy: StrategyText | Callable[[Handle], None] | None = None,
 ) -> Kernel:
-    """The kernel of one function of a module, which is lowered in place; arguments and errors as those of `compile`."""
+    """The kernel of a module's function. The module is lowered in place. Arguments and errors are those of
+    `compile`."""
     target = target or target_name(module)
     with as_compile_errors():
         pipeline = _pipeline(target, schedule, tf32, tuned)
@@ -104,8 +105,8 @@ def strategy_variants(
 def to_fragments(
     module: ModuleOp, target: str | None, tf32: bool, tuned: str | None, schedule: Mapping[str, ScheduleOption]
 ) -> None:
-    """Lowers a module in place to kernels over fragments, up to what `convert-warp-to-ptx` goes on with; arguments and
-    errors as those of `compile`."""
+    """Lowers a module in place to kernels over fragments, the input of `convert-warp-to-ptx`. Arguments and errors are
+    those of `compile`."""
     with as_compile_errors():
         pipeline = _pipeline(target or target_name(module), schedule, tf32, tuned)
         _apply_strategies(module, target or target_name(module), None)
@@ -114,8 +115,8 @@ def to_fragments(
 
 
 def kernels(module: ModuleOp, target: str | None, file: str, block: Dim3 | None = None) -> PtxModule:
-    """The kernels of a module's one `gpu.module`, lowered, with the shared memory that each takes; nothing says how
-    they are launched. Kernels that say no size of a block are compiled for blocks of `block` threads.
+    """Lowers the kernels of a module's only `gpu.module`, without launches, and adds the shared memory of each. Kernels
+    without a block size are compiled for blocks of `block` threads.
 
     Raises:
         CompileError: as `compile`, or if there is no `gpu.module`, or more than one.
@@ -158,11 +159,11 @@ def target_name(module: ModuleOp, otherwise: str = DEFAULT_TARGET) -> str:
 
 
 def without_tensors(module: ModuleOp, *, tf32: bool = False) -> None:
-    """Makes functions on tensors functions on memory, in place: a result becomes an argument behind the others. Calls
-    are replaced by what they call.
+    """Converts functions on tensors to functions on memory, in place. Results become arguments that follow the others.
+    Calls are inlined.
 
     Raises:
-        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be replaced.
+        CompileError: for an operation on tensors that is not bufferised, or a call that cannot be inlined.
     """
     if not can_apply("warp-bufferize", module):
         return

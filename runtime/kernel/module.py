@@ -154,7 +154,7 @@ class Options:
 
     @property
     def interpreted(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether an option needs the interpreter."""
         return any(
             (self.arch is not None, self.checks, self.report, self.trace, self.max_steps is not None, self.observer)
         )
@@ -294,8 +294,10 @@ class PtxModule:
         return self.kernels[name]
 
     def _require_legal(self, name: str) -> None:
-        """Raises:
-        InterpreterError: for a kernel that PTX does not have, at the first place that `warploom check` names.
+        """Checks that a kernel is legal PTX.
+
+        Raises:
+            InterpreterError: at the first place that `warploom check` reports.
         """
         if name in self._legal:
             return
@@ -469,7 +471,8 @@ def _interpreter_argument(argument: Passed, everything: Sequence[object]) -> obj
 
 
 def _host(value: LaunchValue) -> object:
-    """What the interpreter takes: numpy arrays as they are, so that its messages can name their types."""
+    """An argument for the interpreter. A contiguous numpy array is passed as it is, so that messages can name its
+    type."""
     if isinstance(value, Argument):
         plain = isinstance(value.owner, np.ndarray) and value.contiguous
         return cast(object, value.owner) if plain else value.array()

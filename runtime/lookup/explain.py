@@ -134,7 +134,7 @@ def _meaning(how: MatrixDescriptor) -> Iterator[str]:
 
 
 def _shared_descriptor(word: int) -> Iterator[str]:
-    """A matrix in shared memory, for `tcgen05`. Its constant tells it from one of `wgmma`."""
+    """A description of a shared-memory descriptor of `tcgen05`, which a constant distinguishes from one of `wgmma`."""
     from ...dialect.isa.tensor_product import SharedDescriptor
 
     how = SharedDescriptor.decode(word)

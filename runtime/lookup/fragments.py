@@ -79,7 +79,7 @@ def layout(form: Form, operand: str) -> Layout:
 
 
 def short(form: Form, operand: str = "a") -> str:
-    """A short name that `find` takes for this operand of a form: "mma.m16n8k16.f16"."""
+    """A short name of a form's operand that `find` accepts: "mma.m16n8k16.f16"."""
     if isinstance(form, Wgmma):
         name = "wgmma.mma_async.sp" if form.sparse else "wgmma.mma_async"
         return ".".join([name, str(form.shape), *dict.fromkeys((form.a.name, form.b.name))])
@@ -122,10 +122,10 @@ def find(instruction: str, operand: str) -> Fragment:
 
 
 def forms_of(instruction: str) -> tuple[Form, ...]:
-    """The forms that a name means: one by its full spelling, or all that have its words.
+    """The forms of a full spelling, or all forms that contain the given words.
 
     Raises:
-        WarploomError: if there is none; it names the nearest.
+        WarploomError: if there is none, with the nearest ones.
     """
     exact = families.find(instruction)
     return (exact,) if exact else _matching(instruction)
@@ -230,10 +230,10 @@ def conversion(source: Fragment, target: Fragment) -> Conversion:
 
 
 def element_bits(fragment: Fragment) -> int:
-    """Bits that an element of a fragment takes in a register.
+    """Register bits of an element of a fragment.
 
     Raises:
-        WarploomError: if forms of the same layout differ in it.
+        WarploomError: if forms of the same layout differ in this.
     """
     operands = ((form, o) for form in fragment.forms for o in form.operands if o.name == fragment.operand)
     elements = len(fragment.layout.element)
@@ -250,7 +250,7 @@ def _matrices(form: Form) -> int:
 
 
 def lines(source: Fragment, target: Fragment) -> Iterator[str]:
-    """The ways in words, cheapest first, with an estimate of what each costs in issue slots of a warp."""
+    """The conversions in words, cheapest first, with the estimated issue slots of a warp."""
     conversion_ = conversion(source, target)
     for word, fragment, layout in (("from", source, conversion_.source), ("to", target, conversion_.target)):
         yield f"{word:4} {fragment.name}{_tiles(fragment.layout, layout)}: {layout}"

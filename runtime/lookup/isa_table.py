@@ -35,7 +35,7 @@ NOTATION = "`.(a|b)` stands for one of several qualifiers, and `[.a]` for an opt
 
 @dataclass(frozen=True)
 class Query:
-    """Which forms are asked for. What is None or empty asks for nothing."""
+    """A query for forms of instructions. A field that is None or empty does not restrict it."""
 
     target: str | None = None
     ptx: str | None = None
@@ -68,10 +68,10 @@ def version_text(version: Version) -> str:
 
 
 def forms(query: Query) -> tuple[Form, ...]:
-    """The forms that a query asks for, in the order of the manual.
+    """The forms that match a query, in the order of the manual.
 
     Raises:
-        WarploomError: for a target, instruction, type, shape or PTX version that there is not.
+        WarploomError: for an unknown target, instruction, type, shape or PTX version.
     """
     target, version = as_target(query.target), as_version(query.ptx)
     names = _families(query.family)
@@ -96,10 +96,10 @@ def as_target(name: str | None) -> Target | None:
 
 
 def as_version(text: str | None) -> Version | None:
-    """The PTX version that a text such as 8.7 names.
+    """The PTX version of a text such as 8.7.
 
     Raises:
-        WarploomError: if it is none, or newer than the tables.
+        WarploomError: if it is no version, or newer than the tables.
     """
     if text is None:
         return None
@@ -125,7 +125,7 @@ def _families(name: str | None) -> tuple[str, ...]:
 
 
 def _require(name: str | None, what: str, names: Iterable[str]) -> None:
-    """Raises WarploomError, with the names most like it, if `name` is none of the known ones."""
+    """Raises WarploomError if a name is unknown; the message has the most similar names."""
     names = tuple(names)
     if name is not None and name not in names:
         near = difflib.get_close_matches(name, names, 3, 0.5)
@@ -142,7 +142,7 @@ def _is_shape(word: str) -> bool:
 
 
 def _types(form: Form) -> Iterator[str]:
-    """The names of the element types of a form, those that its spelling leaves out too."""
+    """The names of a form's element types, including those that its spelling omits."""
     for field in ("a", "b", "c", "d", "type"):
         value = getattr(form, field, None)
         if isinstance(value, ElementType):
@@ -407,7 +407,7 @@ def report(query: Query, every: bool = False, as_objects: bool = False) -> int:
 
 
 def _nothing(query: Query) -> str:
-    """Why there is nothing to show: the reason is the target or the version, if without them there is something."""
+    """The reason why a query has no result: its target or version, if there are forms without these."""
     anywhere = forms(Query(family=query.family, type=query.type, shape=query.shape))
     if not anywhere:
         return f"there is no form of {query}"

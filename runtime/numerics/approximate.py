@@ -99,7 +99,8 @@ def _fixed(fraction: Array, left: Array, limit: int) -> Array:
 
 
 def ex2(words: Array) -> Array:
-    """2^x. Of x 23 bits behind the point are taken, those of a negative number inverted instead of negated."""
+    """2^x. x is taken with 23 fractional bits; those of a negative number are inverted rather than negated, as in
+    hardware."""
     sign, exponent, fraction = _parts(words)
     size = _fixed(fraction, exponent - _BIAS, 8)
     fixed = np.where(sign == 0, size, np.where(size & _ONE - 1, ~size, -size))
@@ -110,14 +111,14 @@ def ex2(words: Array) -> Array:
 
 
 def _float(size: Array, point: int) -> Array:
-    """The word of a number that has `point` bits behind its point, rounded towards zero."""
+    """The word of a fixed-point number with `point` fractional bits, rounded towards zero."""
     length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
     cut = size >> np.maximum(length - _MANTISSA - 1, 0) << np.maximum(_MANTISSA + 1 - length, 0)
     return np.where(size == 0, 0, _joined(length - 1 - point + _BIAS, cut))
 
 
 def lg2(words: Array) -> Array:
-    """log2(x), whose sum has 36 bits behind the point; a negative one is inverted instead of negated."""
+    """log2(x). The sum has 36 fractional bits; a negative sum is inverted rather than negated, as in hardware."""
     _, exponent, fraction = _parts(words)
     kept = _FRACTION - 4
     total = (_interpolated(LG2, fraction) >> 4) + (exponent - _BIAS << _MANTISSA + kept)

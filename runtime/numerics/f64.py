@@ -188,7 +188,7 @@ def _with_nans(result: Array, a: Array, b: Array, c: Array) -> Array:
 
 
 def _finite(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """Of finite a and b other than zero, and finite c; exponents that are extreme are brought near first."""
+    """The result for finite, non-zero a and b and finite c. Extreme exponents are scaled first."""
     sizes = [np.abs(v) for v in (a, b, c)]
     plain = np.logical_and.reduce([(s > _LOW) & (s < _HIGH) for s in sizes[:2]])
     plain &= (sizes[2] == 0) | ((sizes[2] > _LOW * _LOW) & (sizes[2] < _HIGH))

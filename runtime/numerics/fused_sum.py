@@ -280,7 +280,7 @@ def _round_f32(total: Array, quantum: Array) -> Array:
 
 
 def special_sum(a: Multiplicand, b: Multiplicand, addend: Array) -> Array:
-    """What the infinities and NaNs among the terms make of the sum; 0 where there are none."""
+    """The sum of those terms that are infinite or NaN; 0 without such terms."""
     total = np.where(np.isfinite(addend), 0.0, addend)
     for k in range(a.value.shape[0]):
         product = a.value[k].astype(np.float64)[:, None] * b.value[k].astype(np.float64)[None]

@@ -217,8 +217,8 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class SideOperands:
-    """What some instructions take besides A, B and C: where the stored elements of a sparse A belong (`columns`), and
-    the scales of A and B, as words (vector, rows or columns, warps)."""
+    """The further operands of sparse and scaled products: `columns` of the stored elements of A, and the scales of A
+    and B as words (vector, rows or columns, warps)."""
 
     columns: Array | None = None
     scale_a: Array | None = None

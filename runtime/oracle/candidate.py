@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class CandidateCall:
-    """A call of a candidate: the reference's arguments by name, of which those in `written` are written in place; and
-    arrays for the outputs, for candidates that cannot return any."""
+    """A call of a candidate: the reference's arguments by name, of which those in `written` are updated in place, and
+    output arrays for candidates that return nothing."""
 
     arguments: dict[str, Any]
     outputs: dict[str, Array]
@@ -52,7 +52,7 @@ class Launching:
 
 @dataclass(frozen=True)
 class Made:
-    """What the model of a reference is made with: its arguments, the seed before, and its parameters."""
+    """The data from which a reference's model is created: its arguments, the seed, and its parameters."""
 
     initial: Sequence[Any] = ()
     seed: int = 0
@@ -71,7 +71,7 @@ class Candidate(ABC):
         """Runs it on arguments as `prepare` made them."""
 
     def prepare(self, call: CandidateCall) -> dict[str, Any]:
-        """The arguments as it takes them, by name: copies that are its own."""
+        """Copies of the arguments, by name, which the candidate may change."""
         return tensors({**call.arguments, **call.outputs}, "numpy")
 
     def launch(self, call: CandidateCall) -> KernelLaunch | None:
@@ -87,7 +87,8 @@ class PythonCandidate(Candidate):
         self.count, self.required = _positional(function)
 
     def prepare(self, call: CandidateCall) -> dict[str, Any]:
-        """Without what is written in place, or with arrays for the outputs, if it takes so many."""
+        """The arguments of a call. Arguments that are written in place are left out, or outputs are added, if the
+        function takes that many."""
         values = call.arguments
         if call.written and self.count == len(values) - len(call.written):
             values = {name: value for name, value in values.items() if name not in call.written}
@@ -101,7 +102,7 @@ class PythonCandidate(Candidate):
 
 
 def _positional(function: Callable[..., Any]) -> tuple[int, int] | tuple[None, None]:
-    """How many arguments a function takes, and how many of those it must be given; None if it takes any number."""
+    """The numbers of positional parameters of a function, all and required ones; None for both if it has `*args`."""
     try:
         parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
@@ -187,7 +188,7 @@ def dimensions(text: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def number(text: str, sizes: Mapping[str, int]) -> Any:
-    """`i32:M`, `f32:0.5` or whatever else `--arg` takes."""
+    """Parses a number as `i32:M` or `f32:0.5`, or any other argument that `--arg` takes."""
     from ..reference.inputs import kernel_argument
 
     kind, colon, expression = text.partition(":")
@@ -261,8 +262,7 @@ def judged_name(file: str) -> str:
 
 
 def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
-    """A Python file as a module, whose constants of these names are set. What it imports of Triton runs on the
-    interpreter."""
+    """Loads a Python file as a module, with some constants replaced. Triton kernels in it run on the interpreter."""
     if "triton" in path.read_text():
         from .triton import interpreted
 
@@ -282,10 +282,10 @@ def load_module(path: Path, settings: Mapping[str, int]) -> ModuleType:
 
 
 def chosen(module: ModuleType, name: str, usual: Sequence[str]) -> Any:
-    """What a file is judged by: the name given, the first of the usual ones, or its only function.
+    """The object of a file that is judged: `name`, else the first of `usual`, else its only function.
 
     Raises:
-        ArgumentError: naming what there is.
+        ArgumentError: with the functions that the file has.
     """
     mine = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and callable(v)}
     functions = [n for n, v in mine.items() if inspect.isfunction(v) and not n.startswith(("_", "get_"))]
@@ -298,10 +298,10 @@ def chosen(module: ModuleType, name: str, usual: Sequence[str]) -> Any:
 
 
 def compile_cuda(path: Path) -> str:
-    """The PTX that nvcc makes of a file.
+    """Compiles a CUDA file to PTX by nvcc.
 
     Raises:
-        ArgumentError: if there is no nvcc, or it refuses the file.
+        ArgumentError: if nvcc is missing or rejects the file.
     """
     from ..cuda.ptxas import find
 

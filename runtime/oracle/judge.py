@@ -94,7 +94,7 @@ def _name(source: str | Callable[..., Any]) -> str:
 
 
 class _Session:
-    """The calls that are made of a candidate at each size."""
+    """The calls of a candidate at each size."""
 
     def __init__(self, worker: Worker, reference: JudgeReference, verdict: Verdict, seed: int) -> None:
         self.worker, self.reference, self.verdict, self.seed = worker, reference, verdict, seed
@@ -241,7 +241,7 @@ class _Session:
     def _explained(
         self, call: CandidateCall, got: Array, expected: Expected, outside: Array, earlier: Sequence[Array], at: int
     ) -> tuple[str, str]:
-        """The code that says best what is wrong with an output, and a sentence."""
+        """The code that describes the error of an output best, and a sentence."""
         value = got.astype(np.float64)
         poisoned = _words(got) == _words(np.full((), poison(got.dtype), got.dtype))  # no NaN that is computed
         if poisoned[outside].all() and not np.isnan(expected.value[outside]).any():

@@ -45,8 +45,8 @@ class NotComparedError(Exception):
 
 @dataclass(frozen=True)
 class Expected:
-    """An output: its value, in float64 or as integers, the least and the greatest that are right, its type; `exact`
-    says that nothing is rounded on the way."""
+    """An expected output: its value, in float64 or as integers, the smallest and the largest correct value, and its
+    type. `exact` says that nothing is rounded."""
 
     value: Array
     low: Array
@@ -66,10 +66,10 @@ class JudgeReference(ABC):
 
     @abstractmethod
     def linalg(self, arguments: Mapping[str, Any]) -> str:
-        """The function as text of linalg, which proofs take.
+        """The function as `linalg` text, for proofs.
 
         Raises:
-            NotComparedError: where it is none that can be written so.
+            NotComparedError: if it cannot be written in `linalg`.
         """
 
     @abstractmethod
@@ -100,7 +100,7 @@ def varied(array: Array, kind: str, seed: Sequence[int]) -> Array:
 
 
 def altered(array: Array, seed: Sequence[int]) -> Array:
-    """An array with one element, somewhere in it, replaced by the one that differs most from it."""
+    """An array with one element replaced by the element that differs most from it."""
     flat_, numbers = array.flatten(), array.astype(_doubled(array.dtype)).reshape(-1)
     if flat_.size > 1 and is_rounded(array.dtype):
         at = np.random.default_rng(seed).integers(1, flat_.size)
@@ -168,7 +168,8 @@ class FunctionReference(JudgeReference):
         }
 
     def linalg(self, arguments: Mapping[str, Any]) -> str:
-        """As the importer of torch writes it; functions of numpy as those of torch that have their names."""
+        """The function as torch's importer writes it. Functions of numpy are imported as those of torch with the same
+        names."""
         if self.written or not all(map(is_ndarray, arguments.values())):
             raise NotComparedError("a function that writes its arguments, or takes numbers, is not written as linalg")
         try:
@@ -267,7 +268,7 @@ def _small_integers(array: Array) -> bool:
 
 
 def _interval(plain: Array, exact: Array, trials: Sequence[Array]) -> Expected:
-    """What an output may be: around its exact value, as far as trials and the function itself go."""
+    """The interval of a correct output, from its exact value, perturbed trials and the function itself."""
     dtype = plain.dtype
     if not is_float(dtype):
         own, value = (a.astype(np.int8) if a.dtype.kind == "b" else a for a in (plain, exact))
@@ -320,7 +321,7 @@ def of_source(
 
 
 def _model(module: Any, kind: Any, seed: int) -> tuple[Any, Made]:
-    """The model of a file, and what it is made with."""
+    """The model of a file, with the data of its creation."""
     get = getattr(module, "get_init_inputs", None)
     _seed(seed)
     initial = list(get()) if get is not None else []

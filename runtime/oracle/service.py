@@ -59,7 +59,7 @@ class JudgeRequest:
 
 
 class Service:
-    """Answers requests. `make` loads the candidate, by what a model is made with."""
+    """Answers the requests of the judge. `make` loads the candidate from the data of its creation."""
 
     def __init__(self, watch: Watch, make: Callable[[Made], Candidate], forbidden: Forbidden) -> None:
         self.watch, self.forbidden, self.make = watch, forbidden, make
@@ -68,7 +68,7 @@ class Service:
         self._returned: list[tuple[Any, Any]] = []
 
     def __call__(self, request: JudgeRequest) -> Answer | str:
-        """Answers a request; a text is an error of who asks."""
+        """Answers a request. A result of type `str` is an error of the judge's request."""
         if request.kind == "load":
             return self._load(request.made)
         if request.call is None or self.candidate is None:
@@ -227,7 +227,7 @@ def _of_finding(f: Finding, file: str) -> JudgeFinding:
 
 
 class Touched(Observer):
-    """Which bytes of its arguments a launch reads and writes; `names` are those of the arguments, "" for scalars."""
+    """The bytes of its arguments that a launch reads and writes. `names` are those of the arguments, "" for scalars."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names

@@ -22,7 +22,7 @@ def is_ndarray(value: object) -> TypeGuard[Array]:
 
 
 def is_array(value: Any) -> bool:
-    """Whether something is numbers, and not an object that computes them when it is asked."""
+    """Whether a value is a number or an array, and not an object that computes them on access."""
     torch: Any = sys.modules.get("torch")
     tensor = torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
     return tensor or isinstance(value, np.ndarray | np.generic | bool | int | float)
@@ -80,7 +80,7 @@ def to_arrays(values: Sequence[Any]) -> list[Any]:
 
 
 def flat(result: Any) -> list[Any]:
-    """The outputs that a call returned."""
+    """The outputs of a call as a flat list."""
     if isinstance(result, Mapping):
         return [each for value in cast("Mapping[str, Any]", result).values() for each in flat(value)]
     if isinstance(result, tuple | list):

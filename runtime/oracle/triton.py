@@ -61,7 +61,7 @@ def _run(self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any)
 def _compiled(
     function: Any, bound: Mapping[str, Any], constant: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[str, int]:
-    """The PTX of a kernel, and the bytes of shared memory that it takes."""
+    """The PTX of a kernel, and its shared memory in bytes."""
     compile_triton: Callable[..., Any] = import_module("triton").compile
     compiler, backends = import_module("triton.compiler"), import_module("triton.backends.compiler")
     signature = {n: "constexpr" if n in constant else _kind(v) for n, v in bound.items()}

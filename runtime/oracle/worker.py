@@ -56,7 +56,8 @@ class LimitError(Exception):
 
 @dataclass(frozen=True)
 class Forbidden:
-    """The reference: a function, or a file, unless that is the candidate's too; then what it is called there."""
+    """What a candidate may not use: the reference as a function or a file, and its names in the candidate's own
+    file."""
 
     function: Callable[..., Any] | None = None
     file: str = ""
@@ -82,7 +83,7 @@ def _called(*_: object, **__: object) -> None:
 
 
 class Watch:
-    """What the process of a candidate does that is looked at: codes with sentences, each once."""
+    """The forbidden actions of a candidate's process: a sentence for each code."""
 
     def __init__(self, forbidden: str = "", folder: str = "") -> None:
         self.events: dict[str, str] = {}
@@ -117,7 +118,8 @@ class Watch:
 
 
 class Worker:
-    """Answers requests by `serve(request)`, made by `make(watch)` in a forked process; the clock runs from here on."""
+    """A process that answers requests by `serve(request)`, which `make(watch)` returns after a fork. Its time limit
+    starts at once."""
 
     def __init__(
         self, make: Callable[[Watch], Callable[[Any], Any]], seconds: float, megabytes: int, forbidden: str = ""
@@ -134,10 +136,10 @@ class Worker:
         other.close()
 
     def ask(self, request: Any) -> Any:
-        """What the candidate's process answers.
+        """The answer of the candidate's process.
 
         Raises:
-            LimitError: where it takes too long or too much memory, or ends.
+            LimitError: if it exceeds its time or memory, or ends.
         """
         try:
             self.connection.send(request)
@@ -177,7 +179,7 @@ class _Answers(pickle.Unpickler):
 
 
 def _main(connection: Connection, make: Callable[[Watch], Callable[[Any], Any]], megabytes: int, watch: Watch) -> None:
-    """The process: answers until nobody asks."""
+    """The process of a candidate: it answers requests until the connection closes."""
     os.setpgid(0, 0)
     gc.freeze()  # What the process was forked from is never collected here: to look through it takes seconds.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -213,8 +215,8 @@ MAY_WRITE, FOLDERS, MAY_READ = 1 << 1 | 1 << 14, 0b11111111 << 4 | 1 << 12 | 1 <
 
 
 def _restricted(places: Sequence[str], unread: str) -> None:
-    """Lets code that Python does not see, and other processes, change files in some places alone, and read all but one,
-    where Linux can (5.19 and later)."""
+    """Restricts native code and child processes by Landlock (Linux 5.19 and later): they may write to `places` only,
+    and may not read `unread`."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)
@@ -234,7 +236,7 @@ def _restricted(places: Sequence[str], unread: str) -> None:
 
 
 def _beside(unread: str) -> Iterator[Path]:
-    """All files and folders but one file, those above it, and what Python has compiled of it."""
+    """All files and folders except for one file, its parents, and its compiled Python files."""
     path = Path(unread)
     for folder in path.parents if unread else ():
         others = (each for each in folder.iterdir() if each != path and each.name != "__pycache__")

@@ -101,9 +101,10 @@ def choose(module: ModuleOp, name: str | None) -> func.FuncOp:
 
 
 def signature(function: func.FuncOp) -> Signature:
-    """What `function` takes and writes, read from its type and its operations of `linalg`, and its `warp.matmul`.
+    """The parameters of `function` and which of them it writes, from its type, its `linalg` operations and its
+    `warp.matmul`.
 
-    A function without any (one already lowered) counts as writing every array.
+    A function that is already lowered counts as writing every array.
 
     Raises:
         HostError: for a parameter that no numpy array can be, and for a function of several blocks.
@@ -128,7 +129,7 @@ def signature(function: func.FuncOp) -> Signature:
 
 
 def _metadata(op: Structured) -> tuple[int, str] | None:
-    """Of a product with a sparse A: which argument holds the metadata, and the type of A's elements."""
+    """For a product with a sparse A: the number of the argument with the metadata, and the element type of A."""
     number = op.attributes.get(METADATA)
     if isinstance(op, MatmulOp):
         position = root(op.metadata) if op.metadata is not None else None
@@ -197,7 +198,7 @@ def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
 
 
 def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
-    """Whether the first operation that knows an argument writes all of it and does not look at the old elements."""
+    """Whether the first operation on an argument overwrites it without reading it."""
     touched = ((op, op.memories if isinstance(op, MatmulOp) else op.operands) for op in ops)
     first = next((op for op, values in touched if argument in map(root, values)), None)
     if first is not None and not isinstance(first.parent_op(), func.FuncOp):

@@ -58,10 +58,10 @@ _COMPARED: Mapping[int, Callable[[int, int], bool]] = {
 
 
 def index_result(op: Operation, a: int, b: int) -> int:
-    """What an operation makes of two sizes.
+    """The value of an operation on two sizes.
 
     Raises:
-        HostError: naming an operation that has no meaning here.
+        HostError: for an operation that is not supported here.
     """
     if isinstance(op, arith.CmpiOp):
         return int(_COMPARED[op.predicate.value.data](a, b))
@@ -89,7 +89,7 @@ def plan(function: func.FuncOp, values: Sequence[LaunchValue] | None = None) -> 
 
 
 class CallMemory(NamedTuple):
-    """Memory in a call: the position of an argument, or of a buffer behind them, and what is seen of it."""
+    """Memory in a call: the position of an argument or a scratch buffer, and a view of it."""
 
     position: int
     view: View
@@ -97,7 +97,7 @@ class CallMemory(NamedTuple):
 
 @dataclass
 class _Reading:
-    """What is known of the values of a host function: numbers, and memory."""
+    """The values of a host function: numbers and memory."""
 
     function: func.FuncOp
     values: Sequence[LaunchValue] | None
@@ -115,10 +115,10 @@ class _Reading:
     constants: dict[str, int] = field(default_factory=dict[str, int])
 
     def take_index(self, argument: BlockArgument) -> None:
-        """An index that the call gives; 1 where there is no call.
+        """Reads an index argument of the call; 1 without a call.
 
         Raises:
-            ArgumentError: for one that kernels do not compute with.
+            ArgumentError: for an index out of the range of kernels.
         """
         number = 1 if self.values is None else int(cast("Any", self.values[argument.index]))
         if not -SIZE_LIMIT < number < SIZE_LIMIT:
@@ -259,7 +259,7 @@ class _Reading:
         return address % memory_bytes(str(kind.element_type), op.number) == 0 and not any(p % op.number for p in places)
 
     def _memory(self, op: Operation, value: SSAValue, what: str = "its operand") -> CallMemory:
-        """What memory is in this call."""
+        """The memory of a value in this call."""
         if value in self.memories:
             return self.memories[value]
         inside = isinstance(value, BlockArgument) and value.block is self.function.body.block
@@ -390,7 +390,8 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def layout_key(value: LaunchValue, bytes_: int) -> object:
-    """What a plan may depend on of a value: sizes and strides of an array, and its address, modulo so many bytes."""
+    """The properties of a value that a plan depends on: sizes and strides of an array, and its address modulo
+    `bytes_`."""
     array = _argument(value)
     return array and (array.shape, array.byte_strides, array.itemsize, array.address % bytes_)
 

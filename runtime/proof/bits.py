@@ -30,9 +30,9 @@ _OPERANDS = 4
 
 
 class Bytes:
-    """An instruction on words. A byte of the result is one of an operand, or does not depend on data, if trials say so:
-    with all bytes of each operand of data zeros, or ones; with the planes of the codes; and with bytes that are drawn
-    for the codes. Else, and wherever bits may depend on each other, the result is an unknown function."""
+    """An instruction on words. Trials show whether a byte of the result is a byte of an operand, or does not depend on
+    data: with all operands zeros or ones, with the planes of the codes, and with random bytes for the codes. Otherwise,
+    and wherever bits may depend on each other, the result is an unknown function."""
 
     def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
@@ -65,7 +65,7 @@ class Bytes:
                 self._passed(slot, *moved[number], data, sel)
 
     def _moved(self, data: Sequence[RegisterSlot], sel: Selection) -> list[tuple[Array, Array]]:
-        """Of each result the planes of its bytes, and which of these are known."""
+        """For each result, the planes of its bytes, and a mask of the known ones."""
         combinations = list(product((0, 0xFF), repeat=len(data)))
         trials = [self._trial(data, sel, lambda i, _, each=each: each[i]) for each in combinations]
         constant = [self._constant(number, trials, combinations, sel) for number in range(len(self.results))]
@@ -97,7 +97,7 @@ class Bytes:
     def _trial(
         self, data: Sequence[RegisterSlot], sel: Selection, make: Callable[[int, Array], Array | int]
     ) -> list[Array]:
-        """The results with every byte of data replaced: `make` takes the number of an operand, and its planes."""
+        """The results with every byte of data replaced. `make` receives the number of an operand and its planes."""
         mirror, banks = self.shadow.mirror, self.shadow.mirror.probe.banks
         for slot in self.reads:
             row = banks[slot.bits][slot.index]
@@ -118,7 +118,7 @@ class Bytes:
         self.shadow.write(slot, sel, np.stack([some, *[np.zeros_like(some)] * (PLANES - 1)]))
 
     def _reads_data(self, slots: Sequence[RegisterSlot], sel: Selection) -> Array:
-        """The threads in which one of the registers holds data."""
+        """The threads in which at least one of the registers holds data."""
         held = [np.logical_or.reduce(self.shadow.mirror.words(slot) != 0, axis=0) for slot in slots]
         return sel.pick(np.logical_or.reduce(held))
 
@@ -168,8 +168,9 @@ class Bytes:
     def _by_byte(
         self, slot: RegisterSlot, bad: Array, data: Sequence[RegisterSlot], sel: Selection
     ) -> tuple[Array, Array, Array] | None:
-        """Results that follow from one byte alone, all 256 of which are tried: its values, the rows of the results,
-        and the planes of those that are its number in another type, or that times a power of 2."""
+        """Results that depend on one byte, of which all 256 values are tried: its values, the rows of the results, and
+        the planes where the result is its number in another type, or that number times a power of 2. None if the
+        results depend on more."""
         table, mirror = self.shadow.table, self.shadow.mirror
         if table.ordered or any(read.bits == 1 and self.shadow.has_data(read, sel) for read in self.reads):
             return None
@@ -190,7 +191,7 @@ class Bytes:
         return root, row, planes
 
     def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:
-        """The number of an f32 whose sign an exclusive or changes, or a conjunction takes away."""
+        """The number of an f32 whose sign an `xor` flips or an `and` clears; None for other instructions."""
         if (
             self.shadow.table.ordered
             or len(data) != 1

@@ -60,8 +60,8 @@ class Counterexample:
         self, names: Sequence[str], arrays: Sequence[Array], outputs: Sequence[int], filled: Collection[int],
         *, zeros: bool = True,
     ) -> str:  # fmt: skip
-        """What the kernel does wrong on the numbers of the arrays, on larger ones, or on zeros; "" if nothing is wrong.
-        Zeros are for loops without end, in which sums would not let the state come back."""
+        """Searches for an error of the kernel on the given numbers, on larger ones, or on zeros; "" if there is none.
+        Zeros are for endless loops, in which sums would keep the state from recurring."""
         large = () if self.accumulator is None else LARGE
         for factor in (1.0, *large, *((0.0,) if zeros else ())):
             scaled = [_scaled(array, factor) for array in arrays]
@@ -75,7 +75,7 @@ class Counterexample:
     def _wrong(
         self, names: Sequence[str], inputs: Sequence[Array], outputs: Sequence[int], observer: Observer | None
     ) -> str:
-        """What is wrong with one run."""
+        """The error of one run; "" if it is right."""
         left = [copied(array) for array in inputs]
         try:
             self.kernel(left, observer, CHECKS)

@@ -41,7 +41,7 @@ class Residues(NamedTuple):
     exact: Array
 
     def at(self, *index: EllipsisType | slice | int | None) -> Residues:
-        """Some of the numbers, as numpy indexes the axes behind the first."""
+        """Indexes the elements, as numpy does."""
         return Residues(self.residues[(slice(None), *index)], self.exact[index])
 
     @property
@@ -63,7 +63,7 @@ def _joined(residues: Array, *of: Residues) -> Residues:
 
 
 def aligned(a: Residues, b: Residues) -> tuple[Residues, Residues]:
-    """Both with as many axes: a lone number stands beside any."""
+    """Both arrays with equal ranks, so that scalars broadcast."""
     if a.residues.ndim == b.residues.ndim:
         return a, b
     axes = max(a.residues.ndim, b.residues.ndim)
@@ -154,7 +154,7 @@ def drawn(generator: np.random.Generator, shape: tuple[int, ...]) -> Residues:
 
 
 def total(a: Residues) -> Residues:
-    """Sums along the last axis, which is cut into parts whose sums fit."""
+    """Sums along the last axis, in parts whose sums fit 64 bits."""
     part: Array = a.residues
     while part.shape[-1] > 1:
         cuts = np.arange(0, int(part.shape[-1]), 1 << 20)
@@ -269,8 +269,8 @@ def _inverse(residues: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def embedded(values: Array, named: tuple[float, ...] = ()) -> Residues:
-    """Floating-point values as numbers; `named` are those that `constant` may take them for. Infinities and NaN are
-    names of their own."""
+    """Floating-point values as residues. `named` are the constants that `constant` may recognise. Infinities and NaN
+    have residues of their own."""
     plain = np.nan_to_num(values, nan=7e77, posinf=7e78, neginf=-7e78)
     if plain.size and (plain == plain.flat[0]).all():
         each, which = plain.reshape(-1)[:1], np.zeros(values.shape, np.int64)
@@ -345,7 +345,8 @@ def _one(a: Residues) -> Residues:
 
 
 def tanh(a: Residues) -> Residues:
-    """2 / (1 + exp(-2 a)) - 1. What that is in an exponent, an unknown function says: so sums with it are exponents."""
+    """2 / (1 + exp(-2 a)) - 1. Its value as an exponent is an unknown function, so that sums with it can be
+    exponents."""
     one, minus = _one(a), negate(a)
     inverse = reciprocal(add(one, exp(add(minus, minus))))
     found = subtract(add(inverse, inverse), one)

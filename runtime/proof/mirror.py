@@ -56,7 +56,7 @@ class PlaneMemory:
 
 
 class Landings(MbarrierObjects):
-    """Stands for the mbarrier objects of a plane: keeps the copies that an instruction sends."""
+    """The mbarrier objects of a plane; it collects the copies that an instruction starts."""
 
     def __init__(self, flow: Flow, copies: CopyQueue) -> None:
         super().__init__(np.zeros(0, np.uint64), flow, copies)
@@ -67,7 +67,7 @@ class Landings(MbarrierObjects):
 
 
 class MirroredCopies(CopyQueue):
-    """The copies in flight, and those of the planes, which land with them."""
+    """The pending copies of the machine, with those of the planes, which complete with them."""
 
     def __init__(self, threads: int, real: CopyQueue) -> None:
         super().__init__(threads, real.observer)
@@ -110,7 +110,7 @@ def _land(copy: BulkCopy) -> None:
 
 
 class Issued(OperationGroups):
-    """Stands for the products in flight of a plane: keeps what is to be executed."""
+    """The pending products of a plane; it collects what they execute."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -196,7 +196,7 @@ class Mirror:
         return state
 
     def _of(self, buffer: Buffer) -> Array:
-        """The planes of a buffer; those of a copy of tensor maps, which instructions read, are its bytes."""
+        """The planes of a buffer. Those of a copied tensor map are its bytes, for instructions read them."""
         planes = self.memory.of(buffer.data)
         if "tensor map" in buffer.name:
             planes[...] = buffer.data
@@ -208,7 +208,7 @@ class Mirror:
         return self.banks[slot.bits][slot.index]
 
     def values_of(self, buffer: Buffer) -> Array | None:
-        """The planes of a buffer that may hold values; None for one that holds none."""
+        """The planes of a buffer that may hold values; None for a buffer without values."""
         own = buffer is self.real.memory.shared.buffer or buffer is self.real.memory.local.buffer
         if not own and (id(buffer) not in self.buffers or "tensor map" in buffer.name):
             return None
@@ -229,7 +229,7 @@ class Mirror:
             with_control(self.banks, k, self.real, slots, lambda step=step: step(sel))
 
     def pass_on(self) -> None:
-        """What the planes have issued to tensor memory is executed with what the machine issues next."""
+        """Executes what the planes have issued to tensor memory together with the machine's next operations."""
         for groups, queues in self.queues:
             while queues[0].issued:
                 sent = [queue.issued.pop(0) for queue in queues]
@@ -322,7 +322,7 @@ def context_of(
     decoded: Decoded, pc: int, kernel: DecodedKernel, target: str, layout: StorageLayout,
     multiply: Multiply | None = None, *, blank: bool = False,
 ) -> Context:  # fmt: skip
-    """What is needed to decode an instruction again; `blank` puts 0 for each literal that is data."""
+    """The context in which an instruction is decoded again. With `blank`, literals that are data become 0."""
     source = _blank(decoded.source) if blank else decoded.source
     registers = {slot.name: slot for slot in (*decoded.reads, *decoded.writes) if slot.name}
     symbols = [name for operand in source.operands for name in _symbols(operand)]
@@ -334,7 +334,7 @@ def context_of(
 
 
 def action_of(context: Context, decoded: Decoded) -> Action:
-    """What an instruction does, decoded again."""
+    """The action of an instruction that is decoded again."""
     return meaning_of(decoded.row.means)(context, decoded.traits.bindings)
 
 

@@ -52,7 +52,7 @@ class Order:
         return "\n".join([*lines[:LINES], *more])
 
     def compare(self, other: Order) -> tuple[str, tuple[int, ...]] | None:
-        """The first element of the outputs of both whose trees differ; None if those are equal."""
+        """The first element of the outputs whose trees differ; None if all are equal."""
         for name, mine in self.words.items():
             if name in other.words:
                 both = tuple(slice(0, min(a, b)) for a, b in zip(mine.shape, other.words[name].shape, strict=True))

@@ -41,7 +41,7 @@ ROUNDS, SECONDS = 24, 20.0
 
 
 class Changed(NamedTuple):
-    """Numbers that the drawn ones of each input are multiplied with (None: all by 1), and which are set to zero."""
+    """Factors of the drawn numbers of each input (None: 1), and masks of those that are set to zero."""
 
     factors: tuple[Residues | None, ...]
     zeros: tuple[Array | None, ...]
@@ -134,7 +134,7 @@ class Search:
         return f"has {term} {times} times" if times < 1 << 10 else f"has {term} with another factor"
 
     def _halve(self) -> bool:
-        """Sets half of the elements that are left of the inputs to zero, so that a difference is left."""
+        """Sets half of the remaining elements of an input to zero if a difference remains."""
         order = [zero for zero in self.zeros if zero is not None]
         self.generator.shuffle(order)  # pyright: ignore[reportArgumentType]
         for zero in order:
@@ -176,7 +176,7 @@ PROVEN, PARTLY, REFUTED, UNDECIDED = "proven", "proven in part", "refuted", "und
 
 @dataclass(frozen=True)
 class Difference:
-    """An output that differs: the argument, the index of the element, and what is wrong with it."""
+    """A differing element of an output: the argument, its index, and the difference."""
 
     argument: str
     index: tuple[int, ...]
@@ -191,8 +191,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Proof:
-    """A verdict: `outcome` is "proven", "proven in part" where it holds for the branches of one run alone, "refuted" or
-    "undecided"; `text` says exactly what holds, or why not."""
+    """A verdict. `outcome` is "proven", "proven in part" (for the branches of one run), "refuted" or "undecided";
+    `text` says exactly what holds, or why nothing does."""
 
     outcome: str
     text: str
@@ -207,9 +207,9 @@ class Proof:
 
 
 class Trial:
-    """One run of a kernel and of a function on the same numbers: those of the arrays' floating-point elements are drawn
-    from a seed, and changed as asked. With `names`, they follow from the name and the index of each, and the order of
-    operations is kept."""
+    """One run of a kernel and of a function on the same numbers. The floating-point elements of the arrays are drawn
+    from a seed and modified by `changed`. With `names` they follow from the name and index of each, and the order of
+    operations matters."""
 
     def __init__(
         self, arrays: Sequence[Array], seed: int, changed: Changed | None = None, names: Sequence[str] = ()
@@ -305,7 +305,7 @@ class Trial:
 
 
 def followed(array: Array) -> str | None:
-    """The type of elements that are followed as numbers; None for others, and for scalars."""
+    """The element type of arrays whose values a proof follows; None for other arrays and for scalars."""
     return KINDS.get(element_of(array.dtype)) if array.ndim else None
 
 
@@ -377,8 +377,8 @@ class Question:
     def _open(
         self, trial: Trial, text: str, differences: Sequence[Difference] = (), ended: InterpreterError | None = None
     ) -> Proof:
-        """The verdict where there is no proof: refuted on numbers, or undecided. What `ended` the run and is no limit
-        of the proof ends those on numbers as well, and on all inputs where no data decided anything before."""
+        """The verdict without a proof: refuted on numbers, or undecided. An error `ended` that is no limit of the proof
+        occurs on numbers too, and on all inputs if no data decided anything before it."""
         lines, wrong = tuple(sorted(trial.compared)), self._wrong()
         if not wrong:
             return Proof(UNDECIDED, text, tuple(differences), lines)
@@ -391,7 +391,8 @@ class Question:
         return self.counterexample.search(self.names, self.arrays, self.outputs, self.filled, zeros=zeros)
 
     def _trial(self, changed: Changed | None, seen: tuple[Array, Array] | None = None) -> Trial:
-        """What both sides are given; `seen` are numbers in a run of the kernel, which the function takes."""
+        """The inputs of one trial for both sides. `seen` are numbers from a run of the kernel, which the function uses
+        too."""
         trial = Trial([_small(array) for array in self.arrays], self.seed, changed)
         trial.seen = seen
         trial.checks = CHECKS if changed is None else ()
@@ -408,7 +409,7 @@ class Question:
         return self.left(trial), wanted
 
     def _reason(self, argument: int, index: tuple[int, ...]) -> str:
-        """What is wrong with an output."""
+        """The reason why an output differs."""
         inputs = [None if followed(a) is None else a.shape for a in self.arrays]
 
         def evaluate(changed: Changed) -> tuple[Array, Array]:
@@ -420,7 +421,7 @@ class Question:
         return Search(self.names, inputs, evaluate).reason()
 
     def _theorem(self, trial: Trial) -> str:
-        """What holds."""
+        """The statement that a proof shows."""
         sizes = ", ".join(f"%{name}: {_described(array)}" for name, array in zip(self.names, self.arrays, strict=True))
         count = sum(prod(self.arrays[i].shape) for i in self.outputs)
         fixed = [n for n, a in zip(self.names, self.arrays, strict=True) if followed(a) is None]

@@ -45,8 +45,8 @@ CHUNK = 1 << 19
 
 
 class BodyElements(NamedTuple):
-    """Elements of a body: their numbers, and what they are in the run. `root` has the key of the one number that each
-    is computed from, None for constants; `function` says whether a function of `math` is on the way."""
+    """Elements of a body: their residues and their values in the run. `root` has the key of the only value that each
+    depends on, None for constants; `function` says whether a function of `math` is involved."""
 
     numbers: Residues
     shown: Array
@@ -154,7 +154,7 @@ class FieldEvaluation(Evaluation):
         return [self.scope[parameter].value.astype(np.int64) for parameter in parameters]
 
     def computes(self, op: Operation) -> bool:
-        """Evaluates an operation that makes elements; whether it is one."""
+        """Evaluates an operation that computes elements. Returns False for any other operation."""
         match op:
             case arith.ConstantOp():
                 return super().computes(op)
@@ -226,7 +226,7 @@ class FieldEvaluation(Evaluation):
     # Products of `warp.matmul`
 
     def _matmul(self, op: MatmulOp) -> None:
-        """A product, and its epilogue. One of integers is computed as such."""
+        """A product with its epilogue. Products of integers are exact."""
         scope = {v: replace(r, value=self.table.shown(r.value.astype(np.int64))) for v, r in self.scope.items()
                  if r.value.ndim}  # fmt: skip
         shown = evaluate_product(op, scope, self.accumulator).value
@@ -305,8 +305,8 @@ class FieldEvaluation(Evaluation):
     def _over(
         self, op: Operation, nest: Nest, order: Sequence[int], make: Callable[[ElementsOf], BodyElements]
     ) -> Array:
-        """The indices of what is made for each element of an output, whose dimensions run along `order`: some turns of
-        its first loop at a time."""
+        """Evaluates the body for each element of an output, whose dimensions run along `order`. The first loop is cut
+        into chunks."""
         sizes = sizes_of(nest, self.scope)
         inputs = self._inputs(op, nest, sizes)
         if 0 in sizes:
@@ -478,7 +478,7 @@ def _settled(made: BodyElements, operands: Sequence[BodyElements]) -> BodyElemen
 
 
 def _part(values: BodyElements | Array, loop: int | None, some: slice) -> BodyElements | Array:
-    """What some turns of a loop read."""
+    """The elements that some iterations of a loop read."""
     if loop is None:
         return values
     shape = values.shown.shape if isinstance(values, BodyElements) else values.shape

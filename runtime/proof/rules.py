@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Atomic:
-    """`red` and `atom`: sums of floating-point numbers; other operations on words that are no values."""
+    """`red` and `atom`: sums of floats, and other operations on words without values."""
 
     def __init__(self, shadow: FieldShadow, pc: int, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
@@ -241,7 +241,7 @@ _WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
-    """What to do before an instruction; None if there is nothing."""
+    """The callback before an instruction; None if it needs none."""
     means = decoded.row.means
     if means in PRODUCTS:
         return FieldProduct(shadow, pc, decoded).look
@@ -260,8 +260,8 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
 
 
 class _Effect:
-    """An instruction that is no computation of one thread: what data would decide there is refused, but predicates
-    of predicates, such as those of votes."""
+    """An instruction with effects beyond its thread. Data may not decide what it does; predicates of predicates, such
+    as those of votes, may."""
 
     def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
         self.shadow, self.decoded = shadow, decoded
@@ -296,7 +296,7 @@ class _Call:
 
 
 class _Read:
-    """An operand: the elements of a type that a register holds, or a number of the program."""
+    """An operand: the elements of a register, or a literal of the program."""
 
     def __init__(self, source: Source, slot: RegisterSlot | None, type: str) -> None:
         self.source, self.slot, self.type = source, slot, type
@@ -422,8 +422,8 @@ class _Arithmetic:
         return index if cut is None else np.where(cut, 0, index)
 
     def _term(self, operands: list[tuple[Array, Array]]) -> Term | None:
-        """The instruction with its operands, of which the first two may be swapped; rounding to nearest goes without
-        saying."""
+        """The instruction as a term; the first two operands of symmetric ones may be swapped. Rounding to nearest is
+        left out of the name."""
         if not self.shadow.table.ordered:
             return None
         label = self.decoded.source.opcode.replace(".rn", "")
@@ -461,7 +461,7 @@ class _Arithmetic:
         return chosen
 
     def _root(self, operands: list[tuple[Array, Array]]) -> Array:
-        """The one value that a result is computed from; 0 where there are several."""
+        """The only value that a result depends on; 0 if there are several."""
         root = np.zeros(operands[0][0].shape, np.int64)
         several = np.zeros(root.shape, np.bool_)
         for index, _ in operands:

@@ -189,8 +189,10 @@ class FieldShadow(Observer):
         return bool((words if sel.mask is None else words[:, sel.lanes]).any())
 
     def refuse(self, slots: tuple[RegisterSlot, ...], sel: Selection, what: str) -> None:
-        """Raises:
-        MachineLimitError: where one of the registers holds data.
+        """Checks that no register holds data.
+
+        Raises:
+            MachineLimitError: if one does; `what` names the decision.
         """
         for slot in slots:
             if slot.bits > 1 and self.has_data(slot, sel):
@@ -199,7 +201,8 @@ class FieldShadow(Observer):
                 raise MachineLimitError(f"data decides {what} ({slot.name})", int(sel.threads[bad[0]]))
 
     def _guarded(self, decoded: Decoded, guard: RegisterSlot, sel: Selection) -> None:
-        """A predicate that depends on data chooses between values, ways to go on, or whether something is done."""
+        """Handles a guard that depends on data. It may choose between values or branches, or decide whether a store
+        happens; for other effects it is an error."""
         line = decoded.source.line
         self.compared.add(line)
         if decoded.row.root in EFFECTS or decoded.traits.has_address:
@@ -319,8 +322,8 @@ class FieldProduct:
             self._issue(one, *self.later)
 
     def _issue(self, sel: Selection, groups: OperationGroups, queues: Sequence[Issued]) -> None:
-        """Products of warpgroups, and those in tensor memory, are executed when they are waited for: these before those
-        of the machine, which are issued next."""
+        """Issues a product of a warpgroup or of tensor memory. It is executed when it is waited for, before the
+        machine's own product, which is issued after it."""
         state = self.shadow.state
         self.shadow.mirror.run(self.steps, sel, self.operands.control)
         issued = [queue.issued.pop() for queue in queues]

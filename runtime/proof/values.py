@@ -146,7 +146,7 @@ class Table:
         return self._tree[index] if self.ordered else self.numbers(index).key
 
     def numbers_or(self, index: Array, concrete: Array) -> Residues:
-        """The numbers of values and, where there is none, those of floating-point values."""
+        """The residues of values, and of floating-point numbers where there is no value."""
         numbers, none = self.numbers(index), index == 0
         if none.any():
             plain = embedded(concrete[none], self.named)
@@ -156,7 +156,7 @@ class Table:
         return numbers
 
     def read_as(self, index: Array, kind: str) -> Array:
-        """Values read as a type. One that was made in another is a value of which nothing is known."""
+        """Values read as another type. A value of a type with a different representation becomes an unknown value."""
         same = [KINDS.index(made) for made in ALIKE.get(kind, (kind,)) if made in KINDS]
         other = (index > 0) & ~np.isin(self._kind[index], same)
         if not other.any():
@@ -167,19 +167,20 @@ class Table:
         return index
 
     def is_kind(self, index: Array, kind: str) -> Array:
-        """Which values were made in a type."""
+        """A mask of the values that were made in a type."""
         return self._kind[index] == KINDS.index(kind)
 
     def root(self, index: Array) -> Array:
         return self._root[index]
 
     def origin(self, index: Array) -> Array:
-        """The keys of the numbers that values of the function were computed from alone; 0 for others."""
+        """The keys of the function's values that are the only origin of other values; 0 for values of several
+        origins."""
         return self._origin[index]
 
     def byte_of(self, codes: Array) -> Array:
-        """The values of one byte each from which alone words follow whose bytes have codes (words, bytes); 0 where
-        there is none."""
+        """For words with byte codes (words, bytes), the one-byte value that determines the word alone; 0 where none
+        does."""
         index = (codes >> np.uint64(3)).astype(np.int64)
         root = np.where(codes == 0, -1, np.where(self._row_of(index) > 0, self._root[index], 0))
         most = root.max(axis=1, initial=0)
@@ -195,8 +196,8 @@ class Table:
         return np.where(itself, 1, self._row[index])
 
     def converted(self, words: Array, root: Array) -> tuple[Array, Array]:
-        """The rows of words (words, 256) by the byte of a value; and the values of those that are its number in
-        another type, or that times a power of 2."""
+        """The rows of words (words, 256) by the byte of a value, and the values of those that are its number in another
+        type, or that number times a power of 2."""
         each, which = np.unique(words, axis=0, return_inverse=True)
         row, index = which.reshape(-1) + len(self.by_byte), np.zeros(root.size, np.int64)
         self.by_byte = np.concatenate([self.by_byte, each])
@@ -209,11 +210,11 @@ class Table:
         return row, index
 
     def unknown(self, index: Array) -> Array:
-        """Which values depend on bits of data that were computed with."""
+        """A mask of the values that depend on bits of data."""
         return self._unknown[index]
 
     def shown(self, index: Array) -> Array:
-        """What values are in the run."""
+        """The values in the run."""
         return self._shown[index]
 
     def show(self, index: Array, shown: Array) -> None:
@@ -257,8 +258,8 @@ def planes_of(index: Array, width: int) -> Array:
 
 
 class Codes(NamedTuple):
-    """What words are: the index of the value each is, 0 for none; at which of its bytes it begins; and which words are
-    parts of several values, or several parts of one."""
+    """The content of words: the index of each word's value, 0 for none; the first byte in that value; and a mask of
+    words that mix several parts."""
 
     value: Array
     first: Array
@@ -335,7 +336,8 @@ def indices(table: Table, planes: Array, words: Array, scalar: str, count: int) 
 
 
 def _of_parts(table: Table, planes: Array, words: Array) -> Array:
-    """The values of words whose bytes are parts of values: the number of one byte, or one of which nothing is known."""
+    """The values of words whose bytes are parts of values: the byte itself if only one has a value, an unknown value
+    otherwise."""
     made = table.add(field.hashed("bits", signature(table, planes, words)), "bits", unknown=True)
     codes = byte_codes(_split(planes))
     root = np.zeros(words.size, np.int64) if table.ordered else table.byte_of(codes)
@@ -349,7 +351,7 @@ def _of_parts(table: Table, planes: Array, words: Array) -> Array:
 
 
 def upper_half(table: Table, planes: Array, words: Array) -> Array:
-    """The bf16 that f32 words hold in their upper half, over zeros; 0 where there is none."""
+    """The bf16 in the upper halves of f32 words whose lower halves are zero; 0 for other words."""
     halves = np.ascontiguousarray(planes).view(np.uint16).reshape(*planes.shape, 2)
     low, upper = (np.ascontiguousarray(halves[..., i]) for i in range(2))
     codes = codes_of(upper)
@@ -359,7 +361,8 @@ def upper_half(table: Table, planes: Array, words: Array) -> Array:
 
 
 def signature(table: Table, planes: Array, words: Array) -> Array:
-    """A word that says what bytes are: of which values, and which of their bytes; or what they are."""
+    """One word per element that identifies its bytes: by the values and byte positions that they come from, or by the
+    bytes themselves where they hold no value."""
     raw = np.ascontiguousarray(words).view(np.uint8).reshape(words.size, -1)
     words_ = np.zeros(words.size, np.uint64)
     for byte, codes in enumerate(byte_codes(_split(planes)).T):

@@ -124,7 +124,7 @@ _COMPARED: Mapping[str, Callable[[npt.NDArray[np.generic], npt.NDArray[np.generi
 
 
 def evaluate(body: Block, wanted: SSAValue, inputs: Mapping[SSAValue, Bounded], slack: Slack = EXACT) -> Bounded:
-    """A value of a body, for arrays of elements; what the body does besides, is not evaluated if it comes later."""
+    """A value of a body, for arrays of elements. Operations after it are not evaluated."""
     values = dict(inputs)
     for op in body.ops:
         if wanted in values:
@@ -147,7 +147,8 @@ def operations(body: Block) -> int:
 
 
 def _contracted(op: Operation, values: Mapping[SSAValue, Bounded]) -> Bounded | None:
-    """What an extension gives of a truncation that may be left out, rounded or not; None for any other operation."""
+    """The interval of an extension whose truncation may be dropped: it has the rounded and the exact value. None for
+    other operations."""
     if (wide := contracted(op)) is None:
         return None
     exact, narrow = values[wide], values[op.operands[0]]
@@ -213,7 +214,7 @@ def _rounded_before(op: Operation, value: Floats) -> Floats | float:
 
 
 def _round(value: Floats, error: Floats, dtype: DType, slack: Slack = EXACT) -> Bounded:
-    """Values rounded to a type, and the distance to what others in their intervals are rounded to."""
+    """Values rounded to a type, and the distance to the roundings of all values in their intervals."""
     if dtype.kind in "iu":
         return Bounded(value, error)
     if slack is not EXACT and dtype in ROUNDINGS:
@@ -259,7 +260,7 @@ def _of_f64(op: Operation, operands: Sequence[Bounded], slack: Slack) -> Bounded
 
 
 def _compare_floats(op: Operation, a: Bounded, b: Bounded) -> Bounded:
-    """By a predicate that does not hold for NaN (`o`), or does (`u`); `ord` and `uno` ask for nothing else."""
+    """Compares by a predicate. Ordered predicates (`o`) do not hold for NaN, unordered ones (`u`) do."""
     name = _predicate(op, arith.CMPF_COMPARISON_OPERATIONS)
     ordered = ~(np.isnan(a.value) | np.isnan(b.value))
     if name in ("ord", "uno"):
@@ -288,7 +289,7 @@ def _compared(
 
 
 def _open(a: Bounded, b: Bounded) -> Floats:
-    """Where a comparison may come out either way."""
+    """Where the errors of the operands leave the result of a comparison open."""
     slack = a.error + b.error
     is_open: Floats = (~(np.abs(a.value - b.value) > slack) & (slack > 0)).astype(np.float64)
     return is_open

@@ -52,7 +52,7 @@ from .product import (
 
 
 def evaluate_matmul(op: MatmulOp, scope: Mapping[SSAValue, Reference], accumulator: Accumulator) -> Reference:
-    """What the product leaves in D."""
+    """The result D of the product."""
     product = evaluate_product(op, scope, replace(accumulator, tf32=op.multiplied == ("tf32", "tf32")))
     if op.epilogue is None:
         return product
@@ -214,7 +214,7 @@ def evaluate(
 
 
 class Evaluation:
-    """Evaluates operations one after the other. `scope` has what values stand for."""
+    """Evaluates operations in order. `scope` maps values to their arrays."""
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.scope: dict[SSAValue, Reference] = {}
@@ -231,7 +231,7 @@ class Evaluation:
                 self._arranges(op)
 
     def computes(self, op: Operation) -> bool:
-        """Evaluates an operation that makes elements; whether it is one."""
+        """Evaluates an operation that computes elements. Returns False for any other operation."""
         scope = self.scope
         match op:
             case arith.ConstantOp(value=FloatAttr() | IntegerAttr() as constant):
@@ -257,7 +257,7 @@ class Evaluation:
         return True
 
     def shape(self, op: memref.AllocOp) -> list[int]:
-        """The extents of what is allocated."""
+        """The sizes of an allocation."""
         sizes = iter(op.dynamic_sizes)
         return [int(self.scope[next(sizes)].value) if n < 0 else n for n in op.memref.type.get_shape()]
 
@@ -421,7 +421,7 @@ def _largest(values: Floats) -> float:
 
 
 def poison(dtype: DType) -> object:
-    """A value no correct kernel leaves behind: NaN, or the least number of a type that has none."""
+    """A value that no correct kernel writes: NaN, or the smallest number of a type without NaN."""
     if (limits := integer_limits(dtype)) is not None:
         least, greatest = limits
         return np.array(least or greatest).astype(dtype)[()]

@@ -51,7 +51,8 @@ def named(option: str, name: str, parameters: Sequence[Parameter]) -> int:
 
 
 def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: int) -> Array:
-    """An array by one of the WORDS. The same seed and position give the same values whatever else is asked for."""
+    """An array filled as one of WORDS says. Equal seeds and positions give equal values, whatever the other arrays
+    are."""
     if word != "random":
         value = {"zeros": 0, "ones": 1}.get(word, poison(dtype))
         return np.full(shape, value, dtype)
@@ -66,10 +67,10 @@ def make(word: str, shape: tuple[int, ...], dtype: DType, seed: int, position: i
 
 
 def sized(value: str) -> tuple[str, tuple[int, ...] | None]:
-    """A word with the extents behind it, as in `random:256x192`; any other value, such as a file, with none.
+    """Splits `random:256x192` into the word and the extents. Any other value, such as a file, has none.
 
     Raises:
-        ArgumentError: for extents that are none.
+        ArgumentError: for extents that cannot be parsed.
     """
     match = _SIZED.fullmatch(value)
     if match is None:

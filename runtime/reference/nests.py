@@ -58,7 +58,7 @@ def along(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -
 
 
 def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Floats, AffineMap]:
-    """An operand with as many elements along a dimension as the loop has turns that its map divides by a number."""
+    """An operand in which elements of a dimension whose map divides its loop are repeated for each iteration."""
     results = list(map_.results)
     for axis, expression in enumerate(results):
         if not isinstance(expression, AffineBinaryOpExpr) or expression.kind is not AffineBinaryOpKind.FloorDiv:
@@ -70,7 +70,7 @@ def _repeated(array: Floats, map_: AffineMap, sizes: Sequence[int]) -> tuple[Flo
 
 
 def along_all(op: Operation, array: Floats, map_: AffineMap, sizes: Sequence[int]) -> Floats:
-    """An array with a dimension for each loop, of size 1 for those that its map does not run along."""
+    """An array with a dimension for each loop. Loops that its map does not use get size 1."""
     if windows(_repeated(array, map_, sizes)[1]) is None:
         numbers: Any = np.ogrid[tuple(slice(size) for size in sizes)]
         return array[map_.eval(numbers, [])]
@@ -147,8 +147,8 @@ def elementwise(op: Operation, nest: Nest, scope: Arrays) -> list[Reference]:
 
 
 def _left_unrounded(nest: Nest, value: Floats, dtype: DType) -> Floats | float:
-    """What the roundings of integers times scales change, for a product that may multiply its sums with the scales, as
-    flags say (`docs/narrow.md`)."""
+    """The effect of omitted roundings of integers times scales, for products that may multiply their sums by the scales
+    instead, as flags allow (`docs/narrow.md`)."""
     if dtype not in ROUNDINGS or not isinstance(nest.writes[0].value.owner, memref.AllocOp):
         return 0.0
     kinds = [access.element.type for access in nest.reads]
@@ -169,7 +169,7 @@ def _reduces(nest: Nest, how: Combination) -> bool:
 
 
 def _reduced(op: Operation, nest: Nest, how: Combination, scope: Arrays) -> Reference:
-    """What an operation that reduces leaves in its output."""
+    """The result of an operation that reduces."""
     (written,), sizes = nest.writes, sizes_of(nest, scope)
     out, made = scope[written.value], evaluate(nest.body, how.value, _inputs(op, nest, scope, sizes))
     terms = Bounded(*(_in_order(array, sizes, written.loops) for array in (made.value, made.error)))
@@ -231,7 +231,7 @@ def _inputs(op: Operation, nest: Nest, scope: Arrays, sizes: Sequence[int]) -> d
 def _multiplied(
     op: LinalgStructuredOperation, nest: Nest, product: Weighted, scope: Arrays, accumulator: Accumulator
 ) -> Reference:
-    """What an operation that adds products leaves in its output."""
+    """The result of an operation that sums products."""
     sizes, weight = sizes_of(nest, scope), _weight(product, scope)
     if product.converted:
         accumulator = replace(accumulator, unit=max(accumulator.unit, ACCUMULATORS["f32"].unit))

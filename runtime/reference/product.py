@@ -42,7 +42,7 @@ class History:
         return History(terms, elementwise, reductions, tf32, short, any(h.narrow for h in (self, *others)))
 
     def become(self, other: History) -> None:
-        """Says of the memory that it holds something else now."""
+        """Replaces this history by another one: the memory has been overwritten."""
         self.terms, self.elementwise, self.reductions = list(other.terms), other.elementwise, other.reductions
         self.tf32, self.short, self.narrow = other.tf32, other.short, other.narrow
 
@@ -115,7 +115,7 @@ TF32_UNIT = 2.0**-10
 
 
 def distance(value: Floats, *others: Floats) -> Floats:
-    """How far values are from others at most; infinite where one is a number and another NaN."""
+    """The largest distance of values to `others`; infinite between a number and a NaN."""
     distances = np.zeros_like(value)
     for other in others:
         same = (other == value) | (np.isnan(other) & np.isnan(value))

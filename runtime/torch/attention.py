@@ -66,7 +66,7 @@ READ = (
 
 
 def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) -> Results:
-    """What writes each result of an operation that is attention, or computes its gradients.
+    """Functions that compute the results of an attention, or of its gradients.
 
     Raises:
         UnsupportedError: for sizes, strides or options that are not lowered.
@@ -181,7 +181,7 @@ class _Attention:
     def _product(
         self, a: Looped, b: Looped, along: Sequence[int], dtype: torch.dtype, order: Sequence[int] | None = None
     ) -> Value:
-        """The product along some loops, summed over the others of A."""
+        """A product with the loops `along`, summed over the other loops of A."""
         loops = [*along, *(loop for loop in a[1] if loop not in along)]
         extents = tuple(self.sizes[loop] for loop in loops)
         operands = [self.builder.operand(value, [loops.index(x) for x in own], extents) for value, own in (a, b)]

@@ -78,8 +78,8 @@ def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, opti
 
 
 def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
-    """Moves views behind what follows them, where torch knows the shapes of the graph; in inference, convolutions of
-    single pixels become products before."""
+    """Moves views behind their users where the shapes are known. In inference, 1x1 convolutions become products
+    first."""
     guards: Any = import_module("torch._guards")
     if (mode := guards.detect_fake_mode(examples)) is not None:
         if name == "inference":
@@ -88,7 +88,7 @@ def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
-    """A graph of ATen operations as a function that takes a list of its inputs; the rest of it is eager."""
+    """A graph of ATen operations as a function of a list of inputs. Parts that are not compiled stay eager."""
     fx: Any = import_module("torch.fx.graph")
     sink(module, examples, name)
     _report(replace_clusters(module, name, options, "eager"), options)
@@ -101,7 +101,8 @@ def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, op
 
 
 def replace_clusters(module: GraphModule, name: str, options: BackendOptions, rest: str) -> Explanation:
-    """Puts a call of a kernel in the place of each cluster that can be compiled, in place; `rest` runs the others."""
+    """Replaces each cluster that compiles by a call of its kernel, in place. `rest` is the backend of the other
+    nodes."""
     replacing = _Replacing(module.graph, options, rest, name)
     grown = list(clusters(module.graph))
     taken = {node for cluster in grown for node in cluster.nodes}
@@ -134,7 +135,7 @@ class _Replacing:
     gone: set[Node] = field(default_factory=set[Node])
 
     def one_of(self, parts: Iterable[Cluster]) -> bool:
-        """Replaces the first of some parts that can be compiled and is not slower than torch's kernels."""
+        """Replaces the first of some parts that compiles and is not slower than torch's kernels."""
         for part in parts:
             try:
                 written, kernel = _compiled(part, self.options)
@@ -240,11 +241,11 @@ def _report(explanation: Explanation, options: BackendOptions) -> None:
 
 
 def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: Any) -> Explanation:
-    """Compile a program that `torch.export.export` made of a model for inference, and write it with its kernels to one
-    file, which `torch_load` reads; the rest of it is eager. `options` are those of the backend.
+    """Compiles a program of `torch.export.export` for inference and writes it with its kernels to a file for
+    `torch_load`. Parts that are not compiled stay eager. `options` are those of the backend.
 
     Raises:
-        ArgumentError: for an option that the backend does not take.
+        ArgumentError: for an option that the backend does not have.
     """
     chosen, program = read(options), decomposed(program)
     graph = program.graph_module.graph

@@ -51,8 +51,7 @@ class TensorOperand(NamedTuple):
 
 
 class FunctionBuilder(Builder):
-    """Appends to a function that grows from its arguments on. Sizes that only the caller knows are read from the
-    arguments."""
+    """Builds a function. Sizes that are unknown while compiling are read from the arguments."""
 
     def __init__(self) -> None:
         self.block = Block()
@@ -94,7 +93,7 @@ class FunctionBuilder(Builder):
         return first
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
-        """Sizes, with those that are not numbers as values."""
+        """Sizes as indices. Symbolic sizes become values."""
         return [size if isinstance(size, int) else self.index(size) for size in shape]
 
     def empty(self, shape: tuple[Size, ...], dtype: torch.dtype) -> SSAValue:
@@ -109,8 +108,8 @@ class FunctionBuilder(Builder):
         return plain(self.insert(FillOp([value], [out], [out.type])).results[0], shape, dtype)
 
     def operand(self, value: Value, loops: Sequence[int], extents: Sequence[Size]) -> TensorOperand:
-        """A value as an operand, by the loops that its own dimensions run along; those of one element along longer
-        loops are dropped."""
+        """A value as an operand. `loops` are those of its dimensions; a dimension of size 1 along a longer loop is
+        dropped."""
         loop_of: dict[int, int] = {}
         for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True):
             if dimension is not None and (size != 1 or extents[loop] == 1):
@@ -118,7 +117,7 @@ class FunctionBuilder(Builder):
         return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
 
     def only(self, value: Value, kept: Collection[int]) -> Value:
-        """A value's tensor with some of its dimensions alone; the others have one element."""
+        """A value's tensor with the dimensions `kept`. The others have size 1."""
         full = value.full
         if len(kept) == len(full.shape):
             return full
@@ -127,7 +126,7 @@ class FunctionBuilder(Builder):
         return self.reshaped(full, shape, groups if shape else [])
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
-        """A tensor with groups of its dimensions made one, or dimensions of it made groups."""
+        """A reshaped tensor. `groups` are the dimensions that are collapsed, or into which one is expanded."""
         kind = tensor_type(shape, value.tensor.type.element_type)
         reassociation = ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
         if len(shape) < len(value.shape):
@@ -140,7 +139,7 @@ class FunctionBuilder(Builder):
         return plain(self.insert(op).results[0], shape, value.dtype)
 
     def sliced(self, value: Value, dimension: int, start: int, count: Size, step: int) -> Value:
-        """Some elements of a tensor along one of its dimensions."""
+        """A slice of a tensor along one dimension."""
         shape = (*value.shape[:dimension], count, *value.shape[dimension + 1 :])
         offsets = [start if d == dimension else 0 for d in range(len(shape))]
         steps = [step if d == dimension else 1 for d in range(len(shape))]
@@ -156,7 +155,8 @@ class FunctionBuilder(Builder):
         return self._generic(operands, out, range(rank), rank, body)
 
     def reduce(self, value: Value, axes: Sequence[int], start: float, body: ElementBody) -> Value:
-        """A reduction along some dimensions, which disappear; `body` takes an element and what was found before."""
+        """A reduction along `axes`, which the result lacks. `body` combines an element with the value so far, which
+        begins with `start`."""
         rank = len(value.shape)
         kept = tuple(d for d in range(rank) if d not in axes)
         operand = self.operand(value, range(rank), value.shape)
@@ -305,8 +305,8 @@ def compute(
     target: Any, args: Sequence[Given], kwargs: dict[str, Given], body: Body, elements: Sequence[ElementValue],
     dtype: torch.dtype,
 ) -> ElementValue:  # fmt: skip
-    """Appends what a pointwise operation does to elements, those of the tensors among its arguments in order; the
-    result is of `dtype`.
+    """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order; the result has
+    type `dtype`.
 
     Raises:
         UnsupportedError: naming what is not lowered.

@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """Nodes whose results are used elsewhere: the last, or those of an attention."""
+        """The nodes whose results are used outside: the last one, or those of an attention."""
         return results_of(self.core) if is_attention(self.core) else (self.last,)
 
     @property
@@ -100,7 +100,8 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
 
 
 def cones(last: Node, taken: Collection[Node], order: Mapping[Node, int]) -> Iterator[Cluster]:
-    """Clusters without a product that end with a node, the widest first: what is computed for its result alone."""
+    """Clusters without a product that end at a node, the largest first. They contain only nodes that its result
+    needs."""
     if last.target in CONSTANTS or not _is_lowered(last, last) or not has_no_gaps(last.meta["val"]):
         return
     for also in ((*REDUCTIONS, *VIEWS, *CONSTANTS), (*CONSTANTS,), None):
@@ -121,7 +122,7 @@ def _like(node: Node, other: Node) -> bool:
 
 
 def _is_lowered(node: Node, last: Node) -> bool:
-    """Whether a node that is no product has a form of its own, on the device of another."""
+    """Whether a node other than a product has its own lowering on the device of `last`."""
     if node.op != "call_function" or not is_tensor(node) or is_attention(node) or is_product(node):
         return False
     result, device = node.meta["val"], last.meta["val"].device
@@ -133,7 +134,7 @@ def _is_lowered(node: Node, last: Node) -> bool:
 
 
 def narrowed(cluster: Cluster) -> Cluster:
-    """The cluster without a conversion to a wider type at its end, which what reads the result can do."""
+    """The cluster without a final conversion to a wider type, which the reader of the result can do."""
     nodes, last = cluster.nodes, cluster.last
     while len(nodes) > 1 and last.target in CONVERSIONS and not is_attention(cluster.core):
         (source,) = last.all_input_nodes
@@ -155,7 +156,7 @@ def _parted(node: Node) -> list[Node]:
 
 
 def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
-    """The cluster with the nodes that convert its operands from 8-bit integers, none of which is taken."""
+    """The cluster with the conversions of its operands from 8-bit integers, unless they are taken."""
     product = cluster.core
     if is_attention(product):
         return cluster
@@ -165,7 +166,8 @@ def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
 
 
 def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
-    """What makes floats of 8-bit integers for one node alone: a conversion, with arithmetic and turns behind it."""
+    """The conversion of 8-bit integers to floats that ends at a node, with arithmetic and transpositions after it.
+    Empty if other nodes use a part of it."""
     if node.op != "call_function" or not is_tensor(node) or len(node.users) != 1 or node in taken:
         return []
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
@@ -227,7 +229,7 @@ def _takes_tensors_on(node: Node, device: torch.device) -> bool:
 
 
 def _operand_chain(node: Node, others: set[Node]) -> Sequence[Node]:
-    """Pointwise operations that only another operand of a node takes."""
+    """The chain of pointwise operations before another operand of a node that have no other use."""
     chain: list[Node] = []
     for operand in node.all_input_nodes:
         if operand not in others and len(operand.users) == 1 and follows(operand, node):

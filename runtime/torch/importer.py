@@ -48,7 +48,7 @@ def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
 
 
 def _with_reduced_axes(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
-    """A reduced value with a dimension of one element in the place of each that was reduced, if these are kept."""
+    """A reduced value, with dimensions of size 1 in place of the reduced ones if `keepdim`."""
     dims, shape = list(value.dims), list(value.shape)
     for axis in axes if keepdim else ():
         dims.insert(axis, None)
@@ -79,7 +79,7 @@ def _reduction(rule: str, start: float) -> Lowering:
 
 
 def _count(value: Value, axes: Sequence[int]) -> int:
-    """How many elements lie along some dimensions."""
+    """The number of elements along `axes`."""
     sizes = [value.shape[axis] for axis in axes]
     if not all(isinstance(size, int) for size in sizes):
         raise UnsupportedError("a mean along a dimension of unknown size is not lowered")
@@ -150,15 +150,15 @@ class Importer:
     attentions: dict[Node, Results] = field(default_factory=dict[Node, Results])
 
     def argument(self, node: Node, name: str) -> None:
-        """Makes what a node computes an argument of the function."""
+        """Makes the result of a node an argument of the function."""
         example = node.meta["val"]
         self.values[node] = self.builder.argument(name, shape_of(example), example.dtype)
 
     def run(self, node: Node) -> None:
-        """Appends what a node does.
+        """Appends the lowering of a node.
 
         Raises:
-            UnsupportedError: naming the operation, if there is no form for it.
+            UnsupportedError: naming the operation, if it is not lowered.
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
@@ -179,7 +179,7 @@ class Importer:
             raise UnsupportedError(f"{node.target}: {error}") from error
 
     def _part(self, source: Any, index: Any) -> Value:
-        """One of the results of an operation that has several."""
+        """One result of an operation with several results."""
         if source in self.attentions:
             return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
@@ -199,7 +199,7 @@ class Importer:
             raise UnsupportedError("there is no form of it in linalg here")
 
     def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
-        """A module of the function, which returns what nodes compute: each tensor once, and none of its arguments."""
+        """A module with a function that returns the results of `nodes`: each tensor once, and no argument."""
         results: list[SSAValue] = []
         for node in nodes:
             value = self.values[node]
@@ -221,7 +221,7 @@ COMPOSITE = (
 def _rms_norm(
     value: torch.Tensor, sizes: Sequence[int], weight: torch.Tensor | None, epsilon: float | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `aten._fused_rms_norm` computes; not all versions of torch take it apart themselves."""
+    """Decomposes `aten._fused_rms_norm`, which some versions of torch do not decompose."""
     wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
     least = torch.finfo(wide.dtype).eps if epsilon is None else epsilon
     scale = torch.rsqrt(wide.pow(2).mean([-1 - d for d in range(len(sizes))], keepdim=True) + least)
@@ -242,7 +242,7 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
 
 
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
-    """The gradient of a slice, with zeros before and behind it; torch's own for steps of more than one."""
+    """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
     if step != 1:
         return NotImplemented
     axis = dim % len(sizes)
@@ -282,7 +282,7 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 
 
 def simpler() -> dict[Any, Any]:
-    """How operations are taken apart that torch's own decompositions for export leave."""
+    """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
@@ -381,7 +381,7 @@ def _exported(
 
 
 class _Wrapped(torch.nn.Module):
-    """A function as the module that `torch.export` takes."""
+    """A function as a module for `torch.export`."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
@@ -392,7 +392,7 @@ class _Wrapped(torch.nn.Module):
 
 
 def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
-    """The function with `forward` as the name of its code: torch tells the lines of code of that name alone."""
+    """The function with a code object called `forward`, for torch records source lines of that name only."""
     if isinstance(function, MethodType):
         return MethodType(_named_forward(function.__func__), function.__self__)
     if not isinstance(function, FunctionType):

@@ -67,8 +67,8 @@ def _lowered() -> None:
 
 
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:
-    """The call in inductor's IR: operands lie in memory as the kernel takes them, and the result is a buffer that
-    inductor allocates; several the call allocates."""
+    """The call in inductor's IR. Operands get the memory order of the kernel. A single result is a buffer of inductor,
+    several are allocated by the call."""
     ir: Any = import_module("torch._inductor.ir")
     virtualized: Any = import_module("torch._inductor.virtualized")
     region = REGIONS[name]
@@ -117,7 +117,7 @@ SLEEP = 2_000_000
 
 
 class Judgement(NamedTuple):
-    """Whether a part runs as our kernel, and the measured times behind that."""
+    """Whether a part runs as a kernel of Warploom, and the measured times."""
 
     ours: bool
     text: str
@@ -203,14 +203,14 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
 
 
 def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
-    """What torch computes for a node."""
+    """The result of a node, computed by torch."""
     args, kwargs = map_arg((node.args, node.kwargs), lambda x: tensors.get(x, x.meta.get("val")))
     target: Any = node.target
     return target(*args, **kwargs)
 
 
 def _drawn(example: torch.Tensor) -> torch.Tensor:
-    """A tensor of random elements that lies as an example."""
+    """A tensor of random elements with the shape and strides of an example."""
     sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in example.stride()]
     tensor = torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
     span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))

@@ -83,7 +83,7 @@ class BackendOptions:
             raise ArgumentError(f"option 'check' waits for the GPU, which the CUDA graphs of mode {self.mode!r} cannot")
 
     def rest_for(self, examples: Sequence[Any]) -> str:
-        """Who runs what is not compiled of a graph with these inputs."""
+        """The backend that runs what is not compiled of a graph with these inputs."""
         on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in examples)
         return self.rest or ("inductor" if on_gpu and find_spec("triton") is not None else "eager")
 
@@ -138,7 +138,7 @@ def is_operator(target: object) -> bool:
 
 
 def decompositions(operators: Sequence[object] | None = None) -> dict[Any, Any]:
-    """How torch writes operators in simpler ones; all that it knows, if none are named."""
+    """torch's decompositions of operators; all of them if none are named."""
     module: Any = import_module("torch._decomp")
     return dict(module.decomposition_table if operators is None else module.get_decompositions(operators))
 
@@ -152,7 +152,7 @@ def traced(function: Callable[..., object], tensors: Sequence[torch.Tensor], tab
 
 
 def expression(size: Any) -> Any:
-    """What a size that torch knows by a symbol is: a number, or an expression of sympy."""
+    """A symbolic size of torch as a number if it is constant, otherwise as an expression of sympy."""
     number = size.node.maybe_as_int()
     return size.node.expr if number is None else number
 

@@ -42,7 +42,7 @@ class MemoryOrder:
         return tuple(sizes[d] for d in self.order)
 
     def strides(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
-        """The strides of a tensor of these sizes that lies like this."""
+        """The strides of a tensor of these sizes in this order."""
         strides: list[Any] = [1 if size == 1 else 0 for size in sizes]
         step: Any = 1
         for d in reversed(self.order):
@@ -97,8 +97,8 @@ class PartResult:
 
 
 class PartLayout(NamedTuple):
-    """How the tensors of a part lie: the memory order of each input, and the results. `metadata` are the inputs that
-    lie as CUTLASS has them, with the type of the sparse matrix."""
+    """The memory layout of a part's tensors: the order of each input, and the results. `metadata` are the inputs in
+    CUTLASS's layout, with the type of the sparse matrix."""
 
     orders: tuple[MemoryOrder, ...]
     results: tuple[PartResult, ...]
@@ -109,9 +109,9 @@ PROFILING: Callable[[], bool] = cast("Any", torch.autograd)._profiler_enabled
 
 
 class Region:
-    """A compiled part of a graph, called with its inputs. On the CPU it runs on the interpreter, on a GPU on torch's
-    current stream. All memory that a call takes is torch's, so that it can be captured in a CUDA graph. `name` is its
-    name in a graph; profilers show `label` around the launches."""
+    """A compiled part of a graph, called with its inputs: on the interpreter for CPU tensors, on torch's current stream
+    for GPU tensors. A call allocates by torch only, so that CUDA graphs can capture it. `name` is its name in a graph;
+    profilers show `label` around the launches."""
 
     def __init__(self, layout: PartLayout, kernel: Kernel, name: str, label: str) -> None:
         self.layout, self.kernel, self.name, self.label = layout, kernel, name, label
@@ -129,7 +129,8 @@ class Region:
         return outs
 
     def into(self, *inputs: torch.Tensor, out: torch.Tensor | Sequence[torch.Tensor]) -> None:
-        """Computes the results in tensors, of inputs that lie in the memory orders of the part, on torch's device."""
+        """Computes the results in `out`. The inputs must have the memory orders of the part and be on torch's
+        device."""
         outs = [out] if isinstance(out, torch.Tensor) else out
         if PROFILING():
             with torch.profiler.record_function(self.label):
@@ -157,8 +158,8 @@ class Region:
         launches.enqueue(addresses, current_stream(outs[0].get_device()))
 
     def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> tuple[Launches, Plan] | None:
-        """A call with tensors that lie as in no call before; on a GPU its launches, for those that lie alike, unless
-        tensors were copied."""
+        """The first call with tensors of these strides. Returns its launches and plan, or None if an output is empty;
+        later calls on a GPU reuse them, unless tensors were copied."""
         if not all(out.numel() for out in outs):
             return None
         tensors = list(inputs)
@@ -178,7 +179,8 @@ class Region:
 
 
 def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """A tensor whose memory is as a kernel takes it, and the sizes of that memory."""
+    """A tensor with the memory order and alignment that a kernel takes, copied if necessary, and the sizes of its
+    memory."""
     sizes = order.shape(tuple(tensor.shape))
     if not order.holds(tensor):
         tensor = order.laid_out(tensor)
@@ -221,7 +223,8 @@ STORED_BY_BYTE = 4
 
 
 def _words(metadata: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The metadata that a kernel takes, made on the host of that of CUTLASS: of a matrix of its ones."""
+    """The kernel's metadata words of CUTLASS's metadata, converted on the host. The positions are found by expanding a
+    matrix of ones."""
     from .options import compressed
 
     conversions: Any = import_module("torch.sparse._semi_structured_conversions")

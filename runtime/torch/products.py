@@ -139,7 +139,7 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
 
 
 def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
-    """The loops that a factor has elements of its own along."""
+    """The loops along which a factor has more than one element, or all of the loop's."""
     return [
         loop
         for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True)

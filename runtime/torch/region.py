@@ -61,10 +61,10 @@ class ImportedRegion(NamedTuple):
 
 
 def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
-    """Nodes of a graph, in order, as a function of the values of others; it returns those of `results`.
+    """A function of the nodes `inputs` that computes `nodes`, in order, and returns `results`.
 
     Raises:
-        UnsupportedError: if one has no form in `linalg` here.
+        UnsupportedError: if a node cannot be lowered to `linalg`.
     """
     importer = Importer()
     examples = [node.meta["val"] for node in inputs]

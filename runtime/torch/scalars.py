@@ -61,7 +61,7 @@ TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
 
 
 class UnsupportedError(Exception):
-    """Something that has no form in `linalg` here; says what, and why."""
+    """An operation that cannot be lowered to `linalg`; the message says which, and why."""
 
 
 def element_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
@@ -153,7 +153,7 @@ class Body(Builder):
         return ElementValue(self.insert(constant(number, kind)).result)
 
     def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
-        """An argument of the body as the type that it is computed in: a truth value is kept in a byte."""
+        """An argument of the body in the type of its computation. Booleans are bytes in memory."""
         if dtype == torch.bool:
             return COMPARISONS["ne"](self, [ElementValue(value), 0])
         return ElementValue(value, dtype == torch.uint8)
@@ -206,7 +206,7 @@ Rule: TypeAlias = Callable[[Body, Sequence[ElementOrNumber]], ElementValue]
 
 
 def _typed(body: Body, operands: Sequence[ElementOrNumber]) -> list[ElementValue]:
-    """Operands with numbers made constants of the type of the others."""
+    """Operands, with numbers as constants of the others' type."""
     like = next(x for x in operands if isinstance(x, ElementValue))
     return [x if isinstance(x, ElementValue) else body.number(x, like.type) for x in operands]
 
@@ -273,7 +273,7 @@ def _negated(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """Powers with exponents for which there is an exact or correctly rounded way."""
+    """Powers with a constant exponent for which there is an exact or correctly rounded form."""
     base, exponent = operands
     if not isinstance(base, ElementValue) or isinstance(exponent, ElementValue) or not base.is_float:
         raise UnsupportedError("powers are lowered with exponents that are numbers")

@@ -30,7 +30,7 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
 
 
 def has_no_gaps(tensor: torch.Tensor) -> bool:
-    """Whether a kernel takes a tensor of a graph as it lies."""
+    """Whether a kernel can take a tensor of a graph without a copy."""
     order = order_of(tensor)
     sizes, strides = shape_of(tensor), tuple(map(size_of, tensor.stride()))
     pairs = zip(sizes, order.strides(sizes), strides, strict=True)
@@ -88,7 +88,7 @@ def _expand(builder: FunctionBuilder, like: torch.Tensor, value: Value, sizes: o
 
 
 def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
-    """The value, repeated along new dimensions before its own, and along those of one element."""
+    """The value broadcast to a shape."""
     more = len(shape) - len(value.shape)
     dims = [None] * more + [
         None if before != after else dimension
@@ -220,7 +220,7 @@ def _broadcast(
 def part_of_split(
     builder: FunctionBuilder, value: Value, parts: Sequence[torch.Tensor], index: int, dim: int = 0
 ) -> Value:
-    """One of the parts that a tensor is split into along a dimension; each is like one of `parts`."""
+    """One part of a tensor that is split along a dimension. `parts` are examples of all parts."""
     at = dim % len(value.shape)
     sizes = [size_of(part.shape[at]) for part in parts]
     if not all(isinstance(size, int) for size in sizes[:index]):
@@ -229,7 +229,7 @@ def part_of_split(
 
 
 def _concatenated(builder: FunctionBuilder, like: torch.Tensor, values: Sequence[Value], dimension: int = 0) -> Value:
-    """Tensors behind one another; those without elements, which have any shape, are left out."""
+    """Concatenates tensors. Empty tensors of any shape are dropped."""
     parts = [value for value in values if value.shape != (0,)]
     tensors = [builder.dense(builder.converted(value, like.dtype)).tensor for value in parts]
     kind = tensor_type(shape_of(like), element_of(like.dtype))
@@ -349,7 +349,7 @@ def _one_unknown(shape: tuple[Size, ...]) -> list[int] | None:
 
 
 def _moves(node: Node, outer: tuple[Size, ...], common: int) -> bool:
-    """Whether an operand can take the place of itself among dimensions that are one."""
+    """Whether a view of an operand can move behind the operation."""
     shape = _shape(node)
     if shape == outer:
         return node.target in RESHAPES or is_row_major(node.meta["val"])
@@ -448,7 +448,7 @@ def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
 
 
 def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
-    """Computes a pointwise operation before an order of dimensions of one of its operands; whether there is one."""
+    """Moves a permutation of an operand behind a pointwise operation. Returns whether there was one."""
     operands = [x for x in node.args if isinstance(x, Node)]
     if not all(map(is_tensor, (node, *operands))) or any(isinstance(x, Node) for x in node.kwargs.values()):
         return False

@@ -245,7 +245,7 @@ def module_problems(module: Module, context: TargetContext) -> Iterator[Complain
 
 
 def version_notes(module: Module) -> Iterator[Complaint]:
-    """That a module is of a PTX version which the rows do not describe."""
+    """A note for a module whose PTX version is newer than the rows."""
     if module.version > NEWEST:
         text = "PTX {}.{} is newer than what is known; the module is judged as PTX {}.{}"
         yield *module.version_at, text.format(*module.version, *NEWEST)
@@ -419,7 +419,7 @@ BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 
 
 def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
-    """What is wrong with an array of open size: it is declared elsewhere, or takes the other arguments of a call."""
+    """Errors of an open array, which must be `.extern`, initialised, or the last parameter of a function."""
     if variable.count != 0 or variable.init is not None or variable.linking == "extern":
         return
     if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):

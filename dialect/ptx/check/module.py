@@ -250,11 +250,11 @@ class Uses:
         self._group: tuple[str, int] | None = None
 
     def label(self) -> None:
-        """Lanes may come from anywhere."""
+        """A label, which lanes may reach from elsewhere."""
         self._gone = None
 
     def problems(self, instruction: Instruction, names: Names) -> Iterator[str]:
-        """What can be proved wrong of an instruction that is legal by itself."""
+        """Provable errors of an instruction that is legal by itself."""
         facts = traits(instruction.opcode)
         if facts.aligned:
             yield from self._divergence(instruction)
@@ -286,7 +286,7 @@ class Uses:
             yield f"all lanes of a warp must execute an .aligned instruction together, {why}"
 
     def _lanes(self, guard: Guard) -> str | None:
-        """The lanes in which a guard is true, in words, if it is in some and not in all."""
+        """The lanes in which a guard holds, in words; None if these are all or unknown."""
         register = Register(guard.register)
         predicate = self.values.of(Not(register) if guard.negated else register)
         if predicate is None or predicate.uniform is not None:
@@ -338,7 +338,7 @@ def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
 
 
 def _bytes(facts: Traits) -> int:
-    """What the addresses of an instruction must be a multiple of; 1 where that is not known."""
+    """The alignment in bytes of an instruction's addresses; 1 if it is not known."""
     form, bindings = facts.row, facts.bindings
     if not isinstance(form, Form):
         bits = REGISTER_BITS.get(bindings.get("T", ""), 8)
@@ -349,7 +349,7 @@ def _bytes(facts: Traits) -> int:
 
 
 def _symbol_alignment(variable: Variable | None) -> int:
-    """Bytes that the address of a variable is a multiple of; 1 of what is not one."""
+    """The alignment of a variable in bytes; 1 for other symbols."""
     if variable is None:
         return 1
     return variable.align or max(1, REGISTER_BITS.get(variable.type, 8) * variable.vector // 8)
@@ -405,7 +405,7 @@ class Checker:
                 yield Diagnostic(instruction.line, instruction.column, f"{instruction.opcode}: {text}")
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
-        """What is wrong with one function."""
+        """The errors of one function."""
         declared = Declarations(self.context)
         yield from starmap(Diagnostic, declared.parameters(function))
         yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
@@ -454,7 +454,7 @@ class Checker:
                     pass
 
     def _problems(self, instruction: Instruction, names: Names, uses: Uses | None) -> Iterator[str]:
-        """What is wrong with an instruction: a name; or its form, operands or target; or else where it stands."""
+        """The errors of an instruction: an undeclared name, else its form, operands or target, else its context."""
         missing = names.missing(instruction)
         if missing is not None:
             yield f"{instruction.opcode}: {missing}"
@@ -478,7 +478,7 @@ class Checker:
 
 
 def _called(body: Sequence[Statement]) -> Iterator[str]:
-    """The symbols that calls name."""
+    """The names of called functions."""
     for instruction in instructions(body):
         if instruction.is_call:
             yield from (operand.name for operand in instruction.operands if isinstance(operand, Symbol))

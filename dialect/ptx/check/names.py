@@ -87,7 +87,7 @@ class Names:
 
     @staticmethod
     def of(module: Module, context: TargetContext) -> Names:
-        """What the whole module sees."""
+        """The names of a module's scope."""
         names = Names(unavailable=unavailable(context.rows, context.version))
         for item in module.items:
             if isinstance(item, Function):
@@ -127,7 +127,7 @@ class Names:
             self.variables[statement.name] = statement
 
     def type_of(self, register: Register) -> str | None:
-        """The type of a declared register, or of the one that a video instruction takes a part of."""
+        """The type of a declared register, or of the register whose part a video instruction selects."""
         type_ = self.registers.get(register.name)
         if type_ is None and "." in register.name:
             name, _, part = register.name.rpartition(".")
@@ -135,7 +135,7 @@ class Names:
         return type_
 
     def space_of(self, name: str) -> str | None:
-        """Where a symbol lies: the state space of a variable, "function", "label"; None of what is not declared."""
+        """The state space of a variable, "function" or "label"; None for an undeclared name."""
         if name in self.labels:
             return "label"
         if name not in self.variables:
@@ -159,7 +159,7 @@ class Names:
         return base.name if isinstance(base, Symbol) and base.name in self.inputs else None
 
     def missing(self, instruction: Instruction) -> str | None:
-        """What an instruction mentions that is not declared, in words."""
+        """A message about the first name in an instruction that is not declared; None if all are."""
         guard = instruction.guard
         if guard is not None and guard.register not in self.registers:
             return f"no .reg declares the guard '{guard.register}'"
@@ -178,7 +178,7 @@ class Names:
         return None
 
     def _plain(self, operand: Operand) -> bool:
-        """Whether an operand is a literal, a declared register, or several of them: what most operands are."""
+        """Whether an operand is a literal, a declared register, or a vector of these."""
         kind = type(operand)
         if kind is Vector:
             return all(map(self._plain, cast(Vector, operand).items))
@@ -270,7 +270,7 @@ class Values:
         _collect(function.body or (), self._writers)
 
     def of(self, operand: Operand) -> Known | None:
-        """What an operand is known to be; of an address, where it points."""
+        """The known value of an operand. For an address, the place that it points to."""
         match operand:
             case Immediate():
                 value = operand.value
@@ -341,7 +341,7 @@ def _lanewise(compute: Callable[[int, int], int], a: Known, b: Known) -> Known:
 
 
 def _special(function: Function) -> Iterable[tuple[str, Known]]:
-    """The special registers that are known; the thread's place only where the CTA's size says it."""
+    """The special registers with known values. `%tid` is known if `.reqntid` gives the CTA's size."""
     lanes = tuple(range(LANES))
     yield "%laneid", Known("", lanes)
     size = function.numbers(".reqntid")

@@ -414,7 +414,8 @@ def _scalar(name: str, spelling: str, result: str, section: str) -> Iterator[Pat
 
 
 def _packed(name: str, parts: int, spelling: str, result: str, section: str) -> PatternRow:
-    """2 or 4 numbers: in parts of d beside those of c or, with `.add`, summed with c."""
+    """A video instruction on 2 or 4 parts. The other parts of d come from c; with `.add` the result is summed with
+    c."""
     operands = f"d:{result}@{parts}, a:A@{parts}, b:B@{parts}, c:{result}^"
     return row(f"{name}{parts}{spelling}", operands, section, ptx=(3, 0), sm=30, meaning=f"video.{name}{parts}")
 

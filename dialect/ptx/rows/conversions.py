@@ -281,7 +281,8 @@ _FUNDAMENTAL = re.compile(r"cvt.*\.D\{([usf]\d+(x2)?,?)+\}\.S\{([usf]\d+,?)+\}")
 
 
 def _widened(line: PatternRow) -> PatternRow:
-    """The row with registers that may be wider, which bf16, tf32 and narrow floats alone do not allow (9.4.1)."""
+    """The row with registers that may be wider than its types. Only bf16, tf32 and narrow floats do not allow that
+    (9.4.1)."""
     if not _FUNDAMENTAL.fullmatch(line.pattern):
         return line
     return replace(line, notation=re.sub(r":([DS])(?=,|$)", r":\1+", line.notation))

@@ -113,7 +113,7 @@ _REPORTS = ",".join(
 
 
 def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
-    """The loads of rows, and those that the family of sm_107 has besides: with a mask of 32 bits, with a report."""
+    """The loads of rows, and their additional forms of sm_107's family: with a mask of 32 bits, with a report."""
     for line in rows:
         yield line
         if _COMPLETES not in line.pattern or any(p in line.pattern for p in (".S{shared::cta}", "ignore_oob")):
@@ -226,7 +226,7 @@ def _loads(
     pair: Specific = (),
     own: _Own = _SM_90,
 ) -> Iterator[PatternRow]:
-    """Loads of one mode: to a cluster, which only the targets of `pair` have, to the own CTA, and by pairs of CTAs."""
+    """Loads of one mode: to a cluster, for the targets of `pair` only, to the CTA itself, and by pairs of CTAs."""
     more = f", {offsets}" if offsets else ""
     operands = f"a:[P], b:{tensor}, m:[shared]{more}"
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"

@@ -132,7 +132,7 @@ def _accesses(root: str, section: str) -> Iterator[PatternRow]:
 
 
 def _constant_loads() -> Iterator[PatternRow]:
-    """`ld.global.nc`: of what nobody writes."""
+    """`ld.global.nc`: loads from memory that is constant during the kernel."""
     for types, priority, ptx, sm in ((_TYPES, "", (3, 1), 32), (_WIDE_TYPES, _L2, (8, 8), 100)):
         for words in ("{.ca,.cg,.cs}", f".{{{_EVICTIONS}}}"):
             hints = f"{priority}{HINT}{{.L2::64B,.L2::128B,.L2::256B}}"

@@ -101,7 +101,7 @@ NAME_PARTS = {root: frozenset(f".{word}" for word in words.split()) for root, wo
 
 
 class Need(NamedTuple):
-    """The first PTX version and target number that have a qualifier, or several together: "sys b128"."""
+    """The first PTX version and target number of a qualifier, or of several together: "sys b128"."""
 
     words: str
     ptx: Version
@@ -181,9 +181,9 @@ def _value(common: Slot, kind: str) -> Slot:
 
 @dataclass(frozen=True)
 class PatternRow(Row):
-    """A row whose spelling is a pattern, and whose operands are text: see the module's.
+    """A row whose spelling is a pattern and whose operands are text; see the module.
 
-    `needs` has the qualifiers that came later than the rest.
+    `needs` has the qualifiers with later versions or targets.
     """
 
     pattern: str
@@ -210,7 +210,7 @@ class PatternRow(Row):
 
     @cached_property
     def _signatures(self) -> dict[tuple[str, ...], tuple[tuple[Slot, ...], ...]]:
-        """What `signatures_of` has made so far."""
+        """The cache of `signatures_of`."""
         return {}
 
     def signatures_of(self, bindings: Bindings) -> tuple[tuple[Slot, ...], ...]:
@@ -223,7 +223,7 @@ class PatternRow(Row):
         return made
 
     def spelled(self, opcode: str) -> PatternRow:
-        """The row with what the qualifiers of one of its spellings need."""
+        """The row with the requirements of an opcode's qualifiers."""
         if not self.needs:
             return self
         words = set(opcode.split("."))
@@ -359,7 +359,7 @@ def _word_by_word(parts: Sequence[Piece]) -> Iterator[Piece]:
 
 @lru_cache(4096)
 def _ordered(word: str) -> int:
-    """0 for words that may stand anywhere; the others keep their order among their like."""
+    """The group of words among which the order matters; 0 for words in any position."""
     if word.startswith(".L2::evict_"):
         return 4
     return 1 if _TYPE.fullmatch(word) else 2 if word in _SPACES else 3 if word in _FORMATS else 0

@@ -181,14 +181,16 @@ _SECTION = "9.7.13.15"
 
 
 def _form(spelling: str, operands: str, section: str, *, ptx: Version, sm: int) -> PatternRow:
-    """A row whose meaning is named as the instruction; what there are two of, K tells apart."""
+    """A row of mbarrier instructions. Its meaning has the instruction's name, but variants share one meaning, which the
+    binding K distinguishes."""
     name = re.split(r"\W+", spelling.replace("K{", ""))[1]
     meaning = {"arrive_drop": "arrive", "try_wait": "test_wait"}.get(name, name)
     return row(spelling, operands, section, ptx=ptx, sm=sm, meaning=f"mbarrier.{meaning}")
 
 
 def _spaces(head: str, operands: str, section: str, ptx: Version = (7, 0), sm: int = 80) -> tuple[PatternRow, ...]:
-    """A form for every way to write the own CTA's shared memory; `.shared::cta` came later than the others."""
+    """One row without and one with the `.shared::cta` spelling of the CTA's own shared memory, which has a later
+    version."""
     first = _form(f"{head}{{P=.shared}}.b64", operands, section, ptx=ptx, sm=sm)
     later = _form(f"{head}.P{{shared::cta}}.b64", operands, section, ptx=max(ptx, (7, 8)), sm=sm)
     return first, later
@@ -203,7 +205,8 @@ _COUNT = "u32(1..1048575)"
 
 
 def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
-    """`arrive` or `arrive_drop`: in the own CTA, which says what the state was, and in another of the cluster."""
+    """Rows of `arrive` or `arrive_drop`: in the CTA's own shared memory, where it returns the previous state, and in
+    that of another CTA of the cluster."""
     for state, since in states:
         yield from _spaces(root, f"{state}, a:[mbarrier]", section, since)
         yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:{_COUNT}", section, since)
@@ -240,7 +243,7 @@ def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterato
 
 
 def _reported_waits(root: str, hint: str) -> Iterator[PatternRow]:
-    """Waits for one of the phases that 9.3 tells apart; the primary one may report a predicate and a byte too."""
+    """Rows of waits with a phase type (PTX 9.3). A wait for the primary phase may report a predicate and a byte."""
     own = "{P=.shared,.shared::cta}.b64"
     orders = "{.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}"
     head, section = f"mbarrier.{root}", f"{_SECTION}.16"
@@ -268,7 +271,7 @@ def _reported_waits(root: str, hint: str) -> Iterator[PatternRow]:
 
 
 def _signals() -> Iterator[PatternRow]:
-    """Arrivals and counts of bytes at the same place in several CTAs, whose mask of 32 bits comes last."""
+    """Arrivals and byte counts at one place of several CTAs. The last operand is a mask of 32 bits."""
     away = "{P=.shared::cluster}.multicast::cluster::32b.b64"
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
         for expected in ("", ".expect_tx"):

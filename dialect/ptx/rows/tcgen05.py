@@ -118,7 +118,7 @@ def _products() -> Iterator[PatternRow]:
 
 
 def _later(only: Specific) -> Specific:
-    """Where B can be kept too, of the targets that have a kind."""
+    """Targets that also keep B, among those of a kind."""
     return () if only == INTEGERS else SM_107F
 
 
@@ -166,7 +166,7 @@ def _looked_up() -> Iterator[PatternRow]:
 
 
 def _compressed() -> Iterator[PatternRow]:
-    """9.7.16.8.3  ld whose values are made sparse"""
+    """9.7.16.8.3  `tcgen05.ld` with compression to sparse values"""
     for times in (4, 8, 16, 32, 64, 128):
         words = f".spcompress.sync.aligned.S{{32x32b}}.N{{x{times}}}.O{{min,max}}{{ABS=.abs}}.sp::2:4"
         kept = f"d:{-(-times // 32)}*b32^, dv:{times // 2}*b32^"

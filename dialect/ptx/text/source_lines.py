@@ -38,13 +38,13 @@ class SourcePlace(NamedTuple):
 
 
 class SourceLines:
-    """The lines of the source of a module's instructions; found when first asked for."""
+    """The source lines of a module's instructions, read at the first request."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
 
     def at(self, line: int) -> SourcePlace | None:
-        """What an instruction at a line of the PTX was written from; None where no `.loc` says so."""
+        """The source place of an instruction at a line of the PTX; None without a `.loc`."""
         starts, places = self._places
         number = bisect_right(starts, line) - 1
         return places[number] if number >= 0 else None
@@ -93,7 +93,7 @@ class SourceLines:
         return (s.text for s in (*self._module.items, *inside) if isinstance(s, Directive))
 
     def _names(self) -> dict[str, bytes]:
-        """What stands behind the labels of `.debug_str`, up to its end."""
+        """The strings of `.debug_str` by label."""
         names: dict[str, bytes] = {}
         for text in self._directives():
             if not re.match(r"\.section\s+\.debug_str\b", text):

@@ -95,7 +95,7 @@ Operand: TypeAlias = Register | Immediate | Symbol | Address | Indexed | Vector 
 
 
 def members(operand: Operand) -> Iterator[Register | Immediate | Symbol | Address | Indexed | Not]:
-    """The operands that vectors and pairs hold, in the order of the text; any other operand itself."""
+    """The members of vectors and pairs, in the order of the text; any other operand itself."""
     if isinstance(operand, Vector):
         for item in operand.items:
             yield from members(item)
@@ -195,7 +195,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Any other dotted statement kept as written (`.loc 1 2 3`, `.pragma "nounroll";`)."""
+    """Any other directive, kept as text (`.loc 1 2 3`, `.pragma "nounroll";`)."""
 
     text: str
     line: int = 0
@@ -203,7 +203,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A `//` comment that has its line to itself; other comments are white space."""
+    """A `//` comment on a line of its own. Other comments are white space."""
 
     text: str
     line: int = 0
@@ -249,7 +249,7 @@ class Function:
     line: int = 0
 
     def numbers(self, name: str) -> tuple[int, ...] | None:
-        """The numbers behind the first directive of a name; None if there is none, or others than numbers follow."""
+        """The numbers of the first directive with a name; None without one, or if other arguments follow."""
         text = next((text for text in self.directives if text.split()[0] == name), None)
         return None if text is None else directive_numbers(text)
 
@@ -287,7 +287,7 @@ def integer(text: str) -> int:
 
 
 def directive_numbers(text: str) -> tuple[int, ...] | None:
-    """The numbers behind a directive such as `.maxntid 16, 0x10`; None if others than numbers follow."""
+    """The numbers that follow a directive such as `.maxntid 16, 0x10`; None if it has other arguments."""
     words = re.split(r"[\s,]+", text)[1:]
     are_numbers = all(word in WARP_SIZE or _COUNT.fullmatch(word) for word in words)
     return tuple(WARP_SIZE.get(word) or integer(word) for word in words) if are_numbers else None
@@ -387,7 +387,7 @@ class Cursor:
     # Going on after an error
 
     def note(self, error: PtxSyntaxError) -> None:
-        """Raises an error, or keeps it where what comes after is to be read too."""
+        """Raises an error, or appends it to `errors` if reading shall continue."""
         if self.errors is None:
             raise error
         self.errors.append(error)

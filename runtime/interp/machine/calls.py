@@ -114,7 +114,7 @@ def _enter(ctx: Context, frame: Frame, arguments: Sequence[Operand]) -> Action:
 
 
 def call_stack(frame: Frame, state: State) -> CallStack | None:
-    """The calls of a function that keeps a frame for each; None for others."""
+    """The call stack of a function that keeps a frame for each call; None for other functions."""
     if frame.stack is None:
         return None
     if frame.name not in state.stacks:
@@ -132,7 +132,8 @@ def _all(moves: Sequence[Move]) -> Action:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """What a call through a register may go to, by address, and what the call gives and asks for."""
+    """The functions that a call through a register may reach, by address, with the results and arguments of the
+    call."""
 
     target: Operand
     fitting: Mapping[int, Frame]
@@ -165,7 +166,7 @@ def _results_through_register(ctx: Context) -> Action:
 
 
 def _through_register(ctx: Context) -> Action:
-    """A call of one of the functions whose address is taken."""
+    """A call through a register, of a function whose address is taken."""
     called = _Candidates.of(ctx)
     entries = [_enter(ctx, frame, called.arguments) for frame in called.fitting.values()]
 
@@ -193,7 +194,7 @@ def _address(ctx: Context, name: str) -> int | None:
 
 
 def _fits(ctx: Context, frame: Frame, results: Sequence[Operand], arguments: Sequence[Operand]) -> bool:
-    """Whether a function takes what a call gives and asks for."""
+    """Whether a function's parameters and results have the sizes of a call's arguments and results."""
     pairs = [(frame.parameters, arguments), (frame.results, results)]
     if any(len(formals) != len(operands) for formals, operands in pairs):
         return False
@@ -247,7 +248,7 @@ def return_(ctx: Context, frame: Frame) -> Action:
 
 
 def _result(frame: Frame, formal: Formal, layout: StorageLayout) -> Move:
-    """A result on its way to callers that do not know the function."""
+    """Moves a result to the place where callers through a register expect it."""
     target = _passed(layout, formal)
     if formal.slot is None:
         return _move(_bytes(formal), _bytes(target))
@@ -272,7 +273,8 @@ def _out(ctx: Context, formal: Formal, actual: Operand) -> Move:
 def _ends(
     ctx: Context, formal: Formal, actual: Operand, take: Callable[[Operand, str], Source]
 ) -> tuple[Source, Source]:
-    """Where the caller and the function have what is passed; `take` gives a value or register of the caller."""
+    """The caller's and the function's place of a value that is passed. `take` gives a value or register of the
+    caller."""
     if formal.slot is not None:
         return take(actual, formal.variable.type), _register(formal.slot, formal.variable.type)
     if (place := _argument(ctx, formal, actual)) is None:
@@ -315,7 +317,7 @@ def _move(source: Source, dest: Source) -> Move:
 
 @meaning("brx")
 def jump(ctx: Context, bound: Bindings) -> Action:
-    """To one of several labels."""
+    """`brx.idx`: a branch to one of several labels."""
     index, table = ctx.operands
     names = ctx.names.table(table.name) if isinstance(table, Symbol) else None
     if not names:

@@ -20,7 +20,8 @@ from .memory import RANK_BITS, Buffer, FaultError, Window
 
 @dataclass
 class _Pending:
-    """An operation on its way: of which agents, in which of their groups (-1: not committed), and what it does."""
+    """An asynchronous operation: its agents, the number of the group in which each committed it (-1 before the commit),
+    and its action."""
 
     agents: Array
     committed: Array
@@ -38,7 +39,7 @@ class OperationGroups:
         self.open = np.zeros(self.count, np.int64)
 
     def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
-        """An operation begins; `execute` is told for which of the agents it is done."""
+        """Issues an operation. `execute` is called with the agents for which it completes."""
         self.pending.append(_Pending(agents, np.full(agents.size, -1), execute))
 
     def commit(self, agents: Array) -> None:
@@ -150,7 +151,7 @@ class CopyQueue:
         return self._land_some(copy, threads, selected[threads])
 
     def _land_some(self, copy: Pending, threads: Array, done: Array) -> bool:
-        """Writes the rows that are done, and keeps the others. Returns whether none is left."""
+        """Writes the rows that are done and keeps the others. Returns whether all rows are written."""
         if not done.any():
             return False
         self._land(copy, copy.index[done], copy.rows[done], threads[done])
@@ -250,7 +251,7 @@ class ClusterBarrier:
         return LEFT
 
     def release(self) -> None:
-        """Completes the barriers at which all threads that have not exited have arrived."""
+        """Completes the barriers where all threads that have not exited have arrived."""
         if not self.arrived.any():
             return
         missing = np.bincount(self._cluster[self.flow.live & ~self.arrived], minlength=int(self._cluster[-1]) + 1)
@@ -284,7 +285,8 @@ _LANE = 16
 
 @dataclass(eq=False)
 class Request:
-    """A warp of one CTA that wants columns; a pair's other CTA has to want as many. `put` writes the address."""
+    """A warp's request for columns of tensor memory. In a pair, both CTAs must request the same number. `put` writes
+    the address."""
 
     pc: int
     warp: int
@@ -334,7 +336,7 @@ class TensorMemory:
         return [cta & ~1, cta | 1]
 
     def request(self, request: Request) -> None:
-        """A warp wants columns, and waits for them. Those that can have theirs go on."""
+        """A warp requests columns and waits for them. All requests that can be granted now are granted."""
         self.requests.append(request)
         self._grant()
 
@@ -405,7 +407,7 @@ class TensorMemory:
             raise FaultError(f"{what} column {int(free.flat[0])} of tensor memory, which is not allocated", thread)
 
     def unreturned(self) -> Iterator[tuple[int, int]]:
-        """The CTAs and instructions of the allocations that nobody has given back."""
+        """The CTA and the instruction of each allocation that was not freed."""
         for cta in range(len(self.owner)):
             for number in np.unique(self.owner[cta][self.owner[cta] > 0]).tolist():
                 yield cta, self.places[number]

@@ -345,7 +345,7 @@ def decode(context: Context) -> Action:
 
 
 def _reading(action: Action) -> Action:
-    """An instruction that reads a clock."""
+    """Wraps an instruction that reads a clock, so that the clock advances before."""
 
     def bind(state: State) -> BoundStep:
         inner = action(state)

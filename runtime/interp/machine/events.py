@@ -49,7 +49,7 @@ class Selection:
         return self.count * 4 < self.total
 
     def where(self, predicate: Array) -> Selection:
-        """Those of the threads for which `predicate` holds."""
+        """The selected threads for which `predicate` holds."""
         if self.mask is None:
             return self if predicate.all() else Selection(predicate.copy(), self.total)
         return Selection(self.mask & predicate, self.total)
@@ -98,7 +98,7 @@ class Geometry(NamedTuple):
 
     @property
     def warps_per_cta(self) -> int:
-        """Those, and what fills up the last group of warps."""
+        """Warps of a CTA, rounded up to whole groups."""
         return -(-self.warps_with_threads // self.together) * self.together
 
     @property
@@ -161,14 +161,14 @@ class Geometry(NamedTuple):
 
 @dataclass
 class CtaQueue:
-    """The CTAs of a launch, by their numbers: those before `begun` have been started, those from `total` on are none,
-    or have been cancelled."""
+    """The CTAs of a launch by number. Those below `begun` have started; those from `total` on do not exist or were
+    cancelled."""
 
     begun: int = 0
     total: int = 0
 
     def cancel(self, ctas: int) -> int | None:
-        """Takes the last so many out, the CTAs of a cluster; the number of their first, None if all have begun."""
+        """Removes the last cluster of `ctas` CTAs from the queue. Returns its first CTA, None if all have begun."""
         if self.begun == self.total:
             return None
         self.total -= ctas
@@ -218,7 +218,7 @@ class MemoryAccess(NamedTuple):
 
 
 class Events:
-    """Is told of what happens; here, without doing anything."""
+    """Receives the events of a launch. These methods do nothing."""
 
     def watch(self, pc: int) -> Look | None:
         """The callback before the instruction at `pc`. It gets the threads whose guard holds, at least one.
@@ -249,9 +249,8 @@ class Events:
         warp. For each thread, `members` is its member mask, and `lanes` the mask of lanes that it has met."""
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
-        """Threads arrive at mbarrier objects, each at one whose first byte in shared memory is `start`: now, or because
-        `cp.async` that they had begun have landed; or the bulk copy arrives that one issued at the instruction `copy`.
-        """
+        """Threads arrive at the mbarrier objects whose first bytes in shared memory are `start`: now, or because their
+        earlier `cp.async` completed. With `copy`, the bulk copy issued at that instruction arrives."""
 
     def defer(self, start: Array, threads: Array) -> None:
         """Threads begin asynchronous operations, whose arrivals or bytes mbarrier objects count later; `start` as in

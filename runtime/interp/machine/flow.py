@@ -43,7 +43,7 @@ class Clock:
         self._shown: dict[tuple[str, type[np.generic]], Array] = {}
 
     def values(self, name: str, dtype: type[np.generic]) -> Array:
-        """What a clock shows, one value for each thread; the array keeps up with `tick`."""
+        """The values of a clock, one for each thread. `tick` updates the array."""
         key = name, dtype
         if key not in self._shown:
             self._shown[key] = np.zeros(self._threads, dtype)
@@ -122,7 +122,7 @@ class Barrier:
 
 
 class Flow:
-    """The groups of threads that can run, by program counter, and the groups that wait."""
+    """The groups of threads that can run, by program counter, and those that wait."""
 
     def __init__(self, geometry: Geometry, live: Array, entry: int) -> None:
         self.geometry = geometry
@@ -141,7 +141,7 @@ class Flow:
         self._cta = geometry.cta()
 
     def go(self, pc: int, mask: Array) -> None:
-        """Threads that can run from `pc`."""
+        """Adds threads to those that can run at `pc`."""
         other = self.ready.get(pc)
         if other is None:
             self.ready[pc] = mask
@@ -149,17 +149,17 @@ class Flow:
             other |= mask
 
     def give_way(self, pc: int, mask: Array) -> None:
-        """Threads that go on from `pc` when others have run."""
+        """Suspends threads at `pc` until the other threads have run."""
         self._gave_way = True
         self.go(pc, mask)
 
     def gave_way(self) -> bool:
-        """Whether threads gave way since this was last asked."""
+        """Whether threads gave way since the last call."""
         result, self._gave_way = self._gave_way, False
         return result
 
     def mask(self, sel: Selection) -> Array:
-        """A mask of one's own."""
+        """A copy of the mask of the selected threads."""
         return np.ones(sel.total, np.bool_) if sel.mask is None else sel.mask.copy()
 
     def exit(self, sel: Selection) -> int:
@@ -219,7 +219,7 @@ class Flow:
                 self.go(barrier.resume, released)
 
     def _counted(self, arrived: Array) -> Array:
-        """Threads at a barrier, by CTA: a warp counts whole when none of its lanes that are left lacks (9.7.13.1)."""
+        """Threads at a barrier, by CTA. A warp counts as a whole once all of its live lanes have arrived (9.7.13.1)."""
         rows, live = arrived.reshape(LANES, -1), self.live.reshape(LANES, -1)
         count = np.where((live & ~rows).any(axis=0), rows.sum(axis=0), LANES * rows.any(axis=0))
         return count.reshape(self.geometry.ctas, -1).sum(axis=1)
@@ -366,7 +366,7 @@ class Flow:
 
 
 class Replay:
-    """Chooses who runs by an order; who cannot run as it says is not waited for."""
+    """Chooses the next warps by an order of steps. A step whose warp cannot run is skipped."""
 
     def __init__(self, order: WarpOrder) -> None:
         self.left, self.held = list(order.steps), order.held

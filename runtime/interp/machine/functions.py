@@ -74,7 +74,7 @@ def call(ctx: Context, name: str, results: Sequence[Operand], actuals: Sequence[
 
 
 def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, str], Source]) -> Source:
-    """An argument or a result of so many bytes: in a `.param` variable, or what `take` makes of the operand."""
+    """An argument or a result of `size` bytes: a `.param` variable, or the source that `take` makes of the operand."""
     place = ctx.names.place(operand.name) if isinstance(operand, Symbol) and operand.name != "_" else None
     if place is None or not place.size:
         return take(operand, f"b{8 * size}")
@@ -214,7 +214,7 @@ class CallError(DecodeError):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of a module with a body, by name, and those whose address is taken.
+    """The functions of a module that have a body, by name, and those whose address is taken.
 
     `bodies` are in the order in which the module first declares them. `initialised` has the names in the initialisers
     of module variables.

@@ -60,19 +60,19 @@ class Decoded:
     traits: Traits
 
     def slot(self, operand: object) -> RegisterSlot | None:
-        """The register that an operand, or the base of an address, is; None for what is none, or a special one."""
+        """The register of an operand, or of the base of an address; None for special registers and other operands."""
         name = operand.name if isinstance(operand, Register) else ""
         return next((slot for slot in (*self.reads, *self.writes) if slot.name == name), None) if name else None
 
     def named(self) -> dict[str, Operand]:
-        """The operands by the names that the row gives them, of a row that leaves none out but at the end."""
+        """The operands by the row's names; trailing optional ones may be missing."""
         operands = self.source.operands
         slots = self.row.signature(self.traits.bindings, len(operands))
         return {slot.name: operand for slot, operand in zip(slots, operands, strict=False)}
 
 
 class ClusterBounds(NamedTuple):
-    """What `.reqnctapercluster`, `.maxclusterrank` and `.explicitcluster` say."""
+    """The cluster directives of a kernel: `.reqnctapercluster`, `.maxclusterrank` and `.explicitcluster`."""
 
     required: Dim3 | None
     limit: int | None
@@ -106,7 +106,7 @@ class DecodedKernel:
 
     @property
     def has_warpgroups(self) -> bool:
-        """Whether there are instructions of warpgroups."""
+        """Whether the kernel has instructions of warpgroups."""
         return any(d.row.root == OF_WARPGROUPS for d in self.code)
 
     @property
@@ -314,7 +314,7 @@ class KernelDecoder:
             raise self.error(str(error), error.call.line, error.call.column) from error
 
     def _function(self, function: Function, names: NameScope, stacked: bool) -> None:
-        """Puts a function behind what there is."""
+        """Appends the code of a function to the code decoded so far."""
         layout = self.layout
         if stacked:
             layout.stack()
@@ -422,14 +422,15 @@ class Observer(Events):
     merges = False
 
     def take(self) -> object:
-        """What was found since the last time."""
+        """What the observer has collected since the last call."""
         return None
 
     def add(self, kernel: DecodedKernel, taken: object) -> None:
         """Adds what another process took of a kernel's CTAs."""
 
     def weight(self, shared: int, warps: int) -> int:
-        """Bytes that are kept for each CTA of so many bytes of shared memory; its cluster has so many warps."""
+        """Bytes that the observer keeps for a CTA. `shared` are the bytes of its shared memory, `warps` the warps of
+        its cluster."""
         return 0
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:

@@ -105,7 +105,7 @@ class Standstill:
         return any(decoded.traits.on_mbarrier for decoded in self._code[max(pc - 1, 0) : last + 1])
 
     def _where(self) -> list[tuple[int, bytes]]:
-        """Where the threads are, and what is on its way to them."""
+        """The state of all threads and of pending operations."""
         flow, mbarriers = self._state.flow, self._state.mbarriers
         waiting = [(b.pc, b.mask) for b in flow.barriers] + mbarriers.waiting() + self._state.cluster_barrier.parked
         places = [*flow.ready.items(), *flow.parked.items(), *waiting, (-1, self._state.cluster_barrier.arrived)]
@@ -190,12 +190,12 @@ def geometry_of(launch: KernelRun, first: int, ctas: int) -> Geometry:
 
 
 def _own_bytes(launch: KernelRun) -> int:
-    """Bytes of shared memory that a kernel asks for: the padded static part, then the dynamic one."""
+    """Shared memory of a kernel in bytes: the padded static part and the dynamic one."""
     return launch.kernel.layout.shared + launch.shared
 
 
 def shared_bytes(launch: KernelRun) -> int:
-    """Shared memory of a CTA: its own, then what is reserved."""
+    """Shared memory of a CTA in bytes: the kernel's own, then the reserved part."""
     own = _own_bytes(launch)
     return align(own, 128) + RESERVED_BYTES if launch.kernel.layout.reserves else own
 
@@ -378,7 +378,7 @@ class Machine:
         return f"warps {self._warps(mask)} {what}"
 
     def _all_waiting(self) -> list[tuple[int, Array]]:
-        """Where threads wait, and which."""
+        """The program counters and masks of waiting threads."""
         waiting = [(b.pc, b.mask) for b in self.flow.barriers if b.resume != LEFT] + list(self.flow.parked.items())
         return (
             waiting
@@ -431,7 +431,7 @@ def _watched(inner: BoundStep, look: Look | None) -> BoundStep:
 
 
 def _assembled(inner: BoundStep, pc: int, flow: Flow, warps: int) -> BoundStep:
-    """The step for whole warps, or groups of `warps`: lanes wait for those that have not exited."""
+    """A step of whole warps, or groups of `warps` warps. Its lanes wait until all that have not exited arrive."""
 
     def step(sel: Selection) -> int | None:
         if sel.mask is None:
@@ -465,7 +465,8 @@ def _patient(inner: BoundStep, pc: int, flow: Flow) -> BoundStep:
 
 
 def _guarded(inner: BoundStep, predicate: Array, negated: bool, following: int, flow: Flow) -> BoundStep:
-    """The step for those threads for which the predicate holds; the others go on."""
+    """A step that runs `inner` for the threads whose predicate holds. The other threads continue at the next
+    instruction."""
 
     def step(sel: Selection) -> int | None:
         taken = sel.where(~predicate if negated else predicate)

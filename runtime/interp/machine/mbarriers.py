@@ -31,7 +31,7 @@ _TX_SIGN = 1 << 20
 
 @dataclass(slots=True)
 class Phases:
-    """Some objects taken apart: one int64 of each for every object. `phase` counts modulo 4."""
+    """Decoded mbarrier objects: an int64 array for each field. `phase` counts modulo 4."""
 
     pending: Array
     expected: Array
@@ -40,19 +40,19 @@ class Phases:
 
     @staticmethod
     def of(words: Array) -> Phases:
-        """Takes uint64 words apart."""
+        """Decodes mbarrier objects from uint64 words."""
         bits = words.view(np.int64)
         transactions = ((bits >> _TX & (2 * _TX_SIGN - 1)) ^ _TX_SIGN) - _TX_SIGN
         return Phases(bits & MOST, bits >> _COUNT & MOST, transactions, bits >> _PHASE & 3)
 
     def words(self) -> Array:
-        """Puts them together again."""
+        """Encodes objects as uint64 words."""
         transactions = self.transactions & (2 * _TX_SIGN - 1)
         bits = self.pending | self.expected << _COUNT | transactions << _TX | self.phase << _PHASE
         return bits.view(np.uint64) | np.uint64(1 << _LIVE)
 
     def complete(self) -> Array:
-        """Begins the next phase of the objects that lack nothing; returns which those are."""
+        """Begins the next phase of the objects that expect no more arrivals and bytes. Returns the mask of these."""
         done = (self.pending == 0) & (self.transactions == 0)
         self.pending = np.where(done, self.expected, self.pending)
         self.phase = (self.phase + done) & 3
@@ -60,13 +60,13 @@ class Phases:
 
 
 def fresh(counts: Array) -> Array:
-    """Words of new objects that take int64 `counts` arrivals."""
+    """Words of new objects with int64 `counts` of arrivals."""
     zero = np.zeros_like(counts)
     return Phases(counts, counts, zero, zero).words()
 
 
 def live(words: Array) -> Array:
-    """Which words are objects."""
+    """A mask of the words that are live objects."""
     return words.view(np.int64) < 0
 
 
@@ -102,7 +102,7 @@ class Sleepers:
     parity: bool
 
     def split(self, chosen: Array) -> Sleepers:
-        """Those chosen, taken out."""
+        """Removes the chosen sleepers and returns them."""
         part = Sleepers(self.pc, self.out, self.threads[chosen], self.index[chosen], self.phases[chosen], self.parity)
         rest = ~chosen
         self.threads, self.index, self.phases = self.threads[rest], self.index[rest], self.phases[rest]
@@ -155,7 +155,7 @@ class MbarrierObjects:
     # Objects
 
     def init(self, index: Array, counts: Array, sel: Selection) -> None:
-        """Makes objects that take `counts` arrivals a phase."""
+        """Initialises objects. `counts` are the arrivals of a phase, from 1 to 1048575."""
         self._check(counts < 1, sel, "expected a count from 1 to 1048575, got {}", counts)
         self._check(counts > MOST, sel, "expected a count from 1 to 1048575, got {}", counts)
         self._vain = 0
@@ -229,8 +229,7 @@ class MbarrierObjects:
         return states
 
     def transact(self, index: Array, sel: Selection, change: Array, deferred: bool = False) -> None:
-        """Adds to the number of transactions that are missing; a negative change completes some. `deferred` as in
-        `arrive`."""
+        """Adds to the number of pending bytes; a negative change completes some. `deferred` is that of `arrive`."""
         self._objects(index, sel)
         self._vain = 0
         if self.flow.observer is not None:
@@ -320,7 +319,7 @@ class MbarrierObjects:
         self.flow.go(pc + 1, mask)
 
     def _wake(self, objects: Array) -> None:
-        """The sleepers whose phase of one of these objects is complete."""
+        """Wakes the threads that wait for a phase of these objects which is complete."""
         for sleepers in self.sleepers:
             done = np.isin(sleepers.index, objects)
             done &= self._done(self.words[sleepers.index], sleepers.phases, sleepers.parity)
@@ -407,7 +406,8 @@ class MbarrierObjects:
         return places
 
     def lacking(self, pc: int, mask: Array) -> str:
-        """What the first object lacks for which masked threads sleep at `pc`; nothing where none do."""
+        """A description of what the first object lacks that masked threads wait for at `pc`; "" without such
+        threads."""
         for sleepers in self.sleepers:
             mine = np.flatnonzero(mask[sleepers.threads])
             if sleepers.pc == pc and mine.size:

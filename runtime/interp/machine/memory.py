@@ -105,7 +105,7 @@ class FaultError(Exception):
 
 
 class MachineLimitError(FaultError):
-    """Where the machine, or what looks on, goes no further, and the program did nothing wrong."""
+    """A limit of the machine, or of an observer; the program has no fault."""
 
     check = "limit"
 
@@ -153,7 +153,7 @@ class Buffer:
         self._views: dict[tuple[int, int], Array] = {}
 
     def move(self, data: Array) -> None:
-        """Puts as many other bytes in the place of these."""
+        """Replaces the bytes by others of the same number."""
         self.data = data
         self._views.clear()
 
@@ -214,7 +214,7 @@ class Window:
         return (addresses + base) >> (width.bit_length() - 1)
 
     def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
-        """Addresses and bases for accesses of which some lie outside of the threads' own parts.
+        """Addresses and bases where some accesses exceed the threads' own windows.
 
         Raises:
             FaultError: always here, where each thread has its own part alone.
@@ -255,7 +255,7 @@ class ParameterWindow(Window):
 
 
 def static_addresses(names: Sequence[str]) -> dict[str, int]:
-    """The addresses of a module's variables, which come before everything else in global memory."""
+    """The addresses of a module's variables, the lowest ones of global memory."""
     return {name: number << SPAN_BITS for number, name in enumerate(names, 1)}
 
 
@@ -279,7 +279,7 @@ class GlobalBuffers:
         return number << SPAN_BITS
 
     def buffers(self) -> list[Buffer]:
-        """Everything that is allocated, once each."""
+        """All allocated buffers, each once."""
         return list({id(buffer): buffer for buffer in self._allocations.values()}.values())
 
     def put(self, address: int, buffer: Buffer) -> None:
@@ -359,7 +359,7 @@ class GlobalBuffers:
 
 
 class Heap:
-    """What kernels get from `malloc`. It stays from launch to launch; every block has an address range of its own."""
+    """The heap of `malloc` in kernels. It persists between launches; every block has its own address range."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Buffer] = {}
@@ -394,7 +394,8 @@ def rows(local: Window, address: int, size: int) -> Array:
 
 
 class MemorySpaces(NamedTuple):
-    """Every space of the CTAs in flight; `cluster` is shared memory, that of other CTAs of the cluster included."""
+    """The memory spaces of the CTAs in flight. `cluster` is shared memory including that of the cluster's other
+    CTAs."""
 
     memory: GlobalBuffers
     shared: Window

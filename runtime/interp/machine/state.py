@@ -42,9 +42,8 @@ class RegisterSlot:
 
 @dataclass
 class StorageLayout:
-    """What a kernel needs per thread, per CTA and per launch; grows while it is decoded. `arguments` are the parts of
-    local memory, each with its first byte and its size, that hold arguments of functions; `reserves` says whether a CTA
-    has the part of shared memory that is reserved for the system."""
+    """The storage of a kernel per thread, CTA and launch, which grows while it is decoded. `arguments` are (first byte,
+    size) of local memory for function arguments; `reserves` says whether CTAs have the reserved shared memory."""
 
     slots: dict[int, int] = field(default_factory=dict[int, int])
     shared: int = 0
@@ -58,7 +57,7 @@ class StorageLayout:
     reserves: bool = False
 
     def stack(self) -> RegisterSlot:
-        """The register that says how much of the stack is used; there is a stack from now on."""
+        """The stack pointer. The first call creates the stack."""
         if self.pointer is None:
             self.pointer = self.slot(64, "%SP")
         return self.pointer
@@ -89,15 +88,15 @@ LEAST = 16
 
 
 def align(size: int) -> int:
-    """The bytes that something of a size takes on the stack."""
+    """The size of a stack slot for `size` bytes."""
     return -(-size // LEAST) * LEAST
 
 
 @dataclass
 class StackFrame:
-    """What a function keeps for each of its calls: registers, the bytes of parameters, `size` bytes of variables.
+    """The frame of a function: registers, the bytes of parameters, and `size` bytes of variables for each call.
 
-    `addresses` are hidden registers that hold where variables lie, with the offsets of these.
+    `addresses` are hidden registers with addresses of variables, and the offsets of these.
     """
 
     layout: StorageLayout
@@ -114,7 +113,7 @@ class StackFrame:
         return offset
 
     def address(self, offset: int) -> RegisterSlot:
-        """A register that holds the address of a byte of the variables."""
+        """A register with the address of a byte of the function's variables."""
         slot = next((slot for slot, offset_ in self.addresses if offset_ == offset), None)
         if slot is None:
             slot = self.layout.slot(64, "%SP")
@@ -317,7 +316,7 @@ def parse(text: bytes) -> list[bytes | Spec]:
 
 
 def arguments(pieces: Sequence[bytes | Spec]) -> Iterator[tuple[int, int, str]]:
-    """Offset, bytes and kind of each argument of a format: kinds are those of conversions, `*` that of a width."""
+    """The offset, size and kind of each argument of a format. The kind is the conversion's, or `*` for a width."""
     offset = 0
     for piece in pieces:
         if isinstance(piece, Spec):
@@ -424,12 +423,12 @@ T = TypeVar("T")
 
 
 def acting(step: Callable[..., int | None], *bound: Callable[[State], Any]) -> Action:
-    """An action by its step, which takes the state, its operands bound to that, and the selected threads."""
+    """An action from a step. The step takes the state, the operands bound to it, and the selected threads."""
     return lambda state: partial(step, state, *(operand(state) for operand in bound))
 
 
 def absent(state: State) -> None:
-    """An operand that is not there."""
+    """The source of a missing operand."""
 
 
 def all_of(operands: Sequence[Callable[[State], T]]) -> Callable[[State], list[T]]:

@@ -105,7 +105,7 @@ def several(function: ArrayFunction, dests: Sequence[Source], *sources: Source) 
 
 
 def identity(value: Array) -> Array:
-    """What a move computes."""
+    """The value of a move."""
     return value
 
 
@@ -202,14 +202,14 @@ class Locate(Protocol):
 
 
 def space_of(bound: Bindings) -> str:
-    """The state space that a row binds to P: "generic" if none is written, "cluster" for `.shared::cluster`.
-    Constants lie in global memory."""
+    """The state space of a row's P: "generic" if the opcode has none, "cluster" for `.shared::cluster`. Constants are
+    in global memory."""
     written = bound.get("P", "")
     return _OWN_NAMES.get(written) or written.partition("::")[0]
 
 
 def vector_of(bound: Bindings) -> int:
-    """The elements of the vector that a row binds to V; 1 if there is none."""
+    """The number of elements of a row's vector; 1 without one."""
     return int(bound.get("V", "")[1:] or 1)
 
 
@@ -319,7 +319,8 @@ def store(ctx: Context, bound: Bindings) -> Action:
 
 
 def _stored(items: Sequence[Operand], width: int) -> list[tuple[int, Sequence[Operand]]]:
-    """What a store writes together, so many bytes further on: all of it or, where some is `_`, each of the others."""
+    """The parts that a store writes, each with its byte offset. Without `_` among the items there is one part; with it,
+    each other item is a part of its own."""
     if Symbol("_") not in items:
         return [(0, items)]
     return [(i * width, (item,)) for i, item in enumerate(items) if item != Symbol("_")]
@@ -337,7 +338,7 @@ def convert_address(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @meaning("isspacep")
 def isspacep(ctx: Context, bound: Bindings) -> Action:
-    """Whether a generic address lies in a space; `.shared` is the own CTA's."""
+    """`isspacep`: whether a generic address is in a state space. `.shared` is the CTA's own shared memory."""
     space = space_of(bound)
     window = np.uint64(_WINDOWS.get(space, 0))
 
@@ -454,7 +455,7 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
 
 
 def seen_as(type: str) -> np.dtype[Any]:
-    """How an update takes words of a type: integers as such, all others as bits."""
+    """The numpy type that an update uses for words of a type: integers as they are, all others as bits."""
     return np.dtype(DTYPES[type] if type[0] in "us" or type == "b128" else f"u{bits_of(type) // 8}")
 
 

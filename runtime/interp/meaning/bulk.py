@@ -81,7 +81,7 @@ def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State],
 
 
 def _read(rows: Array, parts: tuple[Part, ...], width: int, count: int, places: Array | None) -> None:
-    """Fills rows, or those at `places`."""
+    """Reads parts into all rows, or into those at `places`."""
     for part in parts:
         chosen = part.chosen if places is None else places if part.chosen is None else places[part.chosen]
         values = part.buffer.view(width, count).take(part.index, axis=0).reshape(-1, count)
@@ -89,7 +89,7 @@ def _read(rows: Array, parts: tuple[Part, ...], width: int, count: int, places: 
 
 
 def _read_some(rows: Array, take: Locate, sel: Selection, sizes: Array, size: int) -> None:
-    """Reads only the first bytes of some sources; the rest stays zero. What is not read may lie anywhere."""
+    """Reads the first bytes of some sources; the remaining bytes are zero. Their addresses are not checked."""
     picked = sel.pick(sizes)
     if int(picked.max(initial=0)) > size:
         first = int(np.flatnonzero(picked > size)[0])
@@ -194,7 +194,7 @@ def _span(find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
 
 
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
-    """The threads that issue copies, each alone: few, as a rule one of a CTA."""
+    """The threads that issue copies, one at a time; as a rule there is one per CTA."""
     for thread in sel.threads.tolist():
         yield Selection(np.arange(sel.total) == thread, sel.total), thread
 
@@ -217,7 +217,7 @@ def _combination(ctx: Context, bound: Bindings, shared: bool) -> Combine:
 
 
 def _write(buffer: Buffer, first: int, rows: Array, combine: Combine | None, mask: int | None) -> None:
-    """Bytes that go to global memory: all, or those whose place in each 16 has its bit in the mask."""
+    """Writes bytes to global memory. A mask has one bit for each of 16 bytes and selects those that are written."""
     place = buffer.data[first : first + rows.size]
     new = rows if combine is None else combine(place, rows)
     if mask is None:
@@ -249,7 +249,8 @@ def shifts(state: State, buffer: Buffer, first: int, ctas: int | None, thread: i
 
 @meaning("cancel.try")
 def cancel(ctx: Context, bound: Bindings) -> Action:
-    """Cancels a cluster, and answers by 16 bytes in shared memory: in that of this CTA, or of each CTA of its own."""
+    """Cancels a cluster that has not begun. The answer has 16 bytes in shared memory of this CTA, or of each CTA of its
+    cluster."""
     target, barrier = ctx.operands
     pc, everywhere = ctx.pc, bool(bound.get("C"))
 

@@ -36,8 +36,7 @@ def between_integers(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("cvt.to_integer")
 def to_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """A float rounded to a whole number. Out of range gives the nearest integer there is; NaN gives 0 or, where 64 bits
-    take part, the top bit alone."""
+    """Rounds a float to an integer and saturates. NaN gives 0, or the highest bit alone where 64 bits are involved."""
     origin, to, rounding = bound["S"], bound["D"], _TO_INTEGER[bound["WHOLE"]]
     low, top = integer_range(to)
     dtype, bits = np.dtype(DTYPES[to]), bits_of(to)
@@ -58,7 +57,7 @@ def to_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("cvt.from_integer")
 def from_integer(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """An integer as a float; one of 64 bits goes by f64 rounded to odd."""
+    """Converts integers to floats. 64-bit integers go by way of f64, rounded to odd."""
     to, mode, saturate = bound["D"], bound["ROUND"], bool(bound.get("SAT"))
     wide = bits_of(bound["S"]) == 64
 
@@ -85,7 +84,7 @@ def _parts(a: Array) -> tuple[Array, Array]:
 
 @computes("cvt.float")
 def between_floats(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """A float as another, or rounded to a whole number. Some conversions move words, NaNs and all."""
+    """Converts floats to other floats, or rounds them to integers. Some conversions copy words, including NaNs."""
     if not any(bound.get(name) for name in ("WHOLE", "FTZ", "SAT", "RELU")):
         if (bound["S"], bound["D"]) == ("bf16", "f32"):
             return lambda a: floats.single(a, "bf16")
@@ -124,7 +123,7 @@ def _positive_zero(words: Array) -> Array:
 
 
 def _keep_payload(values: Array, to: str) -> Array:
-    """Quiet NaN words with the sign and upper bits of those of f64: what the machine makes of f64 NaNs."""
+    """Converts f64 NaNs to quiet NaN words of a type, with the sign and the upper bits of the payload."""
     words = values.view(np.uint64)
     exponent, mantissa = ELEMENT_TYPES[to].exponent, ELEMENT_TYPES[to].mantissa
     top = np.uint64(((1 << exponent) - 1) << mantissa | 1 << (mantissa - 1))
@@ -186,7 +185,7 @@ def _element(pair: str) -> ElementType:
 
 
 def _bits_in_pair(element: ElementType) -> int:
-    """Bits that an element takes in a pair: 6-bit floats lie in bytes."""
+    """Bits of an element within a pair. 6-bit floats take a byte."""
     return 4 if element.bits == 4 else 8
 
 
@@ -333,7 +332,7 @@ def from_narrow(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 
 def _values(pair: str) -> tuple[Array, int]:
-    """The values of all codes of a format, and the bits that one takes in a pair."""
+    """The values of all codes of a format, and the bits of one in a pair."""
     if pair == "s2f6x2":
         return np.arange(256, dtype=np.uint8).view(np.int8) / 64.0, 8
     if pair == "ue5m3x2":

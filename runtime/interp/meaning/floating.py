@@ -41,7 +41,7 @@ class _Format:
 
     @property
     def is_native(self) -> bool:
-        """Whether numpy's own f32 or f64 arithmetic is all there is to it, but for `.ftz`."""
+        """Whether numpy's f32 or f64 arithmetic gives the result, except for `.ftz`."""
         return self.type in ("f32", "f64") and self.mode == "rn" and not (self.saturate or self.relu)
 
     def _read(self, words: Array) -> Array:
@@ -80,7 +80,7 @@ class _Format:
         return on_values
 
     def natively(self, function: Callable[..., Array]) -> ArrayFunction:
-        """numpy's own arithmetic, to nearest; subnormal numbers are flushed where the instruction says so."""
+        """Computes by numpy, which rounds to nearest; subnormal numbers are flushed if the instruction does so."""
         type, ftz = self.type, self.ftz
         word, nan = floats.WORDS[type], floats.NAN.get(type)
 
@@ -188,7 +188,8 @@ _DOWN: dict[str, _Rounded] = {"add.down": floats.sum_odd, "sub.down": _differenc
 
 @computes(*_DOWN)
 def narrowed(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """A pair of halves of pairs of f32, rounded towards zero: once, as rounding twice that way makes no difference."""
+    """Converts pairs of f32 to a pair of halves, rounded towards zero. One rounding suffices, for the double rounding
+    towards zero gives the same."""
     function, to, ftz = _DOWN[ctx.row.means], bound["D"].removesuffix("x2"), bool(bound.get("FTZ"))
 
     def compute(*operands: Array) -> Array:
@@ -358,7 +359,7 @@ def set_(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("selp")
 def selp(ctx: Context, bound: Bindings) -> Action:
-    """a if the predicate holds, else b."""
+    """`selp`: a if the predicate holds, otherwise b."""
     type = bound["T"]
     d, a, b, p = ctx.operands
     condition, negated = ctx.predicate(p)

@@ -118,7 +118,7 @@ def by_halves(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 
 def _by_elements(function: ArrayFunction, packed: str) -> ArrayFunction:
-    """A function of integers, on those that words hold: `u8x4`, `s16x2`."""
+    """Applies a function of integers to the elements of packed words: `u8x4`, `s16x2`."""
     element = DTYPES[packed.partition("x")[0]]
     compute = cast(Callable[..., Array], function)
 
@@ -137,7 +137,7 @@ def negated(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("set.packed")
 def compared(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """All ones for each of the integers of a word for which a comparison holds."""
+    """A mask of all ones for each integer of a word for which a comparison holds."""
     word, element = bound["IS"], DTYPES[bound["T"].partition("x")[0]]
     compare = COMPARISONS.get(word) or UNSIGNED[word]
     return _by_elements(lambda a, b: np.negative(compare(a, b).astype(element)), bound["T"])
@@ -238,7 +238,7 @@ def dot_product(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @computes("bfind")
 def bfind(ctx: Context, bound: Bindings) -> ArrayFunction:
-    """The position of the leading bit that is not a sign bit; all ones if there is none."""
+    """`bfind`: the position of the highest bit that is no sign bit; all ones if there is none."""
     bits, word = bits_of(bound["T"]), _unsigned(bound["T"])
 
     def find(value: Array) -> Array:
@@ -381,7 +381,8 @@ def funnel(ctx: Context, bound: Bindings) -> ArrayFunction:
 
 @meaning("add.cc", "addc", "sub.cc", "subc", "mad.cc", "madc")
 def with_carry(ctx: Context, bound: Bindings) -> Action:
-    """A sum, a difference, or half of a product and a sum: what is written goes by the bits alone."""
+    """A sum, a difference, or a part of a product plus a sum, with carry. Signed and unsigned types give the same
+    bits."""
     root, word = ctx.row.root, _unsigned(bound["T"])
     takes, gives = root in ("addc", "subc", "madc"), bool(bound["CC"])
     subtracts, product = root in ("sub", "subc"), np.multiply if bound.get("PART") == "lo" else high

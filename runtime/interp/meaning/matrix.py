@@ -147,7 +147,7 @@ def rows_of(register: Array) -> Array:
 
 
 def chosen(register: Array, warps: Array | None) -> Array:
-    """The part of a register that belongs to some warps (None: all)."""
+    """The columns of a register that belong to `warps`; None stands for all."""
     return register if warps is None else register[:, warps]
 
 
@@ -157,7 +157,8 @@ def files_of(sources: Sequence[Source]) -> Callable[[State], list[Array]]:
 
 
 def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State], Any]) -> Action:
-    """An action of whole warps: `work` takes, behind what a step takes, the numbers of those warps (None: all).
+    """Returns the action of an instruction that warps execute as a whole. `work` is called with a step's arguments and
+    the numbers of these warps; None stands for all warps.
 
     Raises:
         FaultError: if some lanes of a warp do not execute it.

@@ -27,13 +27,13 @@ _MOST = 15
 
 @meaning("bar.sync")
 def bar_sync(ctx: Context, bound: Bindings) -> Action:
-    """Threads come to a barrier of the CTA, and wait for the others."""
+    """`bar.sync`: threads arrive at a barrier of the CTA and wait for the others."""
     return _arrival(ctx, ctx.operands, True)
 
 
 @meaning("bar.arrive")
 def bar_arrive(ctx: Context, bound: Bindings) -> Action:
-    """Threads come to a barrier of the CTA, and go on."""
+    """`bar.arrive`: threads arrive at a barrier of the CTA without waiting."""
     return _arrival(ctx, ctx.operands, False)
 
 
@@ -46,7 +46,8 @@ def bar_red(ctx: Context, bound: Bindings) -> Action:
 
 
 def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State) -> Complete:
-    """What `bar.red` writes when the barrier is complete, for the mask of all that arrived."""
+    """The function that writes the result of `bar.red` when the barrier completes. Its argument is the mask of all
+    threads that arrived."""
     out, values, cta, ctas = dest(state), source(state), state.geometry.cta(), state.geometry.ctas
 
     def complete(arrived: Array) -> None:
@@ -61,7 +62,7 @@ def _answer(mode: str, dest: Source, source: Source, negated: bool, state: State
 def _arrival(
     ctx: Context, operands: Sequence[Operand], wait: bool, answer: Callable[[State], Complete | None] = absent
 ) -> Action:
-    """Threads come to a barrier: operands are its number and how many threads it takes."""
+    """Arrival at a barrier. The operands are its number and the number of threads."""
     number, pc = ctx.source(operands[0], "u32"), ctx.pc
     if len(operands) == 2 and isinstance(operands[1], Immediate):
         _check_count(ctx.integer(operands[1]), ctx.fail)
@@ -118,7 +119,7 @@ def _values(sel: Selection, values: Array) -> list[int]:
 
 @meaning("barrier.cluster.arrive")
 def cluster_arrive(ctx: Context, bound: Bindings) -> Action:
-    """These threads come to the cluster's barrier, and go on."""
+    """`barrier.cluster.arrive`."""
     return lambda state: lambda sel: state.cluster_barrier.arrive(sel, ctx.pc)
 
 
@@ -166,7 +167,7 @@ def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str
 
 @meaning("mbarrier.init")
 def init(ctx: Context, bound: Bindings) -> Action:
-    """Makes an object."""
+    """`mbarrier.init`."""
     where, n = ctx.operands
 
     def step(state: State, find: Find, counts: Array, sel: Selection) -> None:
@@ -187,7 +188,8 @@ def inval(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("mbarrier.arrive")
 def arrive(ctx: Context, bound: Bindings) -> Action:
-    """Takes arrivals off a phase. The state that the object had before is what the threads can wait with."""
+    """`mbarrier.arrive` and its variants. The result is the state of the object before the arrival, for a later
+    wait."""
     operands, form = ctx.operands, bound.get("F", "")
     drop, complete, expects = bound["K"] == "arrive_drop", form != "noComplete", form == "expect_tx"
     dest = absent if operands[0] == Symbol("_") else ctx.dest(operands[0], "b64")
@@ -219,7 +221,7 @@ def transact(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("mbarrier.test_wait")
 def wait(ctx: Context, bound: Bindings) -> Action:
-    """Whether a phase is complete. The time that `try_wait` may take has no meaning here."""
+    """`mbarrier.test_wait` and `try_wait`: whether a phase is complete. The time limit of `try_wait` is ignored."""
     operands, parity = ctx.operands, "F" in bound
     dest, place = ctx.dest(operands[0], "pred"), objects(ctx, operands[1], space_of(bound))
     phase: Source = ctx.source(operands[2], "u32" if parity else "b64")
@@ -257,7 +259,7 @@ def arrive_later(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("bra")
 def bra(ctx: Context, bound: Bindings) -> Action:
-    """To a label. The machine splits the threads where a guard holds for some only."""
+    """`bra`. The machine splits the threads if the guard holds for some of them only."""
     (label,) = ctx.operands
     target = ctx.label(label)
     return lambda state: lambda sel: target
@@ -284,7 +286,7 @@ def trap(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("brkpt", "membar", "fence")
 def in_order_already(ctx: Context, bound: Bindings) -> Action:
-    """Steps happen one after the other, so fences have nothing to do; of some, who looks on wants the address."""
+    """A fence: it does nothing, for the interpreter executes steps in order. Its address is evaluated for observers."""
     for operand in ctx.operands:
         if isinstance(operand, Address):
             ctx.address(operand, np.uint64)

@@ -44,8 +44,8 @@ ALIGNMENT = 128
 
 
 class Box(NamedTuple):
-    """A box that a thread copies: what the map says, where the box begins, and how far behind the filter's corner its
-    pixels lie; fastest dimension first. `rows` are the rows that a gather or scatter names."""
+    """A box that a thread copies: the map, the first coordinates, and the offsets of im2col pixels from the filter's
+    corner; fastest dimension first. `rows` are the rows of a gather or scatter."""
 
     fields: TensorMapFields
     start: tuple[int, ...]
@@ -60,7 +60,7 @@ class Box(NamedTuple):
         return (rows[:, None] + along * fields.element.size, inside[:, None] & (along >= 0) & (along < fields.sizes[0]))
 
     def _rows(self) -> tuple[Array, Array]:
-        """Where rows along the fastest dimension begin, and which lie in the tensor."""
+        """The addresses of rows along the fastest dimension, and a mask of those inside of the tensor."""
         fields, counts = self.fields, self.fields.copied
         address, inside = np.full(1, fields.address, np.int64), np.ones(1, np.bool_)
         for axis in range(len(counts) - 1, 0, -1):
@@ -83,7 +83,7 @@ class Box(NamedTuple):
 
     @property
     def leaves_image(self) -> bool:
-        """Whether some pixel lies beside its image."""
+        """Whether a pixel of the box lies outside of its image."""
         if not isinstance(box := self.fields.box, PixelBox):
             return False
         at = self._pixel_coordinates(box)[:, :-1]
@@ -188,7 +188,7 @@ def _replaced(fields: TensorMapFields, values: list[list[int]], start: tuple[int
 
 
 def _of_rows(fields: TensorMapFields, rows: int, thread: int) -> TensorMapFields:
-    """The fields of a copy of so many rows by a map whose box has one."""
+    """The fields of a copy of `rows` rows by a map whose box has one row."""
     box = fields.box
     if isinstance(box, PixelBox) or box[1:] != (1,):
         has = "pixels" if isinstance(box, PixelBox) else box[1]
@@ -340,8 +340,8 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
 
 
 def _converted(type: str, words: Array) -> Array:
-    """What a load makes of the words of a tensor: `tf32` is rounded to nearest even. An H200 flushes nothing, not with
-    `.ftz` either."""
+    """Converts the words of a loaded tensor. `tf32` rounds to nearest even; an H200 flushes nothing, even with
+    `.ftz`."""
     if not type.startswith("tf32"):
         return words
     rounded = words + np.uint32(0xFFF) + (words >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
@@ -353,7 +353,7 @@ def _converted(type: str, words: Array) -> Array:
 
 @meaning("tensor.store")
 def store(ctx: Context, bound: Bindings) -> Action:
-    """A box from shared memory; what lies outside the tensor is not written. With an operation it is combined."""
+    """Stores or reduces a box from shared memory. Parts outside of the tensor are not written."""
     operand = BoxOperand.of(ctx, ctx.operands[0], bound["MODE"])
     operation, pc, of = bound.get("OP", ""), ctx.pc, ctx.updates or updates
 

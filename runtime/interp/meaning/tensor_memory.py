@@ -369,7 +369,8 @@ def fence(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("tcgen05.commit")
 def commit(ctx: Context, bound: Bindings) -> Action:
-    """An arrival at an object, or at one of each CTA of a mask, when what the thread issued so far is done."""
+    """An arrival at an mbarrier object, or at one of each CTA of a mask, when the thread's pending operations
+    complete."""
     where, *rest = ctx.operands
     space = "cluster" if bound["P"] else "generic"
     masks = masks_of(ctx, rest[0], bound["M"]) if rest else absent

@@ -38,7 +38,7 @@ def tell(state: State, pc: int, kind: AccessKind, cta: int, lanes: Array, column
 
 @lru_cache(256)
 def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
-    """The bytes at which the elements of `size` bytes of a matrix (k, mn) lie."""
+    """The byte addresses of the elements of `size` bytes of a matrix (k, mn)."""
     how = SharedDescriptor.decode(word)
     k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
     return how.swizzled(how.offset(mn[None], k[:, None], size, along_mn=along_mn) + how.address)

@@ -168,7 +168,7 @@ def multiply_add_video(ctx: Context, bound: Bindings) -> Action:
 
 
 def _selected_parts(selector: str, count: int, first: int) -> Sequence[int]:
-    """Which parts of the registers {b, a} the numbers are, the lowest first; by default one register's own."""
+    """The parts of the registers {b, a} that a selector names, lowest first; by default those of one register."""
     chosen = selector[1:] or "".join(str(first + i) for i in reversed(range(count)))
     return [int(digit) for digit in reversed(chosen)]
 
@@ -177,7 +177,8 @@ def _packed(name: str, count: int) -> Callable[[Context, Bindings], Action]:
     operation, bits = _OPERATIONS[name], 32 // count
 
     def action(ctx: Context, bound: Bindings) -> Action:
-        """2 or 4 numbers, for which parts of both registers are chosen; those that d does not name stay as in c."""
+        """SIMD video instructions on 2 or 4 parts. The selectors choose the parts of both registers; parts that d's
+        mask omits keep the value of c."""
         type, add = bound.get("D", "u32"), bound.get("OP")
         mask, first, second = (_selector(o)[1] for o in ctx.operands[:3])
         named = {int(digit) for digit in mask[1:]} or set(range(count))

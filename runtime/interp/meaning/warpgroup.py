@@ -27,10 +27,10 @@ from .matrix import elements, form, gather, model, packed, rows_of, stored_colum
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
-    """The warpgroups that execute an instruction together.
+    """The warpgroups that execute an instruction.
 
     Raises:
-        FaultError: if some threads of one do and others do not.
+        FaultError: if not all threads of a warpgroup execute it.
     """
     warps = state.flow.check_whole_warps(sel, what)
     per_cta = state.geometry.warps_per_cta
@@ -56,7 +56,7 @@ def _warps(groups: Array) -> Array:
 
 @meaning("wgmma.fence")
 def fence(ctx: Context, bound: Bindings) -> Action:
-    """Orders registers before the products that follow: there is nothing to do, as those take them later."""
+    """`wgmma.fence`. It checks the warps and does nothing else, for products read their registers later than it."""
     what = ctx.instruction.opcode
 
     def step(state: State, sel: Selection) -> None:
@@ -67,8 +67,8 @@ def fence(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("setmaxnreg")
 def setmaxnreg(ctx: Context, bound: Bindings) -> Action:
-    """How many registers a warp may have, which are not counted here. The four warps of a warpgroup come to different
-    instructions in what Triton makes: the machine takes warp by warp, and a check looks at what they have."""
+    """`setmaxnreg`. Registers are not counted here, but by a check. Triton lets the four warps of a warpgroup reach
+    different instructions of it, so each warp executes it alone."""
     what = ctx.instruction.opcode
 
     def step(state: State, sel: Selection) -> None:
@@ -86,7 +86,7 @@ def commit_group(ctx: Context, bound: Bindings) -> Action:
 
 @meaning("wgmma.wait_group")
 def wait_group(ctx: Context, bound: Bindings) -> Action:
-    """Waits until at most so many groups of products are on their way."""
+    """`wgmma.wait_group`: waits until at most N groups are pending."""
     what, keep = ctx.instruction.opcode, ctx.integer(ctx.operands[0])
     return lambda state: lambda sel: state.warpgroups.wait(_groups(state, sel, what), keep)
 
@@ -272,7 +272,8 @@ class _Shared:
         return places
 
     def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
-        """What an observer is told of elements that warpgroups will read: by lane 0 of each warp, 16 bytes each."""
+        """The access that observers see when warpgroups read elements later: by lane 0 of each warp, in units of 16
+        bytes."""
         units = np.unique(places * size // UNIT) * UNIT
         warps = _warps(groups)
         start = units[None] + self.window.base[warps][:, None]

@@ -79,7 +79,7 @@ def _spread(per_warp: Array) -> Array:
 
 @meaning("activemask")
 def activemask(ctx: Context, bound: Bindings) -> Action:
-    """The lanes that execute this together."""
+    """`activemask`: the lanes of the warp that execute the instruction together."""
 
     def work(out: Array, sel: Selection, here: Array) -> None:
         sel.put(out, sel.pick(here))

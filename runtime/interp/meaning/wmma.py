@@ -32,7 +32,7 @@ _WORDS: dict[int, type[np.generic]] = {8: np.uint8, 16: np.uint16, 32: np.uint32
 
 
 class _Place(NamedTuple):
-    """Rows and columns of the elements that each lane holds: arrays (elements, 32 lanes)."""
+    """The rows and columns of each lane's elements, as arrays (elements, 32 lanes)."""
 
     rows: Array
     columns: Array
@@ -141,7 +141,7 @@ class _Walk:
 
     @staticmethod
     def of(ctx: Context, row: WmmaLoad | WmmaStore, fragment: _Fragment) -> _Walk:
-        """That of a decoded instruction."""
+        """The walk of a decoded instruction."""
         operands = ctx.operands
         where = operands[0 if isinstance(row, WmmaStore) else 1]
         address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)

@@ -37,7 +37,7 @@ UNIT = 16
 
 
 def units_of(access: MemoryAccess) -> tuple[Array, Array]:
-    """The units that accesses touch, and the threads that do."""
+    """The units that accesses touch, with the thread of each."""
     first, last = access.start // UNIT, (access.start + access.width - 1) // UNIT
     each = int((last - first).max()) + 1
     units = np.minimum(first[:, None] + np.arange(each), last[:, None])
@@ -45,8 +45,7 @@ def units_of(access: MemoryAccess) -> tuple[Array, Array]:
 
 
 class AsynchronousCheck(SharedCheck):
-    """A check of what instructions do through the asynchronous proxy: which these are, and how many units there are to
-    follow; none in a kernel without such instructions."""
+    """A check of accesses through the asynchronous proxy. `units` is 0 in a kernel without such instructions."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -69,7 +68,7 @@ class Proxies(AsynchronousCheck):
         return self._fence if self.kernel.code[pc].traits.fences_asynchronous("shared") else None
 
     def _fence(self, sel: Selection) -> None:
-        """What the threads wrote, and what is ordered before them, the asynchronous proxy sees."""
+        """The asynchronous proxy sees what these threads wrote, and what happens before them."""
         units = np.flatnonzero(self.unfenced)
         if not units.size:
             return
@@ -112,8 +111,8 @@ class Proxies(AsynchronousCheck):
 
 @dataclass
 class _Object:
-    """An mbarrier object: by which instruction, thread and when it was initialised; whether the asynchronous proxy sees
-    that; and behind which instruction other CTAs do, -1 where none do."""
+    """An mbarrier object: the instruction, thread and time of its initialisation, whether the asynchronous proxy can
+    see it, and the time of the release behind which other CTAs can, -1 without one."""
 
     pc: int
     thread: int
@@ -123,7 +122,7 @@ class _Object:
 
 
 class InitialisedObjects(SharedCheck):
-    """Follows who initialised each mbarrier object, by its first byte, and fences behind that."""
+    """Follows the initialisation of mbarrier objects, by first byte, and the fences behind it."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -143,7 +142,8 @@ class InitialisedObjects(SharedCheck):
         return (lambda sel: self._fence(pc, sel, fences, releases)) if fences or releases else None
 
     def _fence(self, pc: int, sel: Selection, fences: bool, releases: bool) -> None:
-        """Behind what the threads initialised, and what is ordered before them."""
+        """Applies a fence of these threads to objects that they initialised, or whose initialisation happens before
+        it."""
         waiting = [o for o in self.objects.values() if (fences and not o.fenced) or (o.released < 0 and releases)]
         if not waiting:
             return
@@ -168,7 +168,7 @@ class InitialisedObjects(SharedCheck):
             self._uses(access)
 
     def _uses(self, access: MemoryAccess) -> None:
-        """Copies, and other CTAs, that name objects."""
+        """Checks that copies, and other CTAs, see the objects that they name as initialised."""
         start, threads = access.start, access.threads
         if not self.asynchronous[access.pc]:
             if self.state.geometry.cluster_size == 1:
@@ -243,7 +243,7 @@ class _Readers:
 
 
 class PendingReads(AsynchronousCheck):
-    """Follows what is being read, in the machine's own groups of operations."""
+    """Follows pending asynchronous reads, in the machine's own groups."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -345,7 +345,7 @@ _CHOICES = ("selp", "slct", "min", "max")
 
 
 class Bounds(Check):
-    """Compares each access with the variables that its address can come from."""
+    """Compares each access with the variables that its address may come from."""
 
     name = "bounds"
 
@@ -415,14 +415,14 @@ def _result(decoded: Decoded, origins: dict[RegisterSlot, Origin]) -> Origin:
 
 
 def _joined(one: Origin, other: Origin) -> Origin:
-    """Of two instructions that write a register: a number on one way leaves nothing known."""
+    """Joins the origins of a register on two paths. If one path has a number, the origin is unknown."""
     if one == other:
         return one
     return one | other if one and other else None
 
 
 def _of_addresses(decoded: Decoded, origins: dict[RegisterSlot, Origin]) -> frozenset[VariablePlace]:
-    """The variables that the addresses of an instruction can come from; none where one is not known."""
+    """The variables that the addresses of an instruction may point into; empty if an origin is unknown."""
     variables: set[VariablePlace] = set()
     for operand in decoded.source.operands:
         if not isinstance(operand, Address):

@@ -41,7 +41,7 @@ class Transactions(Check):
                 self._look(start)
 
     def arrive(self, start: Array, threads: Array, copy: int | None = None) -> None:
-        """Keeps the last copy that arrived at an object: its instruction and thread."""
+        """Records the last copy that arrived at an object: its instruction and thread."""
         if copy is not None:
             self.arrived[int(start[0])] = (copy, int(threads[0]))
 
@@ -55,7 +55,8 @@ class Transactions(Check):
             self._look(start, flying[start])
 
     def _look(self, start: int, flying: int = 0) -> None:
-        """Says what has arrived and nobody expects, at an object that ends here; its memory may then hold anything."""
+        """Reports bytes that arrived unexpectedly at an object which ends here. `flying` are bytes of pending
+        copies."""
         word = self.state.mbarriers.words[start // 8 : start // 8 + 1]
         more = flying - int(Phases.of(word).transactions[0])
         if (last := self.arrived.pop(start, None)) and live(word)[0] and more > 0:
@@ -71,7 +72,8 @@ class Transactions(Check):
 
 
 class Departures(SharedCheck):
-    """Keeps the last access of each CTA of a cluster to the memory of each other one."""
+    """Follows the last access of each CTA of a cluster to the memory of each other one, and reports accesses to exited
+    CTAs."""
 
     def begin(self, state: State, kernel: DecodedKernel) -> None:
         super().begin(state, kernel)
@@ -205,7 +207,7 @@ def _immediate_count(operand: object) -> int:
 
 
 class Barriers(Check):
-    """Follows who comes to which barrier."""
+    """Checks which threads arrive at which barrier of a CTA."""
 
     name = "barriers"
 
@@ -217,7 +219,7 @@ class Barriers(Check):
         """The instruction at which threads came to a barrier last, and how many it expects."""
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        """Lanes that are not their own members, and members that have exited."""
+        """Checks that each lane is in its own member mask, and that members have not exited."""
         geometry = self.state.geometry
         outside = threads.pick((members >> geometry.lane().astype(np.uint32) & 1) == 0)
         if outside.any():
@@ -281,7 +283,7 @@ class Barriers(Check):
             self.report(pc, text, thread, about=("different", number))
 
     def join(self, number: int, arrived: Array, waiting: Array) -> None:
-        """A barrier for all threads of the CTA that some can never come to."""
+        """Reports a barrier for all threads of the CTA that some threads can no longer reach."""
         if number == CLUSTER_BARRIER:
             return
         missing = self._per_cta(self.there) - self._per_cta(arrived)

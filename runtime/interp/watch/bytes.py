@@ -165,7 +165,7 @@ Rule = Callable[[_Made], "Array | None"]
 
 
 def passed(decoded: Decoded, lacking: Mapping[str, Array], results: Sequence[int]) -> tuple[Array, ...]:
-    """The unwritten bytes of each result, of so many bits, where some bytes of the registers read are."""
+    """The unwritten bytes of each result, if some bytes of the registers read are unwritten."""
     d, *operands = decoded.source.operands
     made = _Made(decoded.traits, operands, lacking)
     if decoded.row.root == "mov" and isinstance(d, Vector):
@@ -179,7 +179,7 @@ def passed(decoded: Decoded, lacking: Mapping[str, Array], results: Sequence[int
 
 
 def stored(decoded: Decoded) -> tuple[frozenset[str], int]:
-    """The registers of which a store takes the low bytes alone, and these bytes."""
+    """The registers of which a store takes only the low bytes, and the mask of these bytes."""
     if decoded.row.root != "st" or "T" not in decoded.traits.bindings:
         return frozenset(), 0
     value = decoded.source.operands[1]
@@ -252,7 +252,7 @@ def _chosen(made: _Made) -> Array | None:
 
 
 def _converted(made: _Made) -> Array | None:
-    """An integer that becomes narrower, or wider with zeros; two numbers that are packed, or converted each."""
+    """Narrowing and zero-extension of integers, and packing conversions of two numbers."""
     if len(made.types) != 2:
         return None
     to, of = made.types

@@ -63,7 +63,7 @@ class Clocks:
         np.maximum(brought, self._told(), out=brought, where=here[:, None])
 
     def _told(self) -> Array:
-        """What each warp could tell now: what it has seen, and all of its own."""
+        """What each warp could publish now: all that it has seen, and all of its own past."""
         told = self.seen.copy()
         told[np.arange(self.warps), np.arange(self.warps) % self.each] = self.now
         return told
@@ -92,7 +92,7 @@ class Clocks:
     # Lanes of a warp
 
     def meet(self, threads: Array) -> None:
-        """Lanes (a mask of threads) that are ordered with the others of their warp."""
+        """Orders lanes, a mask of threads, with the others of their warp."""
         self.tick()
         self._join_lanes(threads)
 
@@ -157,7 +157,7 @@ class Clocks:
         self._begun.setdefault((place, thread), deque()).append((warp % self.each, self.seen[warp].copy()))
 
     def arrive_deferred(self, place: int, thread: int, phase: int) -> None:
-        """The first of what a thread has begun ends, now, and an object in a phase is told of it."""
+        """Completes the oldest pending operation of a thread and tells an object in a phase of it."""
         column, clock = self._begun[place, thread][0]
         clock[column] = self.tick()
         thing = self._at_object.setdefault(place, _Object(self.each))
@@ -191,7 +191,7 @@ class Clocks:
                     self._learn_lanes(threads[mine] // self.warps, warps, thing.complete[warps % self.each])
 
     def _learn_lanes(self, lanes: Array, warps: Array, times: Array) -> None:
-        """These lanes of warps learn what all lanes of their warp did up to some times."""
+        """These lanes acquire what all lanes of their warp did up to `times`."""
         if self.lanes is None:
             self.lanes = np.zeros((LANES, self.warps, LANES), np.int32)
         self.lanes[lanes, warps] = np.maximum(self.lanes[lanes, warps], times[:, None])
@@ -209,8 +209,9 @@ class Clocks:
         return np.maximum(self.whole[warps], self.lanes[lanes, warps, others])
 
     def before_gathered(self, lanes: Array, warps: Array, others: Array, at: Collection[int] | None = None) -> Array:
-        """The times at which these lanes last exchanged values, at some instructions (None: at any), where those with
-        others (negative: all that have not exited) did so in one group, and 0 elsewhere."""
+        """The times of the last exchange of values by these lanes in which `others` took part in the same group, 0
+        where there was none. A negative lane stands for all lanes that have not exited; `at` restricts the
+        instructions."""
         exchanged = np.zeros(warps.size, np.int32)
         for pc, times in self._gathered.items():
             if at is not None and pc not in at:
@@ -223,7 +224,7 @@ class Clocks:
         return exchanged
 
     def before_some(self, lanes: Array, warps: Array) -> Array:
-        """The last times at which these lanes of warps were ordered with any other lane."""
+        """The last times at which these lanes were ordered with any other lane."""
         if self.lanes is None:
             return self.whole[warps]
         times = self.lanes[lanes, warps].copy()
@@ -313,7 +314,8 @@ class GridClocks:
         return last[2]
 
     def join(self, words: Array, before: Array, mine: Array) -> Array:
-        """What words tell behind atomic operations on them, by several threads perhaps, that tell `mine`."""
+        """The knowledge that atomic operations acquire from the words that they update. `mine` is what each thread
+        publishes; threads that update one word in the same step take turns."""
         told = np.zeros(words.size, np.int32)
         if not (before.any() or mine.any()):
             return told
@@ -337,7 +339,7 @@ class GridClocks:
         return self._joined[numbers]
 
     def learn(self, ctas: Array, told: Array) -> None:
-        """CTAs read words that tell something."""
+        """CTAs acquire what words publish."""
         some = told > 0
         pairs: set[tuple[int, int]] = set(zip(ctas[some].tolist(), told[some].tolist(), strict=True))
         for cta, number in pairs - self._learned:
@@ -345,7 +347,7 @@ class GridClocks:
             self._known[cta] = _merged(self._known.get(cta, {}), self._messages[number])
 
     def before(self, ctas: Array, warps: Array) -> Array:
-        """The times up to which CTAs know what warps did, by their numbers in the grid."""
+        """The time up to which each CTA knows what a warp did; warps are numbered in the grid."""
         each = self._clocks.each
         if not (self._known and ctas.size):
             return np.zeros(ctas.size, np.int32)
@@ -358,7 +360,7 @@ class GridClocks:
 
 
 def _merged(one: Told, other: Told) -> Told:
-    """What both know."""
+    """The union of two CTAs' knowledge."""
     if not one or not other:
         return one or other
     result = dict(one)

@@ -19,11 +19,11 @@ LISTED = 10
 
 
 class CheckError(InterpreterError):
-    """A kernel ran, and checks found something: `findings` in the order in which they were seen."""
+    """A kernel ran to its end, and checks reported findings, in the order of their occurrence."""
 
 
 class Findings:
-    """Findings by what they are about: one that is seen again is counted. If `strict`, notes are errors."""
+    """Findings by subject. A finding that occurs again is counted. With `strict`, notes are errors."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
@@ -44,11 +44,12 @@ class Findings:
         return list(self._found.values())
 
     def notes(self) -> tuple[Finding, ...]:
-        """What is no error."""
+        """The findings that are notes."""
         return tuple(f for f in self.all() if f.severity == "note")
 
     def error(self, last: InterpreterError | None = None) -> InterpreterError | None:
-        """What to raise at the end: None if nothing but notes was found. `last` is what ended the launch early."""
+        """The error to raise at the end; None if there are only notes. `last` is the error that ended the launch
+        early."""
         findings = sorted(self.all(), key=lambda f: f.severity)
         if not findings or (last is None and findings[0].severity == "note"):
             return last

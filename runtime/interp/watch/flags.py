@@ -59,7 +59,7 @@ class _Record(NamedTuple):
 
 
 class _Deed(NamedTuple):
-    """What one thread does: an access to a word, a fence (word -1), or a barrier (-2); `group` is which barrier."""
+    """An event of a thread: an access to a word, a fence (word -1), or a barrier (-2) with its number `group`."""
 
     at: int
     pc: int

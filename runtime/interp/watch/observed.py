@@ -41,10 +41,10 @@ class LaunchObservers:
 
     @property
     def reports(self) -> tuple[LaunchReport, ...]:
-        """What each launch did, counted, if that was asked for."""
+        """The report of each launch; empty if no reports were requested."""
         return tuple(reporter.report() for reporter in self._reporters)
 
     @property
     def traces(self) -> tuple[LaunchTrace, ...]:
-        """What each launch did over time, if that was asked for."""
+        """The trace of each launch; empty if no traces were requested."""
         return tuple(tracer.trace() for tracer in self._tracers)

@@ -69,8 +69,8 @@ class Wait(NamedTuple):
 
 @dataclass
 class Meeting:
-    """An mbarrier object, or a barrier. `phase` counts the phases that have ended, `first` is the first since the
-    object was initialised; `slot` is where rows say up to which phase a warp knows the ends."""
+    """An mbarrier object, or a barrier. `phase` counts the completed phases, `first` is the first one since the
+    initialisation. `slot` is the entry of rows that counts the phases whose end a warp knows."""
 
     slot: int
     phase: int = 0
@@ -119,7 +119,7 @@ class OrderGraph:
     # Events
 
     def step(self, warp: int, pc: int) -> WarpStep:
-        """A warp does something that another order may take at another time."""
+        """Records an event of a warp that another order may execute at another time."""
         column = warp % self.each
         self.rows[warp, column] += 1
         step = WarpStep(warp, int(self.rows[warp, column]), pc)
@@ -127,11 +127,11 @@ class OrderGraph:
         return step
 
     def past(self, warp: int) -> Array:
-        """What happens before what a warp does next."""
+        """What happens before the next event of a warp."""
         return self.rows[warp].copy()
 
     def learn(self, warp: int, past: Array) -> None:
-        """A warp goes on behind something."""
+        """A warp acquires all that `past` has."""
         row = self.rows[warp, : past.size]
         np.maximum(row, past, out=row)
 
@@ -153,7 +153,7 @@ class OrderGraph:
         *,
         deferred: bool = False,
     ) -> Deviation | None:
-        """A step, behind which `past` happens, adds to the present phase."""
+        """Adds a contribution to the current phase. `past` is what happens before it."""
         meeting.contributions.append(Contribution(step, past, kind, deferred))
         return self._behind("early", meeting, meeting.phase - 1, step, past)
 
@@ -166,7 +166,7 @@ class OrderGraph:
         return self._behind("stale", meeting, meeting.phase - (2 if parity and at > 1 else at + 1), step, past)
 
     def learn_end(self, meeting: Meeting, warp: int) -> None:
-        """A warp goes on behind the last phase that has ended."""
+        """A warp acquires what happens before the end of the last phase."""
         if (end := meeting.ends.get(meeting.phase - 1)) is not None and meeting.phase > meeting.first:
             self.learn(warp, end.past)
 
@@ -198,7 +198,7 @@ class OrderGraph:
         meeting.contributions, meeting.waits = [], []
 
     def _marked(self, past: Array, slot: int, phase: int) -> Array:
-        """A row that knows of the ends of a meeting's phases before one."""
+        """A row in which the phases of a meeting before `phase` have ended."""
         marked = np.zeros(max(past.size, slot + 1), np.int32)
         marked[: past.size] = past
         marked[slot] = phase
@@ -207,7 +207,7 @@ class OrderGraph:
     # Questions
 
     def before(self, step: WarpStep, past: Array) -> bool:
-        """Whether a step is among what `past` knows."""
+        """Whether a step happens before the position of `past`."""
         column = step.warp % self.each
         return column < past.size and int(past[column]) >= step.at
 
@@ -219,7 +219,7 @@ class OrderGraph:
 
 
 def merged(pasts: Iterable[Array]) -> Array:
-    """What at least one of some rows knows."""
+    """The union of several rows: for each entry, the largest clock of any of them. Rows may differ in length."""
     result = np.zeros(0, np.int32)
     for past in pasts:
         if past.size > result.size:
@@ -277,9 +277,9 @@ class MemoryEvent:
 
 
 class MemoryModel:
-    """The executions of some events, each thread's in program order; the first write to each location, of no thread, is
-    its value at the beginning. `barriers` are pairs of events that barriers order, `settled` the order of the writes to
-    locations of which not all orders are asked for."""
+    """The executions of some events, in program order for each thread. The first write to each location belongs to no
+    thread and is its initial value. `barriers` are pairs of events that barriers order; `settled` has the order of the
+    writes to locations of which only one order is tried."""
 
     def __init__(
         self,
@@ -317,7 +317,8 @@ class MemoryModel:
         return self.events[i].place.thread == self.events[j].place.thread >= 0
 
     def _morally_strong(self, i: int, j: int) -> bool:
-        """Whether two operations are strong, and each of a scope that has the other's thread. PTX ISA 8.6."""
+        """Whether two operations are morally strong: both are strong, and the scope of each includes the other's
+        thread. PTX ISA 8.6."""
         one, other = self.events[i], self.events[j]
         if i == j or self._threaded(i, j) or self._threaded(j, i):
             return True
@@ -327,7 +328,7 @@ class MemoryModel:
 
     @property
     def candidates(self) -> int:
-        """How many executions there are to try, allowed ones and others."""
+        """The number of executions to try, including forbidden ones."""
         reads = prod(len(self._sources(r)) for r in self.readers)
         orders = prod(factorial(len(w) - 1) for place, w in self.writers.items() if place not in self.settled)
         return reads * orders * factorial(sum(e.sequential for e in self.events))
@@ -338,7 +339,7 @@ class MemoryModel:
         return [w for w in every if w != read and (event.chosen is None or w in event.chosen)]
 
     def outcomes(self) -> Iterator[dict[int, int]]:
-        """Of each allowed execution, the write that each read reads; some come several times."""
+        """For each allowed execution, the write that each read reads. An outcome can occur several times."""
         sequential = [i for i, e in enumerate(self.events) if e.sequential]
         orders = [list(self._orders(location)) for location in self.writers]
         for sources in product(*(self._sources(r) for r in self.readers)):
@@ -375,7 +376,7 @@ class MemoryModel:
         return not any(row >> i & 1 for i, row in enumerate(contradictions))
 
     def _causality(self, rf: tuple[int, ...], sc: tuple[int, ...]) -> Relation:
-        """What is before what, by the strong reads and the order of fences. PTX ISA 8.9.5."""
+        """Causality order by the strong reads and the order of fences. PTX ISA 8.9.5."""
         if (rf, sc) not in self._causes:
             observed = self._observation(list(rf))
             met = union(union(self._synchronises(observed), list(sc)), self.barriers)

@@ -98,7 +98,7 @@ class Orders(Check):
             self._say_bound(x * y * z)
 
     def _settle(self) -> None:
-        """Lets what is on its way to objects arrive, which nobody has tested since."""
+        """Completes the pending arrivals at objects that nobody has tested since."""
         try:
             self.state.mbarriers.settle()
         except FaultError as fault:
@@ -171,8 +171,8 @@ class Orders(Check):
                 self._end(self.objects[place], place)
 
     def _kind(self, pc: int, arrived: int, bytes_: int, deferred: bool) -> ContributionKind:
-        """What a contribution is. Arrivals of `cp.async` are expected by their own instruction, but with `.noinc`;
-        those of products in tensor memory are not."""
+        """The kind of a contribution. Arrivals of `cp.async` are expected by their own instruction except with
+        `.noinc`; those of `tcgen05.commit` are not."""
         if arrived > 0 and (not deferred or self.kernel.code[pc].traits.bindings.get("F", "commit")):
             return "arrival"
         return "expected" if deferred or bytes_ < 0 else "expects"
@@ -231,7 +231,7 @@ class Orders(Check):
         return finish
 
     def _tell(self, access: MemoryAccess) -> None:
-        """Words tell who reads them what their writers knew."""
+        """Passes knowledge through words of memory: a read acquires what the writers published."""
         start = access.start if access.start.size <= _WORDS else np.full_like(access.start, -1)
         for place, warp, _ in self._pairs(start, access.threads):
             key = id(access.buffer), place, warp // self.each
@@ -296,7 +296,7 @@ class Orders(Check):
         return [*steps, deviation.step] if deviation.kind in ("early", "stale") else steps
 
     def _schedule(self, steps: Sequence[WarpStep]) -> tuple[str, ...]:
-        """The steps in words; those of one warp together."""
+        """The steps in words. Consecutive steps of one warp are joined."""
         geometry, several = self.state.geometry, self.each > self.per_cta
         runs: list[tuple[list[int], dict[str, int]]] = []
         for step in steps:

@@ -33,9 +33,9 @@ _NOTHING = np.zeros((), np.uint16)
 
 
 class UninitialisedRegisters(Check):
-    """Keeps, for each register and thread, which bytes have not been written, or are computed from such.
+    """Follows, for each register and thread, the bytes that are not written or that depend on such bytes.
 
-    `full` are the registers that all threads have written; `changes` counts how often one ceased to be full.
+    `full` are the registers that all threads have written; `changes` counts how often a register left this set.
     """
 
     name = "uninitialised"
@@ -76,7 +76,7 @@ class UninitialisedRegisters(Check):
             self._exchanges[pc].look(threads, lanes)
 
     def access(self, access: MemoryAccess) -> None:
-        """Local memory: a load of what nobody has written gives registers that count as unwritten."""
+        """Local memory. A load of unwritten bytes makes registers uninitialised."""
         if access.buffer is not self.state.memory.local.buffer or not access.start.size:
             return
         written = self.local.reshape(-1)
@@ -119,7 +119,7 @@ class UninitialisedRegisters(Check):
         return self.lacks[slot.bits][slot.index]
 
     def use(self, pc: int, slot: RegisterSlot, bad: Array, sel: Selection) -> None:
-        """Some of the threads (a mask over those selected) use a register that is not written."""
+        """Reports that threads, a mask of the selected ones, use a register that is not written."""
         threads = np.flatnonzero(bad) if sel.lanes is None else sel.lanes[bad]
         self.report(pc, self._what(slot), int(threads[0]), about=slot, count=threads.size)
         self.lacks[slot.bits][slot.index][threads] = 0
@@ -136,7 +136,8 @@ class UninitialisedRegisters(Check):
         self, slots: tuple[RegisterSlot, ...], sel: Selection, bad: tuple[Array, ...] | None,
         origin: tuple[str, int] | None,
     ) -> None:  # fmt: skip
-        """The selected threads write registers; some bytes of each (`bad`) are made of nothing that was written."""
+        """The selected threads write registers. `bad` are the bytes of each that depend on uninitialised data, None for
+        no such bytes."""
         for i, slot in enumerate(slots):
             sel.put(self.lacks[slot.bits][slot.index], _NOTHING if bad is None else bad[i])
             if bad is not None and origin is not None and bad[i].any():
@@ -150,7 +151,7 @@ class UninitialisedRegisters(Check):
 
 
 class _Registers:
-    """The registers of one instruction. Those that cannot be wrong any more are not looked at."""
+    """The registers of one instruction. Registers that are fully initialised are skipped."""
 
     def __init__(
         self,
@@ -185,7 +186,8 @@ class _Registers:
         return None if lanes is None else sel.pick(np.repeat(lanes, sel.total // LANES))
 
     def _read(self, sel: Selection) -> tuple[tuple[Array, ...] | None, tuple[str, int] | None]:
-        """Which bytes of the results are made of what was not written, in the selected threads; where that began."""
+        """The uninitialised bytes of each result in the selected threads, and where they originate. None if there are
+        none."""
         check, origin = self.check, None
         unwritten: dict[str, Array] = {}
         for slot in self.reads:
@@ -269,8 +271,8 @@ class _Exchange:
 
 
 def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) -> Iterator[Array]:
-    """The unwritten bytes of each register of `ldmatrix`, in all threads, where some bytes of the rows are whose
-    addresses these threads give."""
+    """The unwritten bytes of each register of `ldmatrix`, in all threads. `unwritten` are those of the rows whose
+    addresses `threads` give."""
     layout, size = form.layout, form.element_bits // 8
     rows = np.zeros((form.addresses * warps, layout.columns), np.bool_)
     if form.source:  # Elements of less than a byte.

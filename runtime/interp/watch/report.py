@@ -42,7 +42,7 @@ class SharedAccess:
 
     @property
     def extra(self) -> int:
-        """Wavefronts that bank conflicts add."""
+        """Additional wavefronts by bank conflicts."""
         return self.wavefronts - self.ideal
 
 
@@ -84,7 +84,7 @@ class MatrixProducts:
         return self.warps * self.side_by_side * self.shape.multiply_adds
 
     def needed(self, problem: Problem) -> int:
-        """The fewest of these instructions that make a product."""
+        """The smallest number of these instructions for a product."""
         tiles = -(-problem.m // self.shape.m) * -(-problem.n // self.shape.n) * -(-problem.k // self.shape.k)
         return -(-tiles * problem.batch // self.side_by_side)
 
@@ -116,7 +116,7 @@ class LaunchReport:
 
     @property
     def mix(self) -> dict[str, int]:
-        """How many warps executed each opcode. The most frequent opcode comes first."""
+        """The number of warps that executed each opcode, the most frequent first."""
         warps: dict[str, int] = {}
         for item in self.instructions:
             warps[item.opcode] = warps.get(item.opcode, 0) + item.warps

@@ -94,8 +94,8 @@ def _wavefronts(rows: Array, banks: int, phases: int, alone: bool) -> tuple[Arra
 
 
 def sectors(start: Array, width: Array, warps: Array, lanes: Array) -> tuple[Array, Array]:
-    """What the accesses of some lanes to global memory take: for each warp among them, the sectors, and the fewest
-    that could hold the bytes it asks for.
+    """The cost of accesses to global memory: for each warp with accesses, its sectors, and the smallest number of
+    sectors that could hold its bytes.
 
     Each access is aligned to its width, and so lies in one sector.
     """
@@ -165,7 +165,7 @@ class Counts(NamedTuple):
 
 
 class Reporter(Observer):
-    """Counts; `report` says what was found once the launch is over."""
+    """Counts what a launch executes and accesses; `report` returns the counts."""
 
     merges = True
 
@@ -219,7 +219,7 @@ class Reporter(Observer):
     # What is executed
 
     def issue(self, pc: int) -> Look:
-        """Warps count whatever their guard."""
+        """Counts warps, whether or not their guard holds."""
 
         counts, count = self._warps, self._count
 
@@ -229,7 +229,7 @@ class Reporter(Observer):
         return look
 
     def watch(self, pc: int) -> Look:
-        """Lanes count if their guard holds. What the last instruction accessed is complete."""
+        """Counts lanes whose guard holds. The accesses of the previous instruction are complete now."""
 
         counts = self._lanes
 
@@ -241,7 +241,7 @@ class Reporter(Observer):
         return look
 
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
-        """Lanes that waited were counted as they came; they execute together."""
+        """Counts lanes that waited for others. They were counted at their arrival, and execute together now."""
         met = self._met[pc]
         met[0] += self._count(threads)
         met[1] += threads.count
@@ -256,11 +256,11 @@ class Reporter(Observer):
     # What is accessed
 
     def access(self, access: MemoryAccess) -> None:
-        """Accesses of one instruction may come in several parts: they are looked at together."""
+        """Collects the accesses of one instruction, which may come in several parts."""
         self._pending.append(access)
 
     def _settle(self) -> None:
-        """Counts what the last instruction accessed."""
+        """Adds the costs of the last instruction's accesses."""
         accesses, self._pending = self._pending, []
         if len(accesses) == 1:
             if accesses[0].threads.size and self._code[accesses[0].pc].row.root != "wmma":
@@ -286,7 +286,7 @@ class Reporter(Observer):
         self._global.setdefault((pc, kind), _Cost()).add(cost)
 
     def _once(self, access: MemoryAccess, kind: str, unit: int, cost: Callable[[MemoryAccess], _Cost]) -> _Cost:
-        """The cost of accesses, computed once for those that differ by a multiple of `unit` bytes alone."""
+        """The cost of accesses. Patterns that differ by a multiple of `unit` bytes only are computed once."""
         relative, threads = access.start - int(access.start[0]) // unit * unit, access.threads
         if access.buffer.size <= 1 << 31:
             relative, threads = relative.astype(np.int32), threads.astype(np.int32)
@@ -306,7 +306,7 @@ class Reporter(Observer):
         return _Cost.of(*self._sectors([a]))
 
     def _sectors(self, accesses: list[MemoryAccess]) -> tuple[Array, Array]:
-        """Those of accesses to several buffers, each of which has addresses of its own."""
+        """The sectors of accesses to several buffers, whose addresses are disjoint."""
         buffers = list({id(a.buffer): a.buffer for a in accesses}.values())
         start = np.concatenate([a.start + (buffers.index(a.buffer) << SPAN_BITS) for a in accesses])
         widths = np.concatenate([np.full(a.start.size, a.width) for a in accesses])
@@ -316,10 +316,10 @@ class Reporter(Observer):
     # What was found
 
     def report(self) -> LaunchReport:
-        """What the launch did.
+        """The report of the launch.
 
         Raises:
-            ValueError: if none was observed.
+            ValueError: if no launch was observed.
         """
         if self.kernel is None:
             raise ValueError("no launch was observed")

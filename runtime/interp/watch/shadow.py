@@ -82,7 +82,7 @@ class LastAccesses:
         self._rows: Array | None = None
 
     def split(self, parts: int) -> None:
-        """Makes so many pieces of each."""
+        """Splits each piece into `parts` pieces."""
         self._pieces *= parts
         if self._rows is not None:
             self._rows = np.repeat(self._rows, parts, axis=0)
@@ -117,7 +117,7 @@ class LastAccesses:
         self._written()[piece] = rows
 
     def take(self, piece: Array, other: LastAccesses) -> None:
-        """Remembers of pieces what another does."""
+        """Copies the entries of pieces from another record."""
         if piece.size and other._rows is not None:
             self._written()[piece] = other._rows[piece]
 
@@ -161,7 +161,8 @@ class BufferHistory:
             self.other.put(piece[others], who[others], time, clock, pc, strong)
 
     def put_store(self, piece: Array, who: Array, time: int, clock: int, pc: int, strong: bool) -> None:
-        """Stores of one instruction. Who read before them does not race with what comes after."""
+        """Stores of one instruction. Later accesses do not race with reads before these stores, so the reads are
+        forgotten."""
         self.stored.put(piece, who, time, clock, pc, strong)
         self.read.forget(piece)
         self.other.forget(piece)
@@ -175,7 +176,7 @@ class Stored(Protocol):
 
 
 def unchanged(buffer: Buffer, piece: Array, values: Array | None) -> Array:
-    """Which pieces of a buffer hold these bytes; none where they are not known."""
+    """A mask of the pieces of a buffer that hold these bytes already; all False if the bytes are unknown."""
     if values is None:
         return np.zeros(piece.size, np.bool_)
     width = values.shape[1]

@@ -78,8 +78,8 @@ def _in_turn(piece: Array, warp: Array) -> Iterator[tuple[Array, Array]]:
 
 
 class SharedMemory(Check):
-    """Follows each access to shared memory. `races` says whether these are wanted; `registers` gets what loads of
-    unwritten bytes bring, and is None where that is not wanted."""
+    """Follows each access to shared memory. `races` enables the check of races. `registers` is told of loads of
+    unwritten bytes; None disables this."""
 
     def __init__(self, findings: Findings, races: bool, registers: UninitialisedRegisters | None) -> None:
         super().__init__(findings)
@@ -182,7 +182,8 @@ class SharedMemory(Check):
             self._mark_write(touch, access.kind)
 
     def _initialised(self, touch: _Touch, access: MemoryAccess) -> None:
-        """Unwritten bytes make registers unwritten; what reads them for anything else is told of at once."""
+        """Handles a read of bytes that nobody wrote. The registers of a load become uninitialised; any other read is
+        reported at once."""
         if self.registers is None:
             return
         bad = ~self.shadow.written[touch.piece]
@@ -218,7 +219,7 @@ class SharedMemory(Check):
         self._tell_race(touch, race, writer, pcs, f"{_DEED[kind]} what", "writes", self._unchanged)
 
     def _tell_unwaited(self, touch: _Touch, bad: Array, kind: str) -> None:
-        """Reads of data on their way are found by either check, writes over them are races."""
+        """Reports accesses to data of a pending copy. Both checks report reads; writes are races."""
         if not bad.any() or not (self.races or (self.registers and kind not in ("store", "copy"))):
             return
         line = self._line(self.shadow.write_pc, touch, bad)
@@ -340,8 +341,8 @@ class SharedMemory(Check):
         other_deed: str,
         harmless: Callable[[_Touch], Array],
     ) -> None:
-        """Tells of pieces over which threads race, each with a thread of `others` and its instruction; those of which
-        `harmless` holds are notes."""
+        """Reports races on the pieces of a mask. `others` are the threads of the other accesses, `pcs` their
+        instructions. Races for which `harmless` holds are notes."""
         if not self.races or not bad.any():
             return
         same = bad & harmless(touch)
@@ -389,7 +390,7 @@ def _copy_of(traits: Traits) -> str:
 
 
 def _data_bytes(form: Row) -> int:
-    """The bytes of a row of `ldmatrix` that count where some are padding; 0 of all else."""
+    """The bytes of a row of `ldmatrix` without its padding; 0 for instructions whose rows have none."""
     return _ROW_ELEMENTS * form.memory_bits // 8 if isinstance(form, LoadMatrix) and form.source else 0
 
 

@@ -140,7 +140,7 @@ class TensorAccesses(SharedCheck):
         return finish
 
     def loaded(self, pc: int, warp: int) -> None:
-        """A register has been read that a load of a warp brings: the load is over, as if it had been waited for."""
+        """Completes a load, for one of its registers has been read: the read waits for it."""
         for operation in self.loading.pop((pc, warp), ()):
             operation.done = operation.done or self.shared.clocks.tick()
 
@@ -154,7 +154,8 @@ class TensorAccesses(SharedCheck):
             self.written[words] = True
 
     def _brings(self, now: _Operation, lacking: Array, words: Array) -> bool:
-        """Whether the registers of a load count as unwritten, so that their use is told of."""
+        """Marks the registers of a load as uninitialised, so that their use is reported. Returns False if that is not
+        possible."""
         registers, lanes = self.shared.registers, WARP
         if registers is None or now.means != "tcgen05.ld" or self.kernel.code[now.pc].traits.bindings["F"]:
             return False
@@ -211,7 +212,7 @@ class TensorAccesses(SharedCheck):
         return "with no tcgen05.fence::after_thread_sync behind what orders the threads"
 
     def end(self) -> None:
-        """Columns that nobody has freed."""
+        """Reports columns that were not freed."""
         for cta, pc in self.tensor.unreturned() if self.used else ():
             thread = cta * self.state.geometry.warps_per_cta
             self.report(pc, "nobody frees these columns before the kernel ends", thread, about="held")
@@ -290,7 +291,7 @@ class LoadedRegisters(Check):
 
 
 def _brought(decoded: Decoded) -> list[RegisterSlot]:
-    """The registers that a load brings."""
+    """The destination registers of a `tcgen05.ld`."""
     written = [operand for name, operand in decoded.named().items() if name[0] == "d"]
     slots = (decoded.slot(item) for operand in written for item in members(operand))
     return [slot for slot in slots if slot is not None]

@@ -88,7 +88,7 @@ class TraceRow:
 
 
 def rows(events: Sequence[TraceEvent]) -> Iterator[TraceRow]:
-    """The rows of one CTA's events, warp by warp; asynchronous events take as many rows as overlap."""
+    """The rows of a CTA's events, warp by warp. Overlapping asynchronous events take several rows."""
     for warp in sorted({event.warp for event in events}):
         mine = [event for event in events if event.warp == warp]
         yield TraceRow(warp, f"warp {warp}", tuple(e for e in mine if not e.asynchronous))
@@ -197,19 +197,19 @@ WarpRow: TypeAlias = Mma | WmmaMma
 
 
 def product_cycles(row: WarpRow | Wgmma) -> int:
-    """Cycles that a product takes its tensor cores, at least 1."""
+    """Cycles for which a product occupies its tensor core, at least 1."""
     work = row.shape.m * row.shape.n * row.shape.k * row.products / RATES.get(row.a.name, 1.0)
     rate = WARPGROUP_PRODUCT if isinstance(row, Wgmma) else WARP_PRODUCT
     return max(1, round(work / (rate * (SPARSE_RATE if row.sparse else 1.0))))
 
 
 def copy_cycles(size: int) -> int:
-    """Cycles for which a copy of so many bytes takes the way between an SM and L2."""
+    """Cycles for which a copy occupies the path between an SM and L2. `size` is in bytes."""
     return max(1, -(-size // BYTES_PER_CYCLE))
 
 
 class Pipe:
-    """A unit that does one thing at a time: when it is busy, as times in order."""
+    """A unit that does one thing at a time, with its busy intervals in order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -231,7 +231,7 @@ class Pipe:
         return start
 
     def _insert(self, at: int, start: int, end: int) -> None:
-        """Puts a time before that of number `at`; times that touch become one."""
+        """Inserts an interval before number `at`. Adjacent intervals are joined."""
         if at < len(self._starts) and self._starts[at] == end:
             end = self._ends[at]
             del self._starts[at], self._ends[at]
@@ -257,11 +257,11 @@ class PhaseTimes:
         self._current: dict[int, int] = {}
 
     def begin(self, start: int) -> None:
-        """An object is made."""
+        """Begins to follow an initialised object."""
         self._times[start], self._current[start] = [0] * _PHASES, 0
 
     def arrive(self, start: int, time: int) -> None:
-        """An arrival at the phase that an object is in, before it takes effect."""
+        """Records an arrival at the current phase of an object, before it takes effect."""
         if start not in self._times:
             self.begin(start)
         now, times = self._phase(start), self._times[start]
@@ -310,7 +310,7 @@ class Timeline(Observer):
         self.pc = 0
 
     def issue(self, pc: int) -> Look | None:
-        """An instruction takes a cycle, whatever its guard."""
+        """Charges one cycle for an instruction, whether or not its guard holds."""
         if not self.warps:
             return None
 
@@ -321,7 +321,7 @@ class Timeline(Observer):
         return look
 
     def end(self) -> None:
-        """What goes on is over."""
+        """Ends the runs that are still open."""
         for warp in list(self._runs):
             self._settle(warp)
 
@@ -350,7 +350,7 @@ class Timeline(Observer):
         return int(self.clock[warp])
 
     def traits(self, pc: int) -> Traits:
-        """What the instruction does.
+        """The traits of the instruction.
 
         Raises:
             ValueError: if no launch is followed.
@@ -407,7 +407,7 @@ class Timeline(Observer):
 
 
 class Traced(Observer):
-    """An observer that puts something on a timeline; `begun` and `look` are what it is told of the CTAs followed."""
+    """An observer that adds events to a timeline. `begun` and `look` receive the CTAs that are followed."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -428,7 +428,7 @@ class Traced(Observer):
 
 
 class TracedTensorProducts(Traced):
-    """Products in tensor memory, which one thread starts: those before a commit are an event."""
+    """Follows products in tensor memory, which one thread issues. The products before a commit are one event."""
 
     def begun(self) -> None:
         self.cores: defaultdict[int, Pipe] = defaultdict(Pipe)

@@ -42,10 +42,10 @@ TENSOR_MEMORY = "tcgen05."
 
 @dataclass
 class TracedGroup:
-    """Operations that are committed together: issued from `start` on, done at `end`.
+    """Operations that are committed together, issued at `start` and completed at `end`.
 
-    `pc` is the first instruction, `amount` the bytes or instructions, `busy` the cycles of a unit. `released` is when
-    their sources in shared memory may be written again.
+    `pc` is the first instruction, `amount` the bytes or instructions, `busy` the cycles of a unit. From `released` on
+    their sources in shared memory may be overwritten.
     """
 
     pc: int
@@ -94,7 +94,7 @@ class GroupQueue:
         return self.wait(agent, 0)
 
     def agents(self) -> list[int]:
-        """Who has groups."""
+        """The agents with groups."""
         return sorted({*self.open, *self.committed})
 
 
@@ -115,7 +115,7 @@ class TracedGroups(Traced, ABC):
 
     @abstractmethod
     def record(self, agent: int, done: list[TracedGroup]) -> None:
-        """Groups that are waited for now, or that nobody waits for."""
+        """Records groups when they are waited for, or at the end."""
 
     def until(self, done: TracedGroup, traits: Traits) -> int:
         """When an instruction with these traits no longer waits for a group."""
@@ -141,7 +141,7 @@ class TracedGroups(Traced, ABC):
             yield warp, int(counts[i]) * access.width
 
     def bytes_of_threads(self, access: MemoryAccess) -> Iterator[tuple[int, int, int]]:
-        """The warps of the threads of an access that are followed; first byte and size of what each thread accesses."""
+        """For the followed threads of an access: the warp, the first byte and the size."""
         threads, first, counts = np.unique(access.threads, return_index=True, return_counts=True)
         for i, warp in self.timeline.of_threads(threads):
             yield warp, int(access.start[first[i]]), int(counts[i]) * access.width
@@ -188,7 +188,8 @@ class TracedCopies(TracedGroups):
         self.copied: dict[int, int] = {}
 
     def access(self, access: MemoryAccess) -> None:
-        """What is about to be copied: of `cp.async` the bytes that are read, as what is zeros needs no way."""
+        """Follows what copies are about to transfer. `cp.async` counts the bytes that it reads, for zeros are not
+        transferred."""
         name = self.timeline.traits(access.pc).name if self.timeline.warps else TENSOR_MEMORY
         if name.startswith(TENSOR_MEMORY):
             return
@@ -213,7 +214,7 @@ class TracedCopies(TracedGroups):
             self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
     def arriving(self, warp: int) -> int:
-        """When the copies that a warp has begun have arrived, of which an mbarrier is told; they are a group."""
+        """The time at which the copies of a warp arrive. They become a group, and an mbarrier is told."""
         self.record(warp, self.groups.rest(warp))
         return max(self.timeline.now(warp), self.copied.get(warp, 0))
 
@@ -237,7 +238,7 @@ class TracedCopies(TracedGroups):
             self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        """The oldest copy of that thread to that place."""
+        """Completes the thread's oldest copy to this address."""
         self.landed = None
         if threads is None or not threads.size:
             return
@@ -314,7 +315,7 @@ class TracedMbarriers(Traced):
         return look
 
     def access(self, access: MemoryAccess) -> None:
-        """Objects that are made, and arrivals that copies make later."""
+        """Follows `mbarrier.init`, and arrivals that `cp.async` triggers later."""
         means = self.timeline.traits(access.pc).means
         if means == "mbarrier.init":
             for start in access.start.tolist():
@@ -324,7 +325,7 @@ class TracedMbarriers(Traced):
                 self.deferred[int(access.start[i]), warp] = self.copies.arriving(warp)
 
     def defer(self, start: Array, threads: Array) -> None:
-        """Arrivals that products make later."""
+        """Records the arrivals of a `tcgen05.commit`, which happen when its products complete."""
         if self.timeline.traits(self.timeline.pc).means == "tcgen05.commit":
             for object_, warp in self._objects(start, threads):
                 self.deferred[object_, warp] = self.products.committed(warp)
@@ -416,7 +417,7 @@ class TracedStores(TracedGroups):
     kind = BULK
 
     def access(self, access: MemoryAccess) -> None:
-        """What is about to be stored."""
+        """Follows the bytes that an access is about to store."""
         if not self.timeline.warps:
             return
         traits = self.timeline.traits(access.pc)
@@ -472,10 +473,10 @@ class Tracer(Observers):
         super().__init__((self.timeline, *followers, products, TracedMbarriers(self.timeline, copies, products)))
 
     def trace(self) -> LaunchTrace:
-        """What the launch did.
+        """The trace of the launch.
 
         Raises:
-            ValueError: if none was observed.
+            ValueError: if no launch was observed.
         """
         line = self.timeline
         if line.kernel is None:

@@ -45,7 +45,7 @@ class Descriptors:
         self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
 
     def wrong(self, pc: int, name: str, word: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
-        """What is wrong with the word that a register has at an instruction: the kind, the warpgroup, the text."""
+        """The errors of a descriptor in a register: the kind, the warpgroup, the text."""
         yield from self._ranks(pc, name, word >> _FIELDS, group, rank)
         try:
             descriptor = MatrixDescriptor.decode(word)
@@ -99,7 +99,7 @@ _FENCED, _NEVER = 0, -1
 
 @dataclass(frozen=True)
 class _Product:
-    """The registers of a product, by their numbers among those that are followed, and its shape."""
+    """The registers of a product, by their numbers among the followed ones, and its shape."""
 
     accumulators: Array
     fragments: Array

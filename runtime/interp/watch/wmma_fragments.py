@@ -44,7 +44,8 @@ place of the thread. Those of parts are greater."""
 
 
 class FragmentRegister(NamedTuple):
-    """What a register holds: register `number` of a fragment. C and D are arranged alike and have no layout.
+    """The content of a register: register `number` of a fragment. C and D share an arrangement and have no layout. For
+    fragments of instructions other than `wmma`, the role is the first word of the instruction.
 
     Fragments of instructions other than `wmma` have their first word as the role.
     """
@@ -173,7 +174,7 @@ def _slots(decoded: Decoded, operand: Operand) -> list[RegisterSlot]:
 
 
 class _Wmma:
-    """`wmma.load` makes a fragment, `wmma.store` and `wmma.mma` take some."""
+    """`wmma.load` defines a fragment, `wmma.store` and `wmma.mma` use fragments."""
 
     def __init__(self, check: WmmaFragments, pc: int, decoded: Decoded) -> None:
         self.check = check
@@ -247,7 +248,7 @@ class _Computing:
         return np.where(np.logical_or.reduce(tags == MIXED, axis=0), MIXED, result).astype(np.int32)
 
     def _check_places(self, tags: Array, mixed: Array) -> None:
-        """Whether what the place made differs between the lanes of a warp."""
+        """Reports values from the thread's place that differ between the lanes of a warp."""
         check = self.check
         for slot, own in zip(self.reads, tags, strict=True):
             rows = check.state.banks[slot.bits][slot.index].reshape(LANES, -1)

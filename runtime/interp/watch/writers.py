@@ -47,7 +47,7 @@ class _Store:
 
 
 def _shared_by_several(piece: Array, who: Array) -> Array:
-    """Which accesses are to pieces that several threads, or CTAs, access."""
+    """Whether each access is to a piece that several threads, or CTAs, access."""
     pieces, number = np.unique(piece, return_inverse=True)
     last = np.zeros(pieces.size, np.int64)
     last[number] = who
@@ -109,13 +109,13 @@ class GlobalWriters(Check):
         return any(buffer is own for own in self.own)
 
     def history(self, buffer: Buffer) -> BufferHistory | None:
-        """What is known of a buffer; None where nothing is."""
+        """The history of a buffer; None without accesses."""
         return None if self._is_own(buffer) else self._known.get(id(buffer))
 
     # Words through which CTAs tell each other
 
     def _flag(self, access: MemoryAccess) -> None:
-        """A strong access: what a read learns, and that a write tells."""
+        """Handles a strong access: a read acquires what the last write published, and a write publishes."""
         told = self._flags.setdefault(id(access.buffer), BufferHistory(access.buffer.size))
         piece, thread = told.pieces(access.start, access.width)[:, 0], self.who[access.threads]
         flags = told.stored
@@ -190,7 +190,7 @@ class GlobalWriters(Check):
             self.report(access.pc, text, int(thread[bad[0]]), about=("global read", line), count=int(bad.size))
 
     def who_accessed(self, last: LastAccesses, piece: int) -> tuple[int, str]:
-        """At which line, and by which thread, a piece was accessed last."""
+        """The line and the thread of the last access to a piece."""
         number, inside = divmod(int(last.who(np.array(piece))), self.each)
         where = f"CTA {self.state.geometry.cta_index(number)}, warp {inside // LANES}, lane {inside % LANES}"
         return self.kernel.code[int(last.pc(np.array(piece)))].source.line, where
@@ -215,7 +215,7 @@ class GlobalWriters(Check):
             self._tell(access, history.stored, store, twice, agreeing(store))
 
     def _races(self, last: LastAccesses, store: _Store, strong: bool) -> Array:
-        """Which of these stores nothing orders behind the last accesses to their pieces."""
+        """A mask of the stores that are not ordered after the last accesses to their pieces."""
         before = last.who(store.piece)
         race: Array = (before >= 0) & (before != store.who)
         if strong:
@@ -226,7 +226,7 @@ class GlobalWriters(Check):
         return race
 
     def _ordered(self, last: LastAccesses, piece: Array, thread: Array, before: Array) -> Array:
-        """Whether what `before` stored is ordered before what `thread` does."""
+        """Whether stores by `before` happen before what `thread` does."""
         mine = self.who[thread]
         own = mine // self.each == before // self.each
         ordered = own & (last.time(piece) <= self.heard[thread % self.state.warps])
@@ -282,7 +282,8 @@ class GlobalWriters(Check):
 
 
 class GlobalProxies(Check):
-    """Follows fences; `writers` knows who stored what, and is told of every event before this."""
+    """Follows proxy fences of global memory. `writers` has the stores and receives each event before this check
+    does."""
 
     name = "races"
 
