@@ -312,9 +312,8 @@ OF_IDEAS = {
     "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py dialect/mlir/subgroup.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvgpu_types.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
-    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/subgroup.py passes/to_ptx/nvvm_lines.py "
-    "passes/to_ptx/llvm_kernel.py passes/to_ptx/llvm_operations.py passes/tile/outline_launches.py "
-    "passes/tile/vector_fragments.py",
+    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/subgroup.py passes/to_ptx/llvm_kernel.py "
+    "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
     "functions of front ends": "passes/linalg/front_ends.py passes/linalg/moved_operands.py "
