@@ -72,7 +72,12 @@ def is_type(word: str) -> bool:
 
 FORMATS = ("b8x16", "b6x16_p32", "b4x16_p64")
 
-KINDS: tuple[Callable[[str], bool], ...] = (is_type, SPACES.__contains__, FORMATS.__contains__)
+PRIORITIES = ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged")
+"""Of two priorities of `createpolicy` the first is that of the accesses it is made for."""
+
+KINDS: tuple[Callable[[str], bool], ...] = (
+    is_type, SPACES.__contains__, FORMATS.__contains__, PRIORITIES.__contains__,
+)  # fmt: skip
 """Words that keep their order among their like."""
 
 

@@ -100,7 +100,8 @@ def test_groups_are_scaled_within_the_product(q: str, by: str, group: int, dimen
 
 @pytest.mark.parametrize(("q", "by", "group"), [("i4", "kn", 64), ("i8", "nk", 64)])
 def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: int) -> None:
-    """It multiplies the sum of its group: infinity as the sum's sign says, NaN where the sum is 0."""
+    """It multiplies the sum of its group, of which no other warps have a part: infinity with the sum's sign, NaN where
+    the sum is 0."""
     rng = np.random.default_rng(0)
     a, weights = rng.standard_normal((M, K)).astype(np.float16), rng.integers(-8, 8, (K, N))
     a[0, :group] = 0
@@ -111,7 +112,7 @@ def test_a_scale_that_is_not_finite_stays_in_its_column(q: str, by: str, group: 
     c = np.full((M, N), np.nan, np.float32)
     held = in_memory(weights if by == "kn" else weights.T, int(q[1]))
     text = function(q, by, group).replace("mulf %0, %s", "mulf %0, %s fastmath<contract>")
-    compile(text, cache=False)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
+    compile(text, cache=False, sliced_k=1)(a, held, s if by == "kn" else s.T.copy(), c, device="interp")
     others = [column for column in range(N) if column not in (3, 7)]
     np.testing.assert_allclose(c[:, others], exact[:, others], rtol=1e-5, atol=1e-5 * np.abs(exact).max())
     np.testing.assert_array_equal(c[1:, 3], np.sign(first[1:, 3]) * np.inf)
@@ -308,7 +309,7 @@ def test_schedules_with_groups(float_: str, stored: str, by: str, scale: str, k:
 def test_parts_of_k_hold_whole_groups() -> None:
     text = product("f16", "s8", "nk", 48, "f16")
     with pytest.raises(CompileError, match="a warp multiplies whole groups, or parts of one: 64 elements along k"):
-        compile(text, cache=False, cta=(16, 16, 64), warp=(16, 16))
+        compile(text, cache=False, cta=(16, 16, 64), warp=(16, 16), sliced_k=1)
     with pytest.raises(CompileError, match="parts of K = 192 would end within groups of 64"):
         compile(product("f16", "s8", "nk", 64, "f16"), cache=False, split_k=2)
 

@@ -294,8 +294,11 @@ END:"""
     [
         ("mbarrier.arrive.shared.b64 _, [bar];", "finds no mbarrier object there"),
         ("mbarrier.test_wait.parity.shared.b64 %p1, [bar], 0;", "finds no mbarrier object there"),
-        ("mbarrier.init.shared.b64 [bar], 0;", "expected a count from 1 to 1048575, got 0"),
-        ("mbarrier.init.shared.b64 [bar], 1048576;", "expected a count from 1 to 1048575, got 1048576"),
+        ("mov.b32 %r4, 0; mbarrier.init.shared.b64 [bar], %r4;", "expected a count from 1 to 1048575, got 0"),
+        (
+            "mov.b32 %r4, 1048576; mbarrier.init.shared.b64 [bar], %r4;",
+            "expected a count from 1 to 1048575, got 1048576",
+        ),
         ("mbarrier.init.shared.b64 [bar+4], 1;", "misaligned shared access"),
         ("mbarrier.init.b64 [%rd1], 1;", "an mbarrier object lies in shared memory|out of bounds"),
         ("mbarrier.init.shared.b64 [bar], 2;\nmbarrier.arrive.shared.b64 _, [bar], 3;", "takes 3 off .* lacks only 2"),
