@@ -44,7 +44,8 @@ You can set any field yourself:
 | the IR | the attribute above |
 
 - If you set a field, the compiler changes other fields only where they contradict it. If that is not enough, it takes
-  the best schedule with other tiles or instructions that has the field. `--remarks` lists the changes.
+  the best schedule with other tiles or instructions that has the field, but not for more stages than the tile has
+  memory for. `--remarks` lists the changes.
 - If a schedule contradicts itself, or does not fit the product or the target, one error says why.
 - Most fields are printed only if they differ from the default in the last column.
 - `warploom tune` searches for the fastest schedule.
