@@ -250,7 +250,7 @@ class ScaledOperand(NamedTuple):
     @staticmethod
     def of(product: MatmulOp, value: SSAValue) -> ScaledOperand | None:
         """The operand, if it is made of 8-bit floats and scales, for the product alone."""
-        made = maker_of(product, value)
+        made = sole_writer(product, value)
         last = None if made is None else made.body.last_op
         if made is None or last is None:
             return None
@@ -303,7 +303,7 @@ class ScaledOperand(NamedTuple):
         return formed(self.product, ScaledOp(floats, self.made.inputs[self.scales], across=across))
 
 
-def maker_of(product: MatmulOp, value: SSAValue) -> Elementwise | None:
+def sole_writer(product: MatmulOp, value: SSAValue) -> Elementwise | None:
     """The elementwise operation that makes an operand, if it does so for the product alone."""
     memory = root(value)
     writers = users_of(memory) - {product}

@@ -34,7 +34,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.stored import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
 from ..diagnostics import remark
 from ..patterns import apply_patterns
-from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of, in_shape_of, maker_of
+from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of, in_shape_of, sole_writer
 from .elementwise import Elementwise
 from .operand import collapse, drop_unused, expand, expanded, root
 from .raise_matmul import formed, raise_products
@@ -329,7 +329,7 @@ def _constant(number: float) -> SSAValue:
 def _weights(product: MatmulOp) -> Weights | None:
     """The operation that converts B from integers for the product alone; None and a remark if it must stay."""
     memory = root(product.matrices[1])
-    made = maker_of(product, product.matrices[1])
+    made = sole_writer(product, product.matrices[1])
     how = None if made is None else dequantised(made)
     if made is None or how is None or any(root(value) is memory for value in made.read):
         return None

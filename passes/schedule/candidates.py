@@ -323,7 +323,7 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
         return completed(chosen, fields, around, partial(check, product=asked, target=target))
     except ScheduleError as error:
         refused = error
-    if int(str(fields.get("stages", 0))) > chosen.stages:
+    if isinstance(stages := fields.get("stages"), int) and stages > chosen.stages:
         raise refused  # small tiles have room for any number of stages, and nobody means those
     accumulate, by = str(fields.get("accumulate", chosen.accumulate)), asked_of(fields)
     roles = [role for role in warpgroup.ROLES if by in ("", role)]

@@ -121,7 +121,6 @@ class TiledAttention(TiledRows):
         """Where the keys of each tile are, if numbers of documents tell it."""
         if not self.read.op.documents:
             return None
-
         return KeySpans.of(self.read.op, self.schedule.cta[0])
 
     def tile(

@@ -28,7 +28,7 @@ from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
-from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister
+from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister, floating
 
 POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 6: "tensor", 7: "shared::cluster", 101: "param"}
 """The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
@@ -244,8 +244,8 @@ def literal(attribute: Attribute, kind: Attribute) -> Immediate:
     """A number as PTX writes it: floats by their bits."""
     if isa(attribute, FloatAttr):
         bits, value = bits_of(kind), attribute.value.data
-        code, prefix = {16: ("<e", "0x"), 32: ("<f", "0f"), 64: ("<d", "0d")}[bits]
-        return Immediate(f"{prefix}{int.from_bytes(struct.pack(code, value), 'little'):0{bits // 4}X}")
+        number = int.from_bytes(struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], value), "little")
+        return Immediate(f"0x{number:04X}") if bits == 16 else floating(number, bits)
     value = attribute.value.data if isa(attribute, IntegerAttr) else 0
     return Immediate(str(-value if kind == i1 and value < 0 else value))
 
@@ -411,11 +411,11 @@ DESCRIPTOR = 1 << 46
 
 def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
     """`tcgen05.mma_smem_desc`: the operands as fields of the descriptor."""
-    word: VirtualRegister | int = DESCRIPTOR
+    made: VirtualRegister | Immediate = Immediate(str(DESCRIPTOR))
     for value, (at, bits) in zip(op.operands, DESCRIPTOR_FIELDS, strict=True):
         field = resized(kernel, kernel.held(value), value.type, i64)
-        word = kernel.compute("bfi.b64", i64, field, word, at, bits)
-    kernel.give(op, word if isinstance(word, VirtualRegister) else Immediate(str(word)))
+        made = kernel.compute("bfi.b64", i64, field, made, at, bits)
+    kernel.give(op, made)
 
 
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
