@@ -8,11 +8,11 @@ from math import gcd, prod
 from xdsl.dialects.builtin import NoneAttr
 
 from ...dialect.isa import mma, wgmma
-from ...dialect.isa.form import FP8, having
+from ...dialect.isa.form import FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
-from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, scaled
+from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
+from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
@@ -24,7 +24,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
+from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
 from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, panel_columns, stages_beside
@@ -211,10 +211,10 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     for the transposed product, whose first operand is converted in registers."""
     if product.b.stored is not None and not exchanged:
         return ()
-    if product.variant.scale_type:
-        a, b, variant = product.a.element, product.b.element, product.variant
-        return () if exchanged else having(scaled, a=a, b=b, kind=variant.kind, scale_type=variant.scale_type)
-    a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
+    a, b, sparse, variant = product.a.element, product.b.element, product.sparsity > 1, product.variant
+    if variant.kind:
+        found = having(of_kinds, a=a, b=b, kind=variant.kind, scale_type=variant.scale_type)
+        return () if exchanged or sparse else found
     a, b = (b, a) if exchanged else (a, b)
     every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
     return every if exchanged else (*every, *map(doubled, every))
@@ -296,8 +296,20 @@ def staging_buffers(schedule: Schedule) -> int:
     return 2 if schedule.mma.m == wgmma.M else 1
 
 
-def not_copied(operand: MatrixOperand) -> str:
-    """Why tensor copies cannot move an operand."""
+def in_containers(product: Multiplied, operand: MatrixFactor) -> bool:
+    """Whether products of warpgroups read elements of less than 8 bits, of which 16 begin each 16 bytes."""
+    return product.variant.kind in IN_BYTES and operand.element.bits < BYTE
+
+
+def not_copied(operand: MatrixOperand, *, contained: bool = False) -> str:
+    """Why tensor copies cannot move an operand, or expand it to containers."""
+    contained = contained and operand.shape[1] > 0
+    if contained and operand.element.bits == operand.element.memory_bits:
+        if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or not operand.has_rows_of(EXPANDED):
+            wanted = f"{EXPANDED} elements, and of {EXPANDED_UNIT} bytes apart, for copies to expand"
+            return f"must have rows of multiples of {wanted}, got {operand.type}"
+    elif contained:
+        return f"of {operand.element.name} must have 16 elements in each 16 bytes, got {operand.type}"
     if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
     if operand.type.get_num_dims() > MOST_RANK:
