@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.runtime import CompileError, compile
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 
@@ -43,18 +43,23 @@ def matmul(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", result: str
 
 def check(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", **options: Any) -> None:
     """Within the bound of sums cut at 24 bits or more, against float64."""
-    (m, n, k), word, checks = size, options.pop("word", ""), options.pop("checks", ())
+    word, checks, target = options.pop("word", ""), options.pop("checks", ()), options.pop("target", "sm_120a")
+    kernel = compile(matmul(size, a_kind, b_kind, lies, word=word), target=target, **options)
+    assert within(kernel, size, a_kind, b_kind, lies, checks)
+
+
+def within(kernel: Kernel, size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", checks: Any = "all") -> bool:
+    """Whether a kernel computes a product within that bound."""
+    m, n, k = size
     rng = np.random.default_rng()
     a, b = rng.standard_normal((m, k)).astype(DTYPES[a_kind]), rng.standard_normal((k, n)).astype(DTYPES[b_kind])
     start = rng.standard_normal((m, n)).astype(np.float32)
     c = start.copy()
     first, second = (x.T.copy() if name.endswith("t") else x for x, name in zip((a, b), lies.split(), strict=True))
-    target = options.pop("target", "sm_120a")
-    kernel = compile(matmul(size, a_kind, b_kind, lies, word=word), target=target, **options)
     kernel(first, second, c, device="interp", checks=checks)
     x, y, z = (matrix.astype(np.float64) for matrix in (a, b, start))
     bound = (k + 2) * 2.0**-23 * (np.abs(z) + np.abs(x) @ np.abs(y))
-    assert (np.abs(c - (z + x @ y)) <= bound).all()
+    return bool((np.abs(c - (z + x @ y)) <= bound).all())
 
 
 @pytest.mark.sampled(4)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.runtime import CompileError, compile
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
@@ -64,14 +64,18 @@ class Form:
 
     def check(self, size: Size, **options: Any) -> None:
         """Within the bound of sums that cut nothing above 24 bits, against the dequantised product in float64."""
-        checks, k, (a, b, of_a, of_b) = options.pop("checks", ()), size[2], self.draw(size)
-        target = options.pop("target", "sm_120a")
+        checks, target = options.pop("checks", ()), options.pop("target", "sm_120a")
+        assert self.within(compile(self.text(size), target=target, **options), size, checks)
+
+    def within(self, kernel: Kernel, size: Size, checks: Any = "all") -> bool:
+        """Whether a kernel computes a product within that bound."""
+        k, (a, b, of_a, of_b) = size[2], self.draw(size)
         start = np.random.default_rng().standard_normal(size[:2]).astype(np.float32)
         c = start.copy()
-        compile(self.text(size), target=target, **options)(a, b, of_a, of_b, c, device="interp", checks=checks)
+        kernel(a, b, of_a, of_b, c, device="interp", checks=checks)
         x, y = (dequantised(values, scales, self.block) for values, scales in ((a, of_a), (b, of_b)))
         bound = (k + 2) * 2.0**-23 * (np.abs(start) + np.abs(x) @ np.abs(y).T)
-        assert (np.abs(c - (start.astype(np.float64) + x @ y.T)) <= bound).all()
+        return bool((np.abs(c - (start.astype(np.float64) + x @ y.T)) <= bound).all())
 
 
 def dequantised(values: Array, scales: Array, block: int) -> NDArray[np.float64]:
