@@ -365,8 +365,8 @@ def test_steps_along_k_within_a_swizzle() -> None:
 @pytest.mark.parametrize("bug", ["C13", "C14"])
 def test_suspected_bugs_of_scales_are_wrong_numbers(bug: str) -> None:
     """https://github.com/tile-ai/tilelang/issues/2644: C13, scales of two steps of K lie side by side, and the
-    descriptor of `tcgen05.cp` is that of one; C14, byte-ids begin anew behind four groups, so the fifth has the scale of
-    the first. All that is read was written, and nothing is said: only the numbers are wrong."""
+    descriptor of `tcgen05.cp` is that of one; C14, byte-ids begin anew behind four groups, the fifth with the scale of
+    the first. All that is read was written, and nothing is said: the numbers are wrong."""
     product = scaled("mxf8f6f4", 1, "e4m3", "e4m3", "ue8m0")
     case, both = Product(product), []
     for numbers, column in ((case.a, 420), (case.b, 440)):
