@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,15 +104,14 @@ def _attention(asked: Attention, schedule: dict[str, Any]) -> Case:
 def _of_kinds() -> Iterator[Case]:
     """Products whose operands name a kind: narrow floats, and scales of blocks."""
     sys.path.append(str(Path(__file__).parent / "unit"))
-    import test_narrow_products as narrow
-    from test_scaled_products import FORMS
-
+    narrow: Any = import_module("test_narrow_products")
+    forms: Any = import_module("test_scaled_products").FORMS
     sizes = ((130, 150, 300), (272, 144, 256), (37, 53, 200))
     tiles: tuple[dict[str, Any], ...] = ({}, narrow.PAIRED, {})
     for (a, b), (size, tile) in product(narrow.PAIRS, zip(sizes, tiles, strict=True)):
         yield Case("narrow", f"{a} {b} {size}", partial(compile, narrow.matmul(size, a, b), TARGET, **tile),
                    lambda kernel, a=a, b=b, s=size: "" if narrow.within(kernel, s, a, b) else OUTSIDE)  # fmt: skip
-    for form, size in product(FORMS, sizes):
+    for form, size in product(forms, sizes):
         yield Case("scales", f"{form} {size}", partial(compile, form.text(size), TARGET),
                    lambda kernel, f=form, s=size: "" if f.within(kernel, s) else OUTSIDE)  # fmt: skip
 

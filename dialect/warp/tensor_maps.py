@@ -356,9 +356,9 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
     verify_tile(tile, at, "the tile", shared_bytes=True)
     if len(coordinates) != kind.rank:
         raise VerifyException(f"expected {kind.rank} coordinates for a box of {kind}, got {len(coordinates)}")
-    held = i8 if kind.expands else kind.element_type
-    if not same_words(held, moved_as(tile.element_type)):
-        raise VerifyException(f"expected a tile of elements of {held}, got {tile}")
+    wanted = i8 if kind.expands else kind.element_type
+    if not same_words(wanted, moved_as(tile.element_type)):
+        raise VerifyException(f"expected a tile of elements of {wanted}, got {tile}")
     width, size, swizzle = panel_of(tile, "the tile"), max(kind.element.memory_bits, BYTE) // BYTE, kind.swizzle.data
     if (swizzle or UNIT) != width:
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"

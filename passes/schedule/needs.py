@@ -213,8 +213,8 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
         return ()
     a, b, sparse, variant = product.a.element, product.b.element, product.sparsity > 1, product.variant
     if variant.kind:
-        found = having(of_kinds, a=a, b=b, kind=variant.kind, scale_type=variant.scale_type)
-        return () if exchanged or sparse else found
+        kind, scale = variant.kind, variant.scale_type
+        return () if exchanged or sparse else having(of_kinds, a=a, b=b, kind=kind, scale_type=scale)
     a, b = (b, a) if exchanged else (a, b)
     every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
     return every if exchanged else (*every, *map(doubled, every))
