@@ -252,6 +252,13 @@ func.func @f(%m: !warp.tensor_map<64x64xf4E2M1FN>) {
 
 // -----
 
+// expected-error @below {{expected a tensor map of elements of whole bytes, got i4}}
+func.func @f(%m: !warp.tensor_map<64x64xi4>) {
+  return
+}
+
+// -----
+
 func.func @f(%a: !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %B: memref<64x64xf16, #warp.swizzle<128>, 3>, %c: !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, %i: index) {
   // expected-error @below {{expected A in registers to be !warp.fragment<a, 64x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3 | r4 r5]>, got !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>}}
   %d = warp.wgmma %a, %B[%i, %i], %c : !warp.fragment<a, 64x8xf16, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>, memref<64x64xf16, #warp.swizzle<128>, 3>, !warp.fragment<acc, 64x64xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 r5]>
