@@ -301,15 +301,19 @@ def in_containers(product: Multiplied, operand: MatrixFactor) -> bool:
     return product.variant.kind in IN_BYTES and operand.element.bits < BYTE
 
 
-def not_copied(operand: MatrixOperand, *, contained: bool = False) -> str:
-    """Why tensor copies cannot move an operand, or expand it to containers."""
-    contained = contained and operand.shape[1] > 0
-    if contained and operand.element.bits == operand.element.memory_bits:
-        if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or not operand.has_rows_of(EXPANDED):
-            wanted = f"{EXPANDED} elements, and of {EXPANDED_UNIT} bytes apart, for copies to expand"
-            return f"must have rows of multiples of {wanted}, got {operand.type}"
-    elif contained:
+def not_boxed(product: Product, operand: MatrixOperand) -> str:
+    """Why tensor copies cannot bring an operand as products of warpgroups read it."""
+    if not in_containers(product, operand) or not operand.shape[1]:
+        return not_copied(operand)
+    if operand.element.bits < operand.element.memory_bits:
         return f"of {operand.element.name} must have 16 elements in each 16 bytes, got {operand.type}"
+    if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or not operand.has_rows_of(EXPANDED):
+        return f"must have rows of {EXPANDED} elements, at multiples of {EXPANDED_UNIT} bytes, got {operand.type}"
+    return not_copied(operand)
+
+
+def not_copied(operand: MatrixOperand) -> str:
+    """Why tensor copies cannot move an operand."""
     if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
     if operand.type.get_num_dims() > MOST_RANK:

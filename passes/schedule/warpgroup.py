@@ -218,7 +218,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         if name in roles(_transposed(product, role)):
             if product.second is not None or not (packed and can_change(operand)):
                 return f"{operand.name} of {operand.element.name} must lie along k"
-        elif (reason := needs.not_copied(operand, contained=needs.in_containers(product, operand))) and not (
+        elif (reason := needs.not_boxed(product, operand)) and not (
             product.second is None and role == PLAIN and packed and packs(product, operand)
         ):
             return f"{operand.name} {reason}"
@@ -280,9 +280,7 @@ def packs(product: Product, operand: MatrixOperand) -> bool:
 
 def _packed(product: Product) -> str:
     """The operands that must be packed, as the field `pack` names them."""
-    every = (("a", product.a), ("b", product.b))
-    contained = {role: needs.in_containers(product, operand) for role, operand in every}
-    return "".join(role for role, o in every if needs.not_copied(o, contained=contained[role])) or PLAIN
+    return "".join(role for role, o in (("a", product.a), ("b", product.b)) if needs.not_boxed(product, o)) or PLAIN
 
 
 def pays(product: Product, target: Target, role: str) -> bool:
@@ -494,6 +492,5 @@ def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        contained = needs.in_containers(product, operand)
-        if role not in roles(schedule.pack) and (reason := needs.not_copied(operand, contained=contained)):
+        if role not in roles(schedule.pack) and (reason := needs.not_boxed(product, operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")

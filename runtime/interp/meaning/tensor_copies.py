@@ -63,6 +63,14 @@ class Box(NamedTuple):
         within = (along >= 0) & (along < fields.sizes[0] // together)
         return rows[:, None] + along * fields.element.size, inside[:, None] & within
 
+    def words(self) -> tuple[Array, Array, int]:
+        """The same of the words of what is copied together, and the bytes of each."""
+        (addresses, inside), size = self.elements(), self.fields.element.size
+        if self.fields.element.together == 1:
+            return addresses, inside, size
+        addresses = addresses[..., None] + np.arange(0, size, 4)
+        return addresses.reshape(len(addresses), -1), np.repeat(inside, size // 4, axis=1), 4
+
     def _rows(self) -> tuple[Array, Array]:
         """The addresses of rows along the fastest dimension, and a mask of those inside of the tensor."""
         fields, counts = self.fields, self.fields.copied
@@ -311,34 +319,23 @@ def _of_pair(state: State, index: Array, base: int, shift: int, thread: int) -> 
 
 def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     """The bytes of a box, unit by unit: (units, 16)."""
-    fields, size = box.fields, box.fields.element.size
-    addresses, inside = box.elements()
-    _tell(state, pc, "load", box, thread)
-    if fields.element.expands:
-        return _expanded(state, size, addresses, inside, thread)
+    fields, (addresses, inside, size) = box.fields, box.words()
     fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
     words = np.full(addresses.shape, fill, f"u{size}")
     values = np.empty(np.count_nonzero(inside), words.dtype)
     for part in _parts(state, addresses[inside], size, thread):
         values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
+    _tell(state, pc, "load", box, thread)
     words[inside] = _converted(fields.element.name, values)
-    return words.view(np.uint8).reshape(-1, UNIT)
+    data = words.view(np.uint8)
+    if fields.element.expands:
+        groups = data.reshape(-1, fields.element.size)
+        data = np.pad(groups, ((0, 0), (0, UNIT - fields.element.size)), constant_values=_PADDING)
+    return data.reshape(-1, UNIT)
 
 
 _PADDING = 0xA5
 """What the interpreter leaves in padding, which the text leaves undefined (5.5.1.1)."""
-
-
-def _expanded(state: State, size: int, addresses: Array, inside: Array, thread: int) -> Array:
-    """Groups of 16 elements of `size` bytes, and padding up to 16 bytes, unit by unit."""
-    words = np.full((*addresses.shape, UNIT // 4), _PADDING * 0x01010101, np.uint32)
-    words[..., : size // 4] = 0
-    for number in range(size // 4):
-        values = np.empty(np.count_nonzero(inside), np.uint32)
-        for part in _parts(state, addresses[inside] + 4 * number, 4, thread):
-            values[... if part.chosen is None else part.chosen] = part.buffer.view(4)[part.index]
-        words[inside, number] = values
-    return words.view(np.uint8).reshape(-1, UNIT)
 
 
 def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Part, ...]:
@@ -350,10 +347,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
     element. `values` are the stored elements, (rows, fastest)."""
     if state.observer is None:
         return
-    size, (addresses, inside) = box.fields.element.size, box.elements()
-    if UNIT % size:
-        addresses = addresses[..., None] + np.arange(0, size, 4)
-        inside, size = np.broadcast_to(inside[..., None], addresses.shape), 4
+    addresses, inside, size = box.words()
     each = UNIT // size
     addresses, inside = addresses.reshape(-1, each), inside.reshape(-1, each)
     words = None if values is None else values.reshape(-1, each)
