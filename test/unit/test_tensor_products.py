@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from attention_problems import problem as problem_of
 from attentions import Attention
@@ -104,6 +106,21 @@ def test_products_run_while_a_warpgroup_works_on_scores() -> None:
     assert any(end == wait.end for end in ends for wait in waits[0])
     loop = max(ends) - min(event.start for event in products)
     assert sum(event.details["busy"] for event in products) > loop / 2
+
+
+def test_products_run_while_the_last_tile_is_stored() -> None:
+    """In a trace: of two tiles of a CTA; each K tile takes the time of its copies, twice that of its products."""
+    tile = {"cta": (128, 128, 64), "mma": "m128n64k16", "ctas": 1}
+    product = Product(Types("bf16", "bf16", "bf16"), "cleared", "A Bt", (128, 256, 256), tile)
+    place = product.compile(TARGET)(*problem(product, 3).arguments, device="interp", trace=True)
+    events = place.traces[0].of_cta(0)
+    products = [event for event in events if event.kind == "product"]
+    stores = [event for event in events if event.kind == "store"]
+    assert [event.details["busy"] for event in products] == [256] * 8
+    assert {second.start - first.start for first, second in pairwise(products[1:])} == {512}
+    assert (
+        min(event.start for event in stores) < products[4].end < max(event.end for event in stores[: len(stores) // 2])
+    )
 
 
 def test_attention_says_that_fragments_multiply_it() -> None:
