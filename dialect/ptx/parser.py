@@ -49,9 +49,7 @@ VARIABLE = re.compile(
 _DECLARATOR = re.compile(
     rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\d+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
 )
-_INITIALISER_END = re.compile(
-    r"[^,;{}()]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}|\((?:[^()]|\([^()]*+\))*+\)|[^,;{}()]*+)*+", re.ASCII
-)
+_BRACKET = re.compile(r"[{}(),;]")
 
 
 class DeclarationReader(Cursor):
@@ -134,9 +132,12 @@ class DeclarationReader(Cursor):
     def initialiser(self) -> str | None:
         if not self.text.startswith("=", self.skip_space()):
             return None
-        start = self.position + 1
-        end = _INITIALISER_END.match(self.text, start)
-        self.position = end.end() if end else start
+        start, depth = self.position + 1, 0
+        for mark in _BRACKET.finditer(self.text, start):
+            if mark[0] == ";" or (mark[0] == "," and depth == 0):
+                self.position = mark.start()
+                break
+            depth += {"{": 1, "(": 1, "}": -1, ")": -1, ",": 0}[mark[0]]
         return " ".join(self.text[start : self.position].split())
 
 

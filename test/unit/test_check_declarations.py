@@ -56,7 +56,12 @@ REFUSED_OUTSIDE = {
     ".func f(.param .b8 x[], .param .b32 y) { ret; }": "an array of open size",
     ".func (.param .b8 x[]) f() { ret; }": "an array of open size",
     ".global .f16 x = 1.0;": "a .f16 variable has no initial value",
-    ".global .u64 x[2] = 0;": "expected the initial values of an array in braces, got 0",
+    ".global .u64 x[2] = 0;": "expected the initial values of an array or vector in braces, got 0",
+    ".global .v4 .f32 x = {1.0};": "expected 4 initial values of a vector, got {1.0}",
+    ".global .v2 .f32 x[2] = {1.0, 2.0};": "expected the initial values of an array or vector in braces, got 1.0",
+    ".global .u32 x[2] = {{1}, {2}};": "expected one initial value, got {1}",
+    ".global .u32 x[][2] = {};": "an array of open size has as many elements as values, got none",
+    ".global .u32 x[2][0] = {};": "only the first extent of an array may be open",
     ".global .u64 x = nothing;": "'nothing' is not declared above",
     ".global .u64 x = x;": "'x' is not declared above",
     ".global .u64 x = k;": "'k' is not declared above",
@@ -81,6 +86,7 @@ REFUSED_OUTSIDE = {
     ".entry g() .pragma 3; { ret; }": "expected strings such as",
 }
 TAKEN_OUTSIDE = (
+    ".global .v2 .u32 x[][2] = {{{1,2}},{}};", ".global .u32 x[2][2][2] = {{{1},{2}},{{3}}};",
     ".global .u8 x[4] = {0xFF(gv), 65280(gv), 0xFFU(gv), 0xFF(generic(gv)+4)};", ".global .u64 x = gv+4*2;",
     ".func f() { ret; } .global .u64 x = f;", ".global .u64 x = gv+-4;", ".const .b32 %temp = 3;",
     ".entry g() { ret; } .global .u32 x[2][1] = {{g}, {gv}};", '.pragma "nounroll", "nounroll";',

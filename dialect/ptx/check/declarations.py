@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import TypeAlias
 
 from ...isa.row import NEWEST, UnknownTargetError, Version, named
 from ..addresses import SpaceOf
-from ..text.operands import IDENTIFIER, ConstantError, evaluate
+from ..text.operands import IDENTIFIER, ConstantError, OperandError, elements, evaluate
 from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
@@ -335,21 +336,14 @@ def _initial(variable: Variable) -> Iterator[str]:
     if variable.type in UNINITIALISED_TYPES:
         yield f"a .{variable.type} variable has no initial value"
         return
-    if variable.count is not None and not variable.init.startswith("{"):
-        yield f"expected the initial values of an array in braces, got {variable.init}"
-    if variable.count is None and variable.vector == 1 and variable.init.startswith("{"):
-        yield f"expected one initial value, got {variable.init}"
     if variable.type in OPAQUE_TYPES:
         return
-    values = [text for text in re.split(r"[{},]", variable.init) if text.strip()]
-    slots = (1 if variable.count is None else variable.count) * variable.vector
-    if variable.count != 0 and len(values) > slots:
-        yield f"{len(values)} initial values for {slots} elements"
-    for text in values:
-        problem = _value(text.strip(), variable.type)
-        if problem is not None:
-            yield problem
-            return
+    try:
+        values = [text for _, text in elements(variable)]
+    except OperandError as error:
+        yield str(error)
+        return
+    yield from itertools.islice(filter(None, (_value(text, variable.type) for text in values)), 1)
 
 
 def _value(text: str, type: str) -> str | None:
@@ -420,6 +414,8 @@ BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 
 def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
     """Errors of an open array, which must be `.extern`, initialised, or the last parameter of a function."""
+    if 0 in variable.extents[1:]:
+        yield "only the first extent of an array may be open"
     if variable.count != 0 or variable.init is not None or variable.linking == "extern":
         return
     if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):

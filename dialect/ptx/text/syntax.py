@@ -192,6 +192,11 @@ class Variable:
     attribute: str = ""
     column: int = field(default=1, compare=False)
 
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extents of an array, the first of which is 0 where it is left open; none of a scalar."""
+        return self.dimensions or (() if self.count is None else (self.count,))
+
 
 @dataclass(frozen=True, slots=True)
 class Directive:
