@@ -43,7 +43,7 @@ def check(body: str, directives: str = "") -> list[str]:
         ("selp.b32 %r0, %r1, %r2, !%x;", "selp.b32: no .reg declares '%x'"),
         ("bra NOWHERE;", "bra: there is no label 'NOWHERE' here"),
         ("L: brx.idx %r0, L;", "brx.idx: expected a label of .branchtargets, got 'L'"),
-        ("L: T: .branchtargets L; bra T;", "bra: expected a label and not one of .branchtargets, got 'T'"),
+        ("L: T: .branchtargets L; bra T;", "bra: expected a label of a statement, got 'T'"),
         ("@%p0 bra tiles;", "bra: there is no label 'tiles' here"),
         ("{ INNER: ret; } bra INNER;", "bra: there is no label 'INNER' here"),
         ("{ .reg .b32 %inner; } mov.u32 %r0, %inner;", "mov.u32: no .reg declares '%inner'"),

@@ -475,7 +475,7 @@ def _address(text: str, address: Address) -> int:
     """The address of `f`, `x+8`, `generic(x)`, or the byte of one that `0xFF00(x)` masks out."""
     match = _SYMBOL.fullmatch(text)
     if match is None:
-        raise ValueError(text)
+        return int(_constant(text))
     if match["mask"]:
         mask = integer(match["mask"])
         return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)
