@@ -307,8 +307,8 @@ def listed(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: if it is no list of names.
     """
-    directive, _, names = text.rstrip(";").partition(" ")
-    matches = [_LISTED.fullmatch(name.strip()) for name in names.split(",")]
+    directive, *names = text.rstrip(";").split(maxsplit=1)
+    matches = [_LISTED.fullmatch(name.strip()) for name in "".join(names).split(",")]
     found: list[str] = []
     for match in matches:
         if match is None or match[1][0].isdigit():
