@@ -114,7 +114,7 @@ class DeclarationReader(Cursor):
         self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
     ) -> Variable:
         extents = tuple(
-            self.number(d.strip() or "0", offset + tail.start("dims"))
+            self.number(d.strip() or "0", offset + tail.start("dims"), 64)
             for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
         )
         align = head["align"]
@@ -134,14 +134,14 @@ class DeclarationReader(Cursor):
             column=self.column(self.skipped(offset + head.start())),
         )
 
-    def number(self, text: str, position: int) -> int:
+    def number(self, text: str, position: int, bits: int = 32) -> int:
         """A size, a count or an alignment: a literal without a sign, as ptxas wants it."""
         try:
             value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
         except ValueError:
             value = -1
-        if text.startswith(("-", "+")) or not 0 <= value < 1 << 32:
-            raise self.error(f"expected a number of 32 bits such as 64, got '{text}'", position)
+        if text.startswith(("-", "+")) or not 0 <= value < 1 << bits:
+            raise self.error(f"expected a number of {bits} bits such as 64, got '{text}'", position)
         return value
 
     def initialiser(self) -> str | None:
@@ -238,6 +238,8 @@ _NAMES = (
     "calltargets",
     "callprototype",
 )
+_INNER = (".loc", ".branchtargets", ".calltargets", ".callprototype")
+"""Directives that stand inside functions alone."""
 _DIRECTIVES = tuple(f".{name}" for name in _NAMES)
 _DIRECTIVE = re.compile(rf"(?:{'|'.join(map(re.escape, _DIRECTIVES))})\b", re.ASCII)
 _LINE_DIRECTIVE = re.compile(r"\.(?:loc|loc_intermediate|file)\b[^\n;]*", re.ASCII)
@@ -324,6 +326,8 @@ class _Parser(DeclarationReader):
                 else:
                     self.declare_variables((declared,))
                     yield declared
+        elif self.text.startswith(_INNER, start):
+            raise self.error(f"expected it inside a function, got {self.next_word()}")
         elif self.text.startswith(".", start):
             yield self.directive()
         else:

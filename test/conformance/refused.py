@@ -241,7 +241,7 @@ KINDS = (
         "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others",
     ),
     Kind(
-        r"multimem\.(st|red)\..*acc::.*",
+        r"multimem\.(st|red|cp\.reduce)\..*acc::.*",
         "is not a PTX instruction",
         "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
     ),
@@ -255,7 +255,26 @@ KINDS = (
         r"expected a register that holds \.[su]16",
         "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
     ),
-    Kind(r"spcompress\..*", "the literal .* is no", "4.5: a literal of f32 is no .b32"),
+    Kind(
+        r"st\..*b64|applypriority\..*|spcompress\..*",
+        r"the literal 0[fd]\w+ is no \.b",
+        "4.5.2: 0f gives a number of 32 bits, 0d one of 64; ptxas takes them among elements of other widths",
+    ),
+    Kind(
+        r"st\..*\.v\d\.f32",
+        r"element \d: expected a register that holds \.f32 or wider, got \.[us]32",
+        "9.4.1: of a float the source register is .b or of its type; ptxas looks at no element of a stored vector",
+    ),
+    Kind(
+        r"cvt\.pack\..*\.b32",
+        r"operand c: expected a register that holds \.b32, got \.b128",
+        "9.7.9.22: c is of type .b32",
+    ),
+    Kind(
+        r"fma\..*\.oob\.sat\..*",
+        "is not a PTX instruction",
+        "9.7.4.4: fma.rnd.oob{.relu}.type; .sat is of the forms without .oob",
+    ),
     Kind(
         r"clusterlaunchcontrol\..*",
         "got a vector",
@@ -303,9 +322,9 @@ FAULTS = (
         "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
     ),
     Kind(
-        r"mma(\.sp)?\..*\.e[45]m[23]\..*",
-        "Result discard mode is not allowed for instruction 'add'",
-        "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+        r"mma(\.sp)?\..*\.(e[45]m[23]|f64)\..*",
+        "Result discard mode is not allowed for instruction '(add|mov)'",
+        "9.7.14.5: elements of d may be discarded; ptxas makes PTX of its own of these products, and refuses it there",
     ),
     Kind(
         r"mbarrier\..*::32b.*",

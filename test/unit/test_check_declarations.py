@@ -25,6 +25,7 @@ def module(top: str = "", body: str = "", version: str = "9.0", target: str = "s
 
 
 REFUSED_OUTSIDE = {
+    ".calltargets k;": "expected it inside a function, got '.calltargets k;'",
     ".func f();": "function 'f' has no body here",
     ".extern .func f() { ret; }": "function 'f' is .extern, which has no body",
     ".func f(); .visible .func f() { ret; }": "function 'f' was declared with no linking, got .visible",
@@ -68,7 +69,7 @@ REFUSED_OUTSIDE = {
     ".global .f32 x = 1;": "expected floats as initial values of .f32, got 1",
     ".global .u32 x = 1/0;": "'1/0' divides by zero",
     ".global .u32 x = 0f3F800000;": "expected integers as initial values of .u32",
-    ".global .u32 x[4*8];": "expected a number of 32 bits such as 64, got '4*8'",
+    ".global .u32 x[4*8];": "expected a number of 64 bits such as 64, got '4*8'",
     ".reg .u32 z;": "a .reg declaration must stand inside a function",
     ".visible .entry g(.param .u32 x, .param .u32 x) { ret; }": "'x' is declared twice in this scope",
     ".func (.param .b32 x) g(.param .b32 x) { ret; }": "'x' is declared twice in this scope",

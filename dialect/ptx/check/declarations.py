@@ -229,9 +229,9 @@ def variable_problems(
     """What is wrong with a variable, or a parameter of a function, by itself."""
     start = f"variable '{variable.name}'"
     space, type = variable.space, variable.type
-    if function is not None and function.name == "_":
-        pass
-    elif variable.name in RESERVED or (function is None and not scoped and variable.name in PREDEFINED):
+    unnamed = function is not None and (function.entry or function.name == "_") and variable.name == "_"
+    predefined = function is None and not scoped and variable.name in PREDEFINED
+    if predefined or (variable.name in RESERVED and not unnamed):
         yield f"{start}: a variable cannot have this name"
     if space == "reg":
         return
