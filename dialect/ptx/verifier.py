@@ -265,6 +265,8 @@ def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
 
 def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     type, scalar, fitting = slot.holds or slot.type, None, None
+    if operand == _SINK and slot.written and slot.discards:
+        return None
     if not isinstance(operand, Vector):
         return f"expected a vector of {slot.count} x .{type}, got {_describe(operand, type_of)}"
     items = operand.items

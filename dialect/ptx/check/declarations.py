@@ -440,6 +440,8 @@ class Declarations:
 
     def label(self, label: Label) -> Iterator[Complaint]:
         """Whether a label is defined twice."""
+        if label.name in RESERVED:
+            yield label.line, 1, f"a label cannot have the name '{label.name}'"
         if label.name in self.labels:
             yield label.line, 1, f"label '{label.name}' is defined twice"
         self.labels.add(label.name)

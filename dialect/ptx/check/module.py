@@ -240,12 +240,8 @@ def _role(form: WmmaLoad | WmmaStore) -> str:
 
 
 def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
-    role = _role(form)
-    least, size = wmma.default_stride(form.shape, role, form.layout), wmma.alignment(form.shape, role, form.type)
-    if stride < least:
-        yield f"expected a stride of at least {least} elements, got {stride}"
-    elif stride * form.type.bits % (8 * min(size, STRIDE_BYTES)):
-        needed = min(size, STRIDE_BYTES)
+    needed = min(wmma.alignment(form.shape, _role(form), form.type), STRIDE_BYTES)
+    if stride * form.type.bits % (8 * needed):
         yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
 

@@ -60,7 +60,7 @@ def _operations(root: str, order: str, result: str, section: str) -> Iterator[Pa
             yield row(spelling, f"{result}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
     for words in _VECTORS:
         spelling = f"{root}{order}{_OPTIONAL_SCOPES}{{P=.global}}{words}{HINT}"
-        operands = f"{result.replace('T_', 'V*T')}a:[], b:V*T, H?c:b64"
+        operands = f"{result.replace('T_', 'V*T_')}a:[], b:V*T, H?c:b64"
         yield row(spelling, operands, section, ptx=(8, 1), sm=90, meaning="atomic", needs=LATER)
 
 
