@@ -157,15 +157,59 @@ def parameters() -> Iterator[str]:
 
 def addresses() -> Iterator[str]:
     """Addresses, their offsets, and addresses that are values."""
-    offsets = "+4|+-4|-4|+%rd1|+4.0|+WARP_SZ|+9223372036854775807".split("|")
-    others = "g g+4 g+%rd0 sm+4 dyn l p c gv.x k %f0 %p0 %v.x %v 4 1.0 {%rd0} %rd0,4 _".split()
+    offsets = ["+4", "+-4", "-4", "+%rd1", "+4.0", "+WARP_SZ", "+9223372036854775807"]
+    others = [
+        "g",
+        "g+4",
+        "g+%rd0",
+        "sm+4",
+        "dyn",
+        "l",
+        "p",
+        "c",
+        "gv.x",
+        "k",
+        "%f0",
+        "%p0",
+        "%v.x",
+        "%v",
+        "4",
+        "1.0",
+        "{%rd0}",
+        "%rd0,4",
+        "_",
+    ]
     places = ("%rd0", *(f"%rd0{offset}" for offset in offsets), *others, "")
     accesses = ("ld.global.b32 %r0, [{}];", "ld.shared.b32 %r0, [{}];", "ld.b32 %r0, [{}];", "st.local.b32 [{}], 1;")
     yield from (access.format(place) for access, place in product(accesses, places))
-    values = (
-        "%rd1 %v %v.x g g+4 sm dyn p c gv.x k vf nothing _ %tid %tid.x %ctaid.w {%rd1} {1,2} {%r0,%r1} {%tid.x,%r1} !%p1 "
-        "1+2 4294967296 g[ %r1.x"
-    ).split()
+    values = [
+        "%rd1",
+        "%v",
+        "%v.x",
+        "g",
+        "g+4",
+        "sm",
+        "dyn",
+        "p",
+        "c",
+        "gv.x",
+        "k",
+        "vf",
+        "nothing",
+        "_",
+        "%tid",
+        "%tid.x",
+        "%ctaid.w",
+        "{%rd1}",
+        "{1,2}",
+        "{%r0,%r1}",
+        "{%tid.x,%r1}",
+        "!%p1",
+        "1+2",
+        "4294967296",
+        "g[",
+        "%r1.x",
+    ]
     moves = ("mov.b64 %rd0, {};", "mov.u32 %r0, {};", "cvta.global.u64 %rd0, {};", "mov.b32 %r0, {};")
     yield from (move.format(value) for move, value in product(moves, values))
 
