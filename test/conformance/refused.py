@@ -357,6 +357,9 @@ FAULTS = (
 """What ptxas refuses, with its message, and the text has."""
 
 
+DEVIATES = "ptxas takes what the text does not have,"
+
+
 def fault(opcode: str, message: str) -> str | None:
     """Why we take what ptxas refuses; None where nothing says it."""
     return next((kind.reason for kind in FAULTS if kind.explains(opcode, message)), None)
@@ -376,4 +379,4 @@ def reason(opcode: str, message: str, target: str) -> str | None:
     if found is not None or target not in TARGETS:
         return found
     deviation = explanation(canonical(opcode), TARGETS[target])
-    return f"ptxas takes what the text does not have, {deviation.section}: {deviation.sentence}" if deviation else None
+    return f"{DEVIATES} {deviation.section}: {deviation.sentence}" if deviation else None
