@@ -6,11 +6,11 @@ Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import IntAttr, IntegerType, UnitAttr, VectorType
-from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue
+from xdsl.dialects.builtin import IntAttr, IntegerType, NoneAttr, UnitAttr, VectorType
+from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -52,6 +52,21 @@ class ConstantRangeAttr(ParametrizedAttribute):
         with printer.in_angle_brackets():
             printer.print_attribute(self.type)
             printer.print_string(f", {self.lower.data}, {self.upper.data}")
+
+
+class PointerSyntax(ParametrizedAttribute, TypeAttribute):
+    """The text of a pointer, which is read as xDSL's type: `!llvm.ptr<0>` is `!llvm.ptr`, as in MLIR."""
+
+    name = llvm.LLVMPointerType.name
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        (space,) = llvm.LLVMPointerType.parse_parameters(parser)
+        return (NoneAttr() if space == IntAttr(0) else space,)
+
+    @classmethod
+    def new(cls, params: Sequence[Attribute]) -> Any:
+        return llvm.LLVMPointerType.new(params)
 
 
 @irdl_op_definition
@@ -138,7 +153,9 @@ OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(
 
 _OTHERS = [op for op in llvm.LLVM.operations if op is not llvm.GEPOp]
 
-LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])
+_ATTRIBUTES = [kind for kind in llvm.LLVM.attributes if kind is not llvm.LLVMPointerType]
+
+LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*_ATTRIBUTES, PointerSyntax, ConstantRangeAttr])
 
 ARITHMETIC: Mapping[str, str] = {
     "add": "add.i", "sub": "sub.i", "mul": "mul.lo.i", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",

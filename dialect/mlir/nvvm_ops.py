@@ -369,7 +369,8 @@ COPIES = (
     operation(
         "prefetch",
         "Brings memory into a cache.",
-        "prefetch{@addr}.{cacheLevel} [addr]",
+        "prefetch{uniform?/=u}{in_param_space?/=.param}{@addr}{cacheLevel?/L1=.L1/L2=.L2}"
+        "{evictPriority?/evict_last=::evict_last/evict_normal=::evict_normal}{tensormap?/=.tensormap} [addr]",
         "(`level` `=` $cacheLevel^ (`uniform` $uniform^)? `,`)? (`tensormap` $tensormap^ (`in_param_space`"
         " $in_param_space^)? `,`)? (`evict_priority` `=` $evictPriority^ `,`)? $addr (`,` `predicate` `=`"
         " $predicate^)? attr-dict `:` type($addr) (`,` type($predicate)^)?",

@@ -265,7 +265,7 @@ def variable(op: llvm.GlobalOp) -> Variable:
 
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
-            "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
+            "relaxed", "isCTAOnly", "mode", "group")  # fmt: skip
 """Operands and properties that change the instruction in a way that the line of the operation does not say."""
 
 
