@@ -186,8 +186,9 @@ class Pinned:
 
     def small(self) -> Pinned:
         """The kernel itself, or of a large product a smaller one of the same schedule."""
-        is_product = isinstance(self.source, Product)
-        return replace(self, source=smaller(self.source, self.target)) if is_product else self
+        if not isinstance(self.source, Product):
+            return self
+        return replace(self, source=smaller(self.source, self.target))
 
     def result(self, checks: Sequence[str] = (), by: Callable[[Kernel], Kernel] | None = None) -> Result:
         """What the small kernel, or what `by` makes of it, computes on the interpreter, watched by checks."""
