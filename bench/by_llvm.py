@@ -15,7 +15,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,7 @@ class Case:
     name: str
     text: str
     target: str = "sm_90a"
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
     sizes: tuple[str, ...] = ()
 
     def compile(self) -> Kernel:
@@ -81,6 +83,16 @@ def cases() -> Iterator[Case]:
     yield Case("rows", "layer_norm", text, sizes=(f"x={x}", "w=random:4096", "b=random:4096", f"y={x}"))
 
 
+def in_turn() -> list[Case]:
+    """The kernels, families in turn."""
+    count = Counter[str]()
+    places: dict[Case, int] = {}
+    for case in cases():
+        places[case] = count[case.family]
+        count[case.family] += 1
+    return sorted(places, key=lambda case: places[case])
+
+
 def write(folder: Path) -> None:
     """Has LLVM print all kernels."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,71 +100,91 @@ def write(folder: Path) -> None:
         kept_by_llvm(case.compile().ptx, folder)
 
 
-def measure(case: Case, folder: Path, turns: int) -> dict[str, Any]:
-    """The times of one kernel, after its words were compared."""
-    import numpy as np
+def drawn(case: Case, kernel: Kernel) -> list[Any]:
+    """Arguments on the GPU: random ones, metadata of a sparse A that means something, poisoned results."""
     import torch
     from gemm_types import argument
+
+    function, generator = kernel.function, torch.Generator("cuda").manual_seed(0)
+    kept = {*dict(function.sparse), *function.filled}
+    sizes = [text.replace("random", "zeros") for text in case.sizes]
+    zeros = sizes if sizes else [f"{i}=zeros" for i in range(len(function.parameters)) if i not in kept]
+    values: list[Any] = []
+    for i, number in enumerate(arrays(function, zeros, 0)):
+        if not number.ndim:
+            values.append(number)
+            continue
+        tensor = torch.from_numpy(number.view(f"i{number.itemsize}")).cuda().view(getattr(torch, number.dtype.name))
+        if i not in kept and tensor.is_floating_point():
+            tensor.copy_(torch.randn(tensor.shape, device="cuda", generator=generator))
+        elif i not in kept:
+            tensor.copy_(torch.randint(-8, 8, tensor.shape, device="cuda", generator=generator))
+        values.append(argument(tensor))
+    return values
+
+
+def measure(case: Case, kernels: Sequence[Kernel], turns: int) -> dict[str, Any]:
+    """The times of one kernel by both, after its words were compared."""
+    import torch
 
     from warploom.runtime.cuda.driver import gpu
     from warploom.runtime.cuda.launch import timer
 
-    ours = case.compile()
-    theirs = replace(ours, ptx=kept_by_llvm(ours.ptx, folder)[0])
-    numbers = arrays(ours.function, case.sizes, 0)
     results: list[list[bytes]] = []
     calls: list[Any] = []
-    for kernel in (ours, theirs):
-        values: list[Any] = []
-        for number in numbers:
-            if not isinstance(number, np.ndarray):
-                values.append(number)
-                continue
-            words = np.ascontiguousarray(number).view(f"i{number.itemsize}")
-            tensor = torch.from_numpy(words).cuda().view(getattr(torch, number.dtype.name))
-            values.append(argument(tensor))
-        calls.append((kernel.prepare(*values), values))
-    for prepared, values in calls:
+    for kernel in kernels:
+        values = drawn(case, kernel)
+        calls.append(prepared := kernel.prepare(*values))
         prepared()
         prepared.wait()
         torch.cuda.synchronize()
-        written = [values[i] for i in sorted(ours.function.written)]
-        results.append([bytes(np.from_dlpack(getattr(v, "owner", v).view(torch.uint8).cpu())) for v in written])
+        written = [values[i] for i in sorted(kernel.function.written)]
+        results.append([v.view(torch.uint8).cpu().numpy().tobytes() for v in written])
     times: list[list[float]] = [[], []]
     with timer(gpu()) as microseconds:
         for _ in range(turns):
-            for i, (prepared, _) in enumerate(calls):
+            for i, prepared in enumerate(calls):
                 times[i].append(microseconds(prepared))
     first, second = map(statistics.median, times)
     return {
-        "family": case.family, "name": case.name, "same": results[0] == results[1], "ours": first, "llvm": second,
-        "ratio": second / first, "spread": 100 * (max(times[0]) / min(times[0]) - 1),
-        "registers": [[k.registers for k in prepared.kernels] for prepared, _ in calls],
+        "family": case.family, "name": case.name, "target": case.target, "same": results[0] == results[1],
+        "ours": first, "llvm": second, "ratio": second / first, "spread": 100 * (max(times[0]) / min(times[0]) - 1),
+        "registers": [[k.registers for k in prepared.kernels] for prepared in calls],
     }  # fmt: skip
+
+
+def loaded(case: Case, folder: Path) -> tuple[Case, list[Kernel]]:
+    """The kernel by both, compiled and loaded."""
+    from warploom.runtime.cuda.driver import gpu
+
+    ours = case.compile()
+    kernels = [ours, replace(ours, ptx=kept_by_llvm(ours.ptx, folder)[0])]
+    for kernel in kernels:
+        gpu().load(kernel.ptx)
+    return case, kernels
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true", help="have LLVM print all kernels")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no kernel after so many")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1e9, help="wait for no kernel after so many")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if asked.write:
         return write(asked.folder)
     started, rows = time.monotonic(), list[dict[str, Any]]()
-    for case in cases():
-        if time.monotonic() - started > asked.seconds:
-            print(f"{case.name}: there was no time")
-            continue
-        try:
-            rows.append(row := measure(case, asked.folder, asked.turns))
-        except Exception as error:
-            print(f"{case.name}: {type(error).__name__}: {error}"[:300], flush=True)
-            continue
-        print("{family:24}{name:50}{same!s:6}{ours:9.1f}{llvm:9.1f}{ratio:7.3f}{spread:6.1f} {registers}".format(**row),
-              flush=True)  # fmt: skip
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(loaded, case, asked.folder) for case in in_turn()]:
+            try:
+                case, kernels = future.result(max(0.1, asked.seconds + started - time.monotonic()))
+                rows.append(row := measure(case, kernels, asked.turns))
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}"[:300], flush=True)
+                continue
+            text = "{family:23}{name:48}{target:7}{same!s:6}{ours:8.1f}{llvm:8.1f}{ratio:7.3f}{spread:5.1f} {registers}"
+            print(text.format(**row), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

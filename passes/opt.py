@@ -52,7 +52,7 @@ from .universe import LAYOUT, NAMES, known_universe, make_context, parse_mlir
 #
 # Operations are printed in their generic form. A memref of MLIR has no layout of another dialect, so that a tile in
 # shared memory is printed without its swizzle; the operation that makes it says it: `warp.layout =
-# #warp.swizzle<128>`.
+# #warp.swizzle<128>`. In a type of another dialect MLIR keeps it as text.
 
 
 @dataclass
@@ -82,7 +82,7 @@ class UpstreamTarget(Target):
                 op.attributes["gpu.kernel"] = op.kernel  # which MLIR has as an attribute, not as a property
                 names = [StringAttr(argument.name_hint or "") for argument in op.body.blocks[0].args]
                 op.attributes[NAMES] = ArrayAttr(names)
-        PatternRewriteWalker(_WithoutSwizzle(recursive=True)).rewrite_module(plain)
+        PatternRewriteWalker(_WithoutSwizzle()).rewrite_module(plain)
         Printer(output, print_generic_format=True).print_op(plain)
         output.write("\n")
 
