@@ -38,6 +38,7 @@ from xdsl.utils.target import Target
 
 from ...dialect.mlir.launch import BinaryOp, assembly
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
+from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
@@ -46,7 +47,7 @@ from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp, bits_of
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
-from .arithmetic import CONVERTERS
+from .arithmetic import convert as to_llvm
 from .blocks import Node, Registers, flattened, split
 from .instruction import POINTERS, SPACES, Builder, PtxInstruction, Symbols, declared_type, integer, register_type
 from .nvvm_operations import convert as to_nvvm
@@ -54,10 +55,7 @@ from .nvvm_operations import convert as to_nvvm
 
 def convert(instruction: PtxInstruction) -> str:
     """Adds the operations for an instruction. Returns its opcode if that is inline PTX, "" otherwise."""
-    if to_nvvm(instruction):
-        return ""
-    make = CONVERTERS.get(instruction.words[0])
-    if make is not None and make(instruction):
+    if to_nvvm(instruction) or to_llvm(instruction):
         return ""
     instruction.inline()
     return instruction.opcode
@@ -84,10 +82,7 @@ def _array(variable: Variable) -> tuple[Attribute, Attribute]:
     return IntAttr(variable.count or 0), integer(bits_of(variable.type))
 
 
-_DIRECTIVES = {
-    ".reqntid": "nvvm.reqntid", ".maxntid": "nvvm.maxntid", ".reqnctapercluster": "nvvm.cluster_dim",
-    ".minnctapersm": "nvvm.minctasm", ".maxnreg": "nvvm.maxnreg", ".maxclusterrank": "nvvm.cluster_max_blocks",
-}  # fmt: skip
+_ATTRIBUTES = {directive: name for name, directive in DIRECTIVES.items()}
 
 
 def _attributes(function: FuncOp) -> dict[str, Attribute]:
@@ -97,12 +92,12 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
         name, _, text = directive.data.partition(" ")
         if name == ".explicitcluster":
             continue
-        if name not in _DIRECTIVES:
+        if name not in _ATTRIBUTES:
             fail(function, f"there is nothing in nvvm for the directive '{directive.data}'")
         numbers = [int(word) for word in text.split(",")]
         single = name in (".minnctapersm", ".maxnreg", ".maxclusterrank")
         value = IntegerAttr(numbers[0], i32) if single else DenseArrayBase.from_list(i32, numbers)
-        attributes[_DIRECTIVES[name]] = value
+        attributes[_ATTRIBUTES[name]] = value
     return attributes
 
 
