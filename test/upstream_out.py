@@ -35,7 +35,7 @@ from warploom.dialect.ptx.printer import import_ptx
 from warploom.passes.diagnostics import remarks
 from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass
 from warploom.passes.universe import make_context
-from warploom.runtime.cuda.ptxas import assemble
+from warploom.runtime.cuda.ptxas import assemble, find
 
 FAMILIES = (
     ("sparse", r"\.sp\b"),
@@ -47,11 +47,11 @@ FAMILIES = (
 """Kernels by the instructions that their PTX has; the first that fits."""
 
 
-def converted(ptx: str) -> tuple[str, list[str]]:
-    """A module of PTX as `convert-warp-to-nvvm{bare=true}` leaves it, and the remarks of the pass."""
+def converted(ptx: str, bare: bool = True) -> tuple[str, list[str]]:
+    """A module of PTX as `convert-warp-to-nvvm` leaves it, and the remarks of the pass."""
     module = ModuleOp([import_ptx(parse_ptx(ptx))])
     with remarks() as said:
-        ConvertWarpToNvvmPass(bare=True).apply(make_context(), module)
+        ConvertWarpToNvvmPass(bare).apply(make_context(), module)
     module.verify()
     out = StringIO()
     Printer(out).print_op(module)
@@ -107,8 +107,9 @@ def tried(pinned: Pinned, words: bool, kept: Path | None) -> Outcome:
             made, said = kept_by_llvm(ptx, kept)
             outcome.inlined = [each for line in said for each in line.partition("inline PTX: ")[2].split(", ")]
             outcome.out = True
-            assemble(made, re.findall(r"(?m)^\.target (\w+)", made)[0])
-        outcome.assembled = True
+            if find() is not None:
+                assemble(made, re.findall(r"(?m)^\.target (\w+)", made)[0])
+        outcome.assembled = find() is not None
         if words and not level:
             result = pinned.result(by=lambda kernel: replace(kernel, ptx=kept_by_llvm(kernel.ptx, kept)[0]))
             outcome.same = result.digest == pins.recorded(pins.WORDS)[str(pinned)]
