@@ -429,11 +429,21 @@ def test_fused_norms_of_torch() -> None:
     assert not compiled.reasons
 
 
-def test_random_graphs() -> None:
+def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last has values that cancel, of which a rounding may be all that is left; a fault of a fiftieth is not."""
     from torch_graphs import fault
 
-    for seed in (5000, 5001, 5002):
+    for seed in (5002, 6200439):
         assert not fault(seed)
+    part: Any = import_module("warploom.runtime.torch.part")
+    interpreted = part._interpret
+
+    def wrong(kernel: Any, plan: Any, values: Any, device: Any) -> None:
+        interpreted(kernel, plan, values, device)
+        values[-1].owner.mul_(1.02)
+
+    monkeypatch.setattr(part, "_interpret", wrong)
+    assert "from float64, where eager mode is" in fault(6200439)
 
 
 def code_of(function: Callable[..., Any], *inputs: Any) -> str:
