@@ -96,6 +96,7 @@ def call(what: str, result: tuple[Any, ...]) -> Any:
 def explain(code: Any) -> str:
     """The name of a result code, its meaning, and the fix if one is known."""
     driver = load_driver()
+    code = driver.CUresult(code) if type(code) is int else code
     name, meaning = (_text(get(code)) for get in (driver.cuGetErrorName, driver.cuGetErrorString))
     text = f"{name or int(code)}: {meaning or 'unknown error'}"
     if name in _KERNEL_FAULTS:

@@ -155,7 +155,7 @@ class Region:
         launches, plan = ready
         memory = [_scratch(buffer, outs[0].device) for buffer in plan.scratch]
         addresses += [t.data_ptr() for t in memory]
-        launches.enqueue(addresses, current_stream(outs[0].get_device()))
+        launches(addresses, current_stream(outs[0].get_device()))
 
     def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> tuple[Launches, Plan] | None:
         """The first call with tensors of these strides. Returns its launches and plan, or None if an output is empty;
