@@ -7,6 +7,7 @@ import operator
 import pickle
 from base64 import b85encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -28,7 +29,7 @@ from .inductor import OURS, call_of, compile_whole, judged
 from .options import BackendOptions, aten, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import ImportedRegion, check_precision, kernel_for, region_of, write
+from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, pixels_as_products, sink_views
 
@@ -104,10 +105,11 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     """Replaces each cluster that compiles by a call of its kernel, in place. `rest` is the backend of the other
     nodes."""
     replacing = _Replacing(module.graph, options, rest, name)
-    grown = list(clusters(module.graph))
-    taken = {node for cluster in grown for node in cluster.nodes}
-    for widest in grown:
-        cluster = narrowed(widest) if rest == "inductor" else widest
+    widest = list(clusters(module.graph))
+    taken = {node for cluster in widest for node in cluster.nodes}
+    grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
+    replacing.compile_ahead([with_weights(cluster, taken) for cluster in grown])
+    for cluster in grown:
         parts = dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product))
         if not replacing.one_of(parts):
             _check_schedule(cluster.product, options, replacing.reasons)
@@ -133,12 +135,22 @@ class _Replacing:
     compiled: list[CompiledPart] = field(default_factory=list[CompiledPart])
     reasons: dict[Node, str] = field(default_factory=dict[Node, str])
     gone: set[Node] = field(default_factory=set[Node])
+    written: dict[Cluster, ImportedRegion] = field(default_factory=dict["Cluster", "ImportedRegion"])
+
+    def compile_ahead(self, parts: Sequence[Cluster]) -> None:
+        """Compiles the kernels of parts side by side, as far as they can be compiled."""
+        for part in parts:
+            with suppress(UnsupportedError, WarploomError):
+                self.written[part] = _written(part, self.options)
+        if self.written:
+            compile_together(self.written.values(), parts[0].last.meta["val"].device, self.options)
 
     def one_of(self, parts: Iterable[Cluster]) -> bool:
         """Replaces the first of some parts that compiles and is not slower than torch's kernels."""
         for part in parts:
             try:
-                written, kernel = _compiled(part, self.options)
+                written = self.written.get(part) or _written(part, self.options)
+                kernel = _compiled(part, written, self.options)
             except (UnsupportedError, WarploomError) as error:
                 self.reasons |= dict.fromkeys(part.nodes, str(error))
                 continue
@@ -164,7 +176,8 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     if not options.schedule:
         return
     try:
-        _compiled(product, replace(options, schedule={}))
+        plain = replace(options, schedule={})
+        _compiled(product, _written(product, plain), plain)
     except (UnsupportedError, WarploomError):
         return
     node = product.core
@@ -174,17 +187,20 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     raise ArgumentError(f"option 'schedule': {node.target}{place} cannot have {fields}: {reason}")
 
 
-def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion, Kernel]:
+def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
     if is_product(cluster.core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)
-    written = write(cluster.nodes, cluster.inputs, cluster.results)
-    kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
+    return write(cluster.nodes, cluster.inputs, cluster.results)
+
+
+def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions) -> Kernel:
+    kernel = kernel_for(written, cluster.last.meta["val"].device, options)
     if is_attention(cluster.core) and len(kernel.schedules) > KERNELS[cluster.core.target in GRADIENTS]:
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
-    return written, kernel
+    return kernel
 
 
 KERNELS = (1, 4)
@@ -216,7 +232,7 @@ def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: s
     nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
     names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
     place = place_of(cluster.last)
-    return CompiledPart(names, operators, str(written.module), described, measured, cluster.label, place)
+    return CompiledPart(names, operators, written.text, described, measured, cluster.label, place)
 
 
 def _computes(node: Node) -> bool:

@@ -74,6 +74,32 @@ def test_one_kernel_for_many_rows() -> None:
     assert len(region.KERNELS) == before + 1
 
 
+def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In other processes; what does not compile is told once, with its reason."""
+    from warploom.passes.universe import make_context, parse_mlir
+    from warploom.runtime.torch import part, region
+    from warploom.runtime.torch.options import BackendOptions
+
+    def written(kind: str) -> Any:
+        text = f"""func.func @f(%a: memref<16x16x{kind}>, %c: memref<16x16x{kind}>) {{
+          linalg.matmul ins(%a, %a : memref<16x16x{kind}>, memref<16x16x{kind}>) outs(%c : memref<16x16x{kind}>)
+          return
+        }}"""
+        layout = part.PartLayout((part.row_major(2),), (), {})
+        return region.ImportedRegion(parse_mlir(make_context(), text), layout, text)
+
+    device, options = torch.device("cpu"), BackendOptions(target="sm_80")
+    monkeypatch.setenv("WARPLOOM_CORES", "2")
+    monkeypatch.setattr(region, "SEVERAL", 3)
+    monkeypatch.setattr(region, "KERNELS", {})
+    parts = [written(kind) for kind in ("f64", "bf16", "f32")]
+    region.compile_together(parts, device, options)
+    monkeypatch.setattr(region, "compile", None)
+    assert [region.kernel_for(one, device, options).function.written for one in parts[:2]] == [frozenset({1})] * 2
+    with pytest.raises(CompileError, match="tf32"):
+        region.kernel_for(parts[2], device, options)
+
+
 def test_scaled_matmul() -> None:
     a, b = (torch.randn(17, 32).to(torch.float8_e4m3fn) for _ in range(2))
     row, column, bias = torch.rand(17, 1), torch.rand(1, 17), drawn(17).detach()
