@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
@@ -162,14 +163,27 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
 
 
 def compile_together(parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions) -> None:
-    """Compiles the kernels of parts for a device, for `kernel_for`; several at a time in processes."""
+    """Compiles the kernels of parts for a device, for `kernel_for`: several at a time in processes, while the driver of
+    a GPU assembles others in threads."""
     missing = {key: part.module for part in parts if (key := _key(part, device, options)) not in KERNELS}
     if len(missing) < SEVERAL or cores() == 1:
         return
     keys, modules = list(missing), list(missing.values())
-    results = list[tuple[int, Kernel | WarploomError]]()
-    side_by_side(lambda number: (number, _compiled(modules[number], keys[number], options)), len(keys), results.append)
-    KERNELS.update((keys[number], result) for number, result in results)
+    with ThreadPoolExecutor(cores()) as assembling:
+
+        def keep(result: tuple[int, Kernel | WarploomError]) -> None:
+            number, kernel = result
+            KERNELS[keys[number]] = kernel
+            if device.type == "cuda" and isinstance(kernel, Kernel):
+                assembling.submit(_loaded, kernel, device)  # what fails there fails again where it is launched
+
+        side_by_side(lambda number: (number, _compiled(modules[number], keys[number], options)), len(keys), keep)
+
+
+def _loaded(kernel: Kernel, device: torch.device) -> None:
+    from ..cuda.driver import gpu
+
+    gpu(device.index or 0).load(kernel.ptx)
 
 
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
