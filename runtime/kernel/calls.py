@@ -156,9 +156,9 @@ class Calls:
             ArgumentError: naming the argument, if one does not fit its parameter.
             DeviceUnavailableError: if the GPU does not run the target.
         """
-        call = self.last
+        call, tensors = self.last, cast("Sequence[Any]", args)
         if call is not None and len(args) == call.count and call.fits is not None and call.fits(*args):
-            addresses = [cast(Any, arg).data_ptr() for arg in args]
+            addresses = [tensor.data_ptr() for tensor in tensors]
             if call.takes(addresses):
                 return call(args, addresses)
         if sys.modules.get("torch") is None or (key_and_addresses := key_of(args)) is None:
@@ -171,6 +171,8 @@ class Calls:
             if len(self.checked) >= REMEMBERED:
                 self.checked.clear()
             call = self.checked[key] = self._check(args, addresses)
+        elif call is self.last:  # which did not fit in a mode of torch that is another one now
+            call.fits = fitting(args)
         self.last = call
         return call(args, addresses)
 

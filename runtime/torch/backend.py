@@ -108,11 +108,9 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     widest = list(clusters(module.graph))
     taken = {node for cluster in widest for node in cluster.nodes}
     grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
-    replacing.compile_ahead([with_weights(cluster, taken) for cluster in grown])
-    for cluster in grown:
-        parts = dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product))
-        if not replacing.one_of(parts):
-            _check_schedule(cluster.product, options, replacing.reasons)
+    choices = (dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)) for cluster in grown)
+    for parts in replacing.each_of([list(parts) for parts in choices]):
+        _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         order = {node: number for number, node in enumerate(module.graph.nodes)}
         for node in reversed(order):
@@ -135,36 +133,58 @@ class _Replacing:
     compiled: list[CompiledPart] = field(default_factory=list[CompiledPart])
     reasons: dict[Node, str] = field(default_factory=dict[Node, str])
     gone: set[Node] = field(default_factory=set[Node])
-    written: dict[Cluster, ImportedRegion] = field(default_factory=dict["Cluster", "ImportedRegion"])
+    written: dict[str, ImportedRegion] = field(default_factory=dict[str, "ImportedRegion"])
+    """Parts of the graph by their structure."""
 
-    def compile_ahead(self, parts: Sequence[Cluster]) -> None:
-        """Compiles the kernels of parts side by side, as far as they can be compiled."""
-        for part in parts:
-            with suppress(UnsupportedError, WarploomError):
-                self.written[part] = _written(part, self.options)
-        if self.written:
-            compile_together(self.written.values(), parts[0].last.meta["val"].device, self.options)
+    def each_of(self, choices: Sequence[Sequence[Cluster]]) -> list[Sequence[Cluster]]:
+        """Replaces of each list of parts the first that compiles and is not slower than torch's kernels. The first of
+        all lists are compiled together, then the second of those that are left, and so on. Returns the lists that are
+        left."""
+        left, places = list(choices), {node.name: place for place, node in enumerate(self.graph.nodes)}
+        for number in range(max(map(len, choices), default=0)):
+            turn = [parts[number] for parts in left if number < len(parts)]
+            self._compile_together(turn)
+            done = set(filter(self._replaced, turn))
+            left = [parts for parts in left if done.isdisjoint(parts)]
+        self.compiled.sort(key=lambda part: places[part.nodes[0]])
+        return left
 
     def one_of(self, parts: Iterable[Cluster]) -> bool:
         """Replaces the first of some parts that compiles and is not slower than torch's kernels."""
+        return any(map(self._replaced, parts))
+
+    def _compile_together(self, parts: Sequence[Cluster]) -> None:
+        regions = list[ImportedRegion]()
         for part in parts:
-            try:
-                written = self.written.get(part) or _written(part, self.options)
-                kernel = _compiled(part, written, self.options)
-            except (UnsupportedError, WarploomError) as error:
-                self.reasons |= dict.fromkeys(part.nodes, str(error))
-                continue
-            region = region_of(written, kernel, part.label)
-            judgement = judged(part, region) if self.rest == "inductor" else OURS
-            if not judgement.ours:
-                self.reasons |= dict.fromkeys(part.nodes, judgement.text)
-                continue
-            region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
-            self.compiled.append(_part(part, written, kernel, judgement.text))
-            self.gone |= {*part.nodes}
-            _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
-            return True
-        return False
+            with suppress(UnsupportedError, WarploomError):
+                regions.append(self._written(part))
+        if regions:
+            compile_together(regions, parts[0].last.meta["val"].device, self.options)
+
+    def _written(self, part: Cluster) -> ImportedRegion:
+        key = part.structure
+        if key not in self.written:
+            self.written[key] = _written(part, self.options)
+        return self.written[key]
+
+    def _replaced(self, part: Cluster) -> bool:
+        """Replaces a part, unless it does not compile or is slower than torch's kernels."""
+        try:
+            written = self._written(part)
+            kernel = _compiled(part, written, self.options)
+        except (UnsupportedError, WarploomError) as error:
+            self.reasons |= dict.fromkeys(part.nodes, str(error))
+            return False
+        region = region_of(written, kernel, part.label)
+        judgement = judged(part, region) if self.rest == "inductor" else OURS
+        if not judgement.ours:
+            self.reasons |= dict.fromkeys(part.nodes, judgement.text)
+            return False
+        region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
+        self.compiled.append(_part(part, written, kernel, judgement.text))
+        self.gone |= {*part.nodes}
+        _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
+        return True
 
 
 def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:

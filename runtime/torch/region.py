@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
 from ...passes.linalg.tensors import fuse_elementwise
-from ..base.errors import CompileError, WarploomError
+from ..base.errors import AssemblerError, CompileError, WarploomError
 from ..interp.cores import cores
 from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
@@ -163,27 +162,34 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
 
 
 def compile_together(parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions) -> None:
-    """Compiles the kernels of parts for a device, for `kernel_for`: several at a time in processes, while the driver of
-    a GPU assembles others in threads."""
+    """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
+    for a GPU too, where there is ptxas: its driver assembles one after the other."""
     missing = {key: part.module for part in parts if (key := _key(part, device, options)) not in KERNELS}
     if len(missing) < SEVERAL or cores() == 1:
         return
     keys, modules = list(missing), list(missing.values())
-    with ThreadPoolExecutor(cores()) as assembling:
 
-        def keep(result: tuple[int, Kernel | WarploomError]) -> None:
-            number, kernel = result
-            KERNELS[keys[number]] = kernel
-            if device.type == "cuda" and isinstance(kernel, Kernel):
-                assembling.submit(_loaded, kernel, device)  # what fails there fails again where it is launched
+    def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
+        kernel = _compiled(modules[number], keys[number], options)
+        return number, kernel, _assembled(kernel) if device.type == "cuda" else b""
 
-        side_by_side(lambda number: (number, _compiled(modules[number], keys[number], options)), len(keys), keep)
+    def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
+        number, kernel, code = result
+        KERNELS[keys[number]] = kernel
+        if code and isinstance(kernel, Kernel):
+            from ..cuda.driver import gpu
+
+            gpu(device.index or 0).load(kernel.ptx, code)
+
+    side_by_side(work, len(keys), keep)
 
 
-def _loaded(kernel: Kernel, device: torch.device) -> None:
-    from ..cuda.driver import gpu
-
-    gpu(device.index or 0).load(kernel.ptx)
+def _assembled(kernel: Kernel | WarploomError) -> bytes:
+    """The machine code of a kernel, if there is one and ptxas takes it."""
+    try:
+        return b"" if isinstance(kernel, WarploomError) else kernel.cubin
+    except AssemblerError:
+        return b""
 
 
 def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:

@@ -19,7 +19,7 @@ MOST_RECORDINGS = 8
 """How often a graph is recorded again, because its weights lie elsewhere."""
 
 
-class Replay(local):
+class RecordedGraph(local):
     """A compiled graph that is recorded at its second call.
 
     Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
@@ -29,7 +29,7 @@ class Replay(local):
 
     - `static`: the positions of inputs that lie in the same place each time, weights and caches; graphs read and write
       them there.
-    - `otherwise`: makes what runs graphs whose inputs or results are large, or whose results are memory of an input.
+    - `otherwise`: makes what runs graphs whose inputs or results are large.
     """
 
     def __init__(self, model: Model, static: Sequence[int], otherwise: Callable[[], Model]) -> None:
@@ -61,9 +61,9 @@ class Replay(local):
         moving = [i for i in range(len(inputs)) if i not in self.static]
         if not self.called:
             self.called = True
-            given = list(inputs)
+            copied = [inputs[i] for i in moving]
             results = self.model(inputs)
-            if not _are_small([given[i] for i in moving]) or not _are_small(results) or _share(results, given):
+            if not _are_small([*copied, *results]):
                 self.other = self.otherwise()
             return results
         if self.recordings == MOST_RECORDINGS:
@@ -93,16 +93,12 @@ def _are_small(values: Sequence[Any]) -> bool:
     return small and all(torch.empty_like(x).stride() == x.stride() for x in tensors)
 
 
-def _share(results: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    """Whether a result is memory of an input."""
-    places = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, torch.Tensor)}
-    return any(result is not None and result.untyped_storage().data_ptr() in places for result in results)
-
-
 def recorded(
     trees: Callable[..., Model], model: Model, static_input_idxs: Sequence[int] = (), **settings: Any
 ) -> Model:
     """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`."""
     otherwise = partial(trees, model, static_input_idxs, **settings)
     moving = {*settings["mutated_input_idxs"]}.difference(static_input_idxs)
-    return Replay(model, static_input_idxs, otherwise) if settings["is_inference"] and not moving else otherwise()
+    return (
+        RecordedGraph(model, static_input_idxs, otherwise) if settings["is_inference"] and not moving else otherwise()
+    )

@@ -57,6 +57,7 @@ class Driver:
         self.launches: list[tuple[Any, ...]] = []
         self.configs: list[Any] = []
         self.loads = 0
+        self.images: list[bytes] = []
         self.memory: dict[int, Any] = {}
         self.streams: list[int] = []
 
@@ -85,12 +86,13 @@ class Driver:
         return Result.CUDA_SUCCESS, known[name.rsplit("_", 1)[1]]
 
     def cuModuleLoadDataEx(self, image: bytes, _: int, names: list[str], data: list[Any]) -> tuple[Result, int]:  # noqa: N802
-        assert image.endswith(b"\0")
         self.loads += 1
+        self.images.append(image)
         log: bytearray = data[names.index("CU_JIT_ERROR_LOG_BUFFER")]
         if self.reject:
             log[:10] = b"line 6: no"
-        return (Result.CUDA_ERROR_INVALID_PTX if self.reject else Result.CUDA_SUCCESS), 1
+        reject = self.reject or not image.endswith(b"\0")
+        return (Result.CUDA_ERROR_INVALID_PTX if reject else Result.CUDA_SUCCESS), 1
 
     def cuFuncGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
         return Result.CUDA_SUCCESS, {"CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK": 256}.get(name, 64)
@@ -217,6 +219,15 @@ def test_a_module_is_loaded_once(driver: Driver) -> None:
     for _ in range(3):
         load_ptx(PTX).launch("double", 1, 32, [OnGpu(a), OnGpu(b), 8])
     assert driver.loads == 1
+
+
+def test_machine_code_that_the_device_does_not_take_is_made_from_the_text(driver: Driver) -> None:
+    gpu = cuda.gpu(0)
+    gpu.load(PTX, b"ELF of another target")
+    assert driver.images == [b"ELF of another target", PTX.encode() + b"\0"]
+    gpu.load(PTX + "\n", b"ELF\0")
+    gpu.load(PTX + "\n")
+    assert driver.images[2:] == [b"ELF\0"]
 
 
 def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None:

@@ -114,7 +114,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         cache += x
         return [weight * x, None]
 
-    class Recorded(replay.Replay):
+    class Recorded(replay.RecordedGraph):
         def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
             own = list(inputs)
             own[1] = self.copied[0][1]
