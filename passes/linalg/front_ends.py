@@ -323,7 +323,10 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
         from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
 
         decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())
-    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
+    moved = (moved_operands.DropUnitLoops(), *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide):
         apply_patterns((pattern,), function)
+    if apply_patterns((moved_operands.CollapseSummed(),), function):
+        apply_patterns((moved_operands.CollapseRow(),), function)
+        apply_patterns((moved_operands.CollapseRow(),), function, reverse=True)
     tensors.drop_unused(function.body.block)

@@ -75,7 +75,8 @@ def added_units(value: SSAValue) -> dict[int, int] | None:
 
 
 class DropUnitLoops(RewritePattern):
-    """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions."""
+    """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions, and drops
+    reduction loops of one turn."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
@@ -85,15 +86,23 @@ class DropUnitLoops(RewritePattern):
         (written,), shape = nest.writes, shape_of(op.results[0])
         units = [d for d, size in enumerate(shape) if size == 1]
         kept = [d for d in range(len(shape)) if d not in units]
-        loops = {written.loops[d] for d in units}
+        sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
+        single = {loop for loop in nest.summed if sizes.get(loop) == 1}
+        single = single if len(single) < len(nest.summed) else set[int]()
+        loops = {written.loops[d] for d in units} | single
         follows = any(
             (added_units(v) or {}).keys() ^ set(range(len(shape_of(v)))) for v in op.inputs if _is_expanded(v)
         )
         follows = follows and not any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
-        if not kept or not units or not (FIXED in loops or (follows and nest.is_elementwise)) or min(shape) < 0:
+        if (
+            not kept
+            or min(shape) < 0
+            or not (single or (units and (FIXED in loops or (follows and nest.is_elementwise))))
+        ):
             return
-        if loops & set(nest.indices.values()) or (init := _without(written.value, kept, rewriter)) is None:
+        if loops & set(nest.indices.values()):
             return
+        init = _without(written.value, kept, rewriter)
         left = [loop for loop in range(nest.loops) if loop not in loops]
         reads = [_read(access, left) for access in nest.reads]
         maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
@@ -102,6 +111,9 @@ class DropUnitLoops(RewritePattern):
         summed = [left.index(loop) for loop in nest.summed if loop in left]
         kind = TensorType(element_of(op.results[0]), [shape[d] for d in kept])
         made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
+        if not units:
+            rewriter.replace(op, made)
+            return
         wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape)
         wide.location = op.location
         rewriter.replace(op, wide)
@@ -138,8 +150,10 @@ def _read(access: NestAccess, left: Sequence[int]) -> tuple[SSAValue, AffineMap]
     return op.src, _on(access.map, left, sorted(added, key=added.__getitem__))
 
 
-def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) -> SSAValue | None:
+def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
     """What an output starts from, without its dimensions of size 1."""
+    if len(kept) == len(shape_of(value)):
+        return value
     kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
     if isinstance(value.owner, tensor.EmptyOp):
         return rewriter.insert(tensor.EmptyOp([], kind)).tensor
@@ -157,35 +171,93 @@ class CollapseSummed(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         nest = Nest.of(op)
-        summed = list(nest.summed)
-        if (
-            len(summed) < 2
-            or len(op.results) != 1
-            or nest.combination is None
-            or set(summed) & {*nest.indices.values()}
-        ):
+        merged = tuple(nest.summed)
+        if len(merged) < 2 or len(op.results) != 1 or nest.combination is None:
             return
-        if any(set(summed) & set(access.loops) for access in nest.writes) or len(op.inputs) != 1:
+        if {*merged} & {*nest.indices.values(), *(loop for access in nest.writes for loop in access.loops)}:
             return
-        (read,) = nest.reads
-        shape, at = shape_of(read.value), read.loops.index(summed[0]) if summed[0] in read.loops else FIXED
-        if at == FIXED or read.loops[at : at + len(summed)] != tuple(summed) or min(shape) < 0:
+        if not all(_is_contiguous(access, merged) for access in nest.reads):
             return
-        behind = at + len(summed)
-        groups = around([*range(at + 1), *range(behind, len(shape))], len(shape))
-        sizes = [prod(shape[d] for d in group) for group in groups]
-        left = [loop for loop in range(nest.loops) if loop not in summed[1:]]
-        source = rewriter.insert(collapse(read.value, groups, sizes))
-        source.location = op.location
-        maps = [_on(read.map, left, [group[0] for group in groups])]
+        left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
+        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        maps = [map_ for _, map_ in reads]
         maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
-        one = [left.index(summed[0])]
-        rewriter.replace(
-            op, generic(op, [source.result], list(op.outputs), op.body.clone(), maps, one, op.result_types)
-        )
+        inputs, one = [value for value, _ in reads], [left.index(merged[0])]
+        rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
 
 
-UNIT_PATTERNS: tuple[RewritePattern, ...] = (DropUnitLoops(), CollapseSummed())
+class CollapseRow(RewritePattern):
+    """Merges the last loops of an elementwise operation into one if an operand is the same along all of them, as the
+    mean of all pixels of an image is, or its neighbours have merged them: what is summed over them and what reads the
+    sum then have the same rows."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = Nest.of(op)
+        shape = shape_of(op.results[0]) if len(op.results) == 1 else ()
+        plain = nest.is_elementwise and not nest.indices and not nest.writes[0].element.uses
+        if not plain or nest.writes[0].loops != tuple(range(nest.loops)) or min(shape, default=-1) < 0:
+            return
+        first = min((*(self._first(access, nest.loops) for access in nest.reads), _merged_from(op)), default=nest.loops)
+        merged = tuple(range(first, nest.loops))
+        if sum(shape[loop] != 1 for loop in merged) < 2 or not first:
+            return
+        if not all(_is_contiguous(access, merged) for access in nest.reads):
+            return
+        left = [*range(first + 1)]
+        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        kind = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])])
+        init = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
+        made = generic(op, [value for value, _ in reads], [init], op.body.clone(), maps, results=[kind])
+        wide = expand(rewriter.insert(made).results[0], [*([loop] for loop in range(first)), list(merged)], shape)
+        wide.location = op.location
+        rewriter.replace(op, wide)
+
+    @staticmethod
+    def _first(access: NestAccess, loops: int) -> int:
+        """The loop from which on an operand is the same, or was merged; the number of loops if there is none."""
+        expanded = access.value.owner
+        if isinstance(expanded, tensor.ExpandShapeOp) and access.loops == tuple(range(loops)):
+            return _first_of_last(groups_of(expanded), loops)
+        return max((loop for loop in access.loops if loop != FIXED), default=loops - 1) + 1
+
+
+def _first_of_last(groups: Groups, rank: int) -> int:
+    """The first dimension of the last group, if that alone has several; else the rank."""
+    *single, last = groups
+    return rank if any(len(group) > 1 for group in single) else last[0]
+
+
+def _merged_from(op: GenericOp) -> int:
+    """The loop from which on all that read a result have merged its dimensions; else the number of loops."""
+    rank, users = len(shape_of(op.results[0])), [use.operation for use in op.results[0].uses]
+    firsts = {_first_of_last(groups_of(u), rank) if isinstance(u, tensor.CollapseShapeOp) else rank for u in users}
+    return max(firsts, default=rank)
+
+
+def _merged(
+    op: Operation, access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
+) -> tuple[SSAValue, AffineMap]:
+    """An operand with one dimension for merged loops, and its map on the loops that are left."""
+    shape, value = shape_of(access.value), access.value
+    kept = [d for d, loop in enumerate(access.loops) if loop not in merged[1:]]
+    if len(kept) < len(shape):
+        groups, expanded = around(kept, len(shape)), value.owner
+        if isinstance(expanded, tensor.ExpandShapeOp) and groups_of(expanded) == groups:
+            return expanded.src, _on(access.map, left, kept)
+        source = collapse(value, groups, [prod(shape[d] for d in group) for group in groups])
+        source.location = op.location
+        value = rewriter.insert(source).result
+    return value, _on(access.map, left, kept)
+
+
+def _is_contiguous(access: NestAccess, loops: tuple[int, ...]) -> bool:
+    """Whether an operand of known sizes has the dimensions of these loops one after another, or none of them."""
+    if min(shape_of(access.value), default=1) < 0 or not is_projection(access.map):
+        return False
+    at = access.loops.index(loops[0]) if loops[0] in access.loops else 0
+    return access.loops[at : at + len(loops)] == loops or not {*loops} & {*access.loops}
 
 
 Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
