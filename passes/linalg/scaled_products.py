@@ -25,8 +25,9 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, generic, is_constant
 from ...dialect.warp.elements import shape_of
 from ..patterns import float_value
-from .moved_operands import ReadMoved, element_of, expand
+from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of
+from .reshapes import FoldReshapes, element_of, expand
 
 
 def _filled(value: SSAValue) -> FillOp | None:
@@ -135,10 +136,12 @@ class ExpandBatch(RewritePattern):
             return
         if (fill := _product(product)) is None:
             return
-        nest = Nest.of(product)
-        sizes = {loop: [shape[d] for d in group] for loop, group in zip(nest.writes[0].loops, groups, strict=True)}
+        nest, sizes = Nest.of(product), dict[int, list[int]]()
+        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+            parts = [shape[d] for d in group]
+            sizes[loop] = parts if sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
         split = {loop for loop, parts in sizes.items() if len(parts) > 1}
-        if all(sum(part > 1 for part in sizes[loop]) <= 1 for loop in split):  # a view of the result says as much
+        if not split:  # a view of the result says as much
             return
         if any(loop not in access.loops for loop in split for access in nest.reads):
             return
@@ -148,10 +151,17 @@ class ExpandBatch(RewritePattern):
         count = sum(map(len, places))
         maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
         inputs = [rewriter.insert(_split(access.value, access.loops, sizes)).result for access in nest.reads]
-        zeros = _fill(rewriter, fill, fill.inputs[0], TensorType(element_of(op.result), shape))
+        kind = TensorType(element_of(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
+        zeros = _fill(rewriter, fill, fill.inputs[0], kind)
         summed = [place for loop in nest.summed for place in places[loop]]
-        body = product.regions[0].clone()
-        rewriter.replace(op, generic(product, inputs, [zeros], body, maps, summed, [op.result.type]))
+        made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
+        if kind == op.result.type:
+            rewriter.replace(op, made)
+            return
+        apart = list[list[int]]()
+        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+            apart += [[d] for d in group] if loop in split else [group]
+        rewriter.replace(op, expand(rewriter.insert(made).results[0], apart, shape))
 
 
 # Rows that are masked: whether all scores of a row are minus infinity is whether the largest is.
@@ -196,19 +206,7 @@ OEQ = 1
 """The predicate of `arith.cmpf` for numbers that are equal."""
 
 
-class FoldReshapes(RewritePattern):
-    """Replaces an expansion that undoes a collapse by the operand of the collapse."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        before = op.src.owner
-        if not isinstance(before, tensor.CollapseShapeOp) or before.src.type != op.result.type:
-            return
-        if groups_of(before) == groups_of(op):
-            rewriter.replace(op, [], [before.src])
-
-
-PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3)
+PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), ReadMoved(), ExtendBehind(), *[ReadMoved()] * 3)
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 

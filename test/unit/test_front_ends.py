@@ -509,3 +509,46 @@ def test_a_mean_of_pixels_in_f64_and_what_reads_it_are_one_kernel(h: int, w: int
     # The sum in f64 may lie on the other side of a rounding to f32, by the last bit of the mean.
     bound = np.spacing(np.abs(x - mean)) + np.spacing(np.abs(mean))
     assert (np.abs(kernel(x, device="interp") - (x - mean)) <= bound).all()
+
+
+APPLIED = """func.func @f(%x: tensor<37xf32>) -> tensor<37xf32> {{
+  %e = tensor.empty() : tensor<37xf32>
+  %r = linalg.generic {{
+    indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
+    ins(%x : tensor<37xf32>) outs(%e : tensor<37xf32>) {{
+  ^bb0(%a: f32, %o: f32):
+    %t = math.{name} %a : f32
+    linalg.yield %t : f32
+  }} -> tensor<37xf32>
+  return %r : tensor<37xf32>
+}}"""
+
+FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float, float]] = {
+    "log1p": (np.log1p, -1.5, 90),
+    "expm1": (np.expm1, -90, 90),
+    "sinh": (np.sinh, -89.2, 89.2),
+    "cosh": (np.cosh, -89.2, 89.2),
+    "tan": (np.tan, -100, 100),
+    "asinh": (np.arcsinh, -1e30, 1e30),
+    "acosh": (np.arccosh, 0.9, 1e30),
+    "atanh": (np.arctanh, -1.1, 1.1),
+    "log2": (np.log2, -1, 1e30),
+    "log10": (np.log10, -1, 1e30),
+    "round": (lambda x: np.trunc(x + np.copysign(0.5, x)), -9, 9),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_no_instruction_computes(name: str) -> None:
+    function, low, high = FUNCTIONS[name]
+    drawn = np.random.default_rng().uniform(-1, 1, 28) ** 3
+    special = [0.0, -0.0, 1.0, -1.0, 1e-30, -1e-6, np.nan, 0.49999997, -2.5]
+    x = np.concatenate([special, np.where(drawn > 0, drawn * high, -drawn * low)]).astype(np.float32)
+    x = x if low < -1e3 else np.clip(x, low, high)
+    with np.errstate(all="ignore"):
+        exact = function(x.astype(np.float64))
+        wanted = exact.astype(np.float32)
+    got = compile(APPLIED.format(name=name), target="sm_80", cache=False)(x, device="interp")
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - exact) <= 4 * np.spacing(np.abs(wanted))
+    assert (near | (got == wanted) | (np.isnan(got) & np.isnan(wanted))).all(), (x, got, exact)
