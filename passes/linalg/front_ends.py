@@ -309,8 +309,9 @@ def _acosh(x: Scalar) -> Scalar:
 
 
 def _atanh(x: Scalar) -> Scalar:
-    quotient = arith.DivfOp(arith.AddfOp(x, x), arith.SubfOp(_number(1), x)).result
-    return arith.MulfOp(_log1p(quotient), _number(0.5)).result
+    size = math.AbsFOp(x).result
+    quotient = arith.DivfOp(arith.AddfOp(size, size), arith.SubfOp(_number(1), size)).result
+    return _copysign(arith.MulfOp(_log1p(quotient), _number(0.5)).result, x)
 
 
 def _logarithm(base: float) -> Expansion:
@@ -473,7 +474,9 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
-        from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
+        from .scaled_products import PATTERNS, ExpandBatch, LargestOfAll, ScaleBehind
+
+        apply_patterns((ExpandBatch(),), function)
 
         decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())
     units = reshapes.DropUnitLoops(), moved_operands.ReshapeUnits()

@@ -42,7 +42,7 @@ class Movement(NamedTuple):
         op = value.owner
         if (units := added_units(value)) is not None and isinstance(op, tensor.ExpandShapeOp):
             places = sorted(units, key=units.__getitem__)
-            return Movement(op.src, tuple(d if shape_of(value)[d] != 1 else FIXED for d in places), None)
+            return Movement(op.src, tuple(places), None)
         if isinstance(op, TransposeOp) and op.results:
             return Movement(op.inputs[0], tuple(op.permutation.get_values()), None)._inverse()
         if not isinstance(op, GenericOp) or len(op.results) != 1 or len(op.inputs) != 1:

@@ -82,12 +82,12 @@ class DropUnitLoops(RewritePattern):
         sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
         single = {loop for loop in nest.summed if sizes.get(loop) == 1}
         single = single if len(single) < len(nest.summed) else set[int]()
-        follows = any(
-            (added_units(v) or {}).keys() ^ set(range(len(shape_of(v)))) for v in op.inputs if _is_expanded(v)
-        )
-        follows = follows and not any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
-        if FIXED not in {written.loops[d] for d in units} and not (follows and nest.is_elementwise):
-            units = [d for d in units if nest.summed and written.loops[d] not in sizes]
+        expanded = [access for access in nest.reads if _is_expanded(access.value)]
+        added = [_added_loops(access) for access in expanded]
+        whole = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
+        dropped = set[int].intersection(*added) if added and nest.is_elementwise and not whole else set[int]()
+        dropped |= {FIXED, *(set(range(nest.loops)) - set(sizes) if nest.summed else ())}
+        units = [d for d in units if written.loops[d] in dropped]
         kept = [d for d in range(len(shape)) if d not in units]
         loops = {written.loops[d] for d in units} | single
         if not kept or min(shape) < 0 or not loops:
@@ -109,6 +109,12 @@ class DropUnitLoops(RewritePattern):
         wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape)
         wide.location = op.location
         rewriter.replace(op, wide)
+
+
+def _added_loops(access: NestAccess) -> set[int]:
+    """The loops along dimensions of size 1 that were added to an operand."""
+    kept = added_units(access.value) or {}
+    return {loop for d, loop in enumerate(access.loops) if d not in kept}
 
 
 def _is_expanded(value: SSAValue) -> bool:

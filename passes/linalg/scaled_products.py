@@ -139,7 +139,8 @@ class ExpandBatch(RewritePattern):
         nest, sizes = Nest.of(product), dict[int, list[int]]()
         for loop, group in zip(nest.writes[0].loops, groups, strict=True):
             parts = [shape[d] for d in group]
-            sizes[loop] = parts if sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
+            is_batch = all(loop in access.loops for access in nest.reads)
+            sizes[loop] = parts if is_batch or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
         split = {loop for loop, parts in sizes.items() if len(parts) > 1}
         if not split:  # a view of the result says as much
             return
@@ -206,7 +207,7 @@ OEQ = 1
 """The predicate of `arith.cmpf` for numbers that are equal."""
 
 
-PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), ReadMoved(), ExtendBehind(), *[ReadMoved()] * 3)
+PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReadMoved(), ExtendBehind(), *[ReadMoved()] * 3)
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 
