@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    bf16,
     f16,
     f32,
     f64,
@@ -333,14 +334,14 @@ class ElementReader:
         self, value: SSAValue, at: Subscripts, before: Operation, *, widened: bool = False
     ) -> tuple[SSAValue, Subscripts]:
         """The memory that an operand of a product is copied or transposed from, with the place of its element there;
-        else the operand. With `widened`, f32 may be copied from f16."""
+        else the operand. With `widened`, f32 may be copied from f16 or bf16."""
         reader = copy(self)
         reader.used, reader._known = {}, {}
         element = reader.element(value, at, before)
         if element.kind != "load" or element.value is None or FIXED in element.place:
             return value, at
         kinds = element_type(element.value), element_type(value)
-        if kinds[0] != kinds[1] and not (widened and kinds == (f16, f32)):
+        if kinds[0] != kinds[1] and not (widened and kinds in ((f16, f32), (bf16, f32))):
             return value, at
         self.used |= reader.used
         return element.value, element.place

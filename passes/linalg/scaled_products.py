@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f16, f32, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, bf16, f16, f32, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -67,10 +67,7 @@ def _product(op: Operation) -> FillOp | None:
 
 
 def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
-    """What multiplies each element of a tensor, extended from f16 to f32, with a constant, and may transpose it.
-
-    No sum of products of f16 leaves the range of f32, whatever is scaled first.
-    """
+    """What multiplies each element of a tensor, in f32, with a constant, and may extend and transpose it."""
     op = value.owner
     if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
         return None
@@ -86,12 +83,19 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
     source = op.inputs[0]
     if not nest.is_elementwise or not is_projection(nest.reads[0].map) or not isinstance(source.type, TensorType):
         return None
-    return (op, scaled) if element_of(source) == f16 and scaled.lhs is read else None
+    return (op, scaled) if element_of(source) in (f16, bf16, f32) and scaled.lhs is read else None
+
+
+LEAST_SCALE = 2.0**-8
+"""The least scale of factors of bf16 or f32 that is moved behind their product: 1 / sqrt(65536)."""
 
 
 class ScaleBehind(RewritePattern):
     """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
-    which loses more than the roundings that are left out."""
+    which loses more than the roundings that are left out.
+
+    Sums of bf16 or f32 may then overflow before they are scaled, as in PyTorch's own kernels of attention: scales are
+    at least `LEAST_SCALE`, so that only elements beyond 2^120 do. No sum of products of f16 leaves the range of f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
@@ -99,6 +103,9 @@ class ScaleBehind(RewritePattern):
         scalings = [_scaling(value) for value in op.inputs]
         scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
         kind = op.results[0].type
+        narrow = all(each is None or element_of(each[0].inputs[0]) == f16 for each in scalings)
+        if not narrow and abs(scale) < LEAST_SCALE:
+            return
         if not any(scalings) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -161,11 +162,19 @@ def test_an_index_that_depends_on_the_maximum_so_far_is_computed_with_it() -> No
     np.testing.assert_array_equal(compile(text, target="sm_80", cache=False)(x, device="interp"), x.argmax(1))
 
 
-@pytest.mark.parametrize("name", ["causal", "masked"])
-def test_scaled_dot_product_attention_is_one_kernel_and_rows_that_are_masked_out_are_zero(name: str) -> None:
-    kernel = compile(read(f"attention_{name}"), target="sm_80", tf32=True, cache=False)
+@pytest.mark.parametrize(
+    ("name", "batch", "kind"), [("causal", 2, "f16"), ("masked", 2, "f16"), ("causal", 1, "f16"), ("causal", 2, "bf16")]
+)
+def test_scaled_dot_product_attention_is_one_kernel_and_rows_that_are_masked_out_are_zero(
+    name: str, batch: int, kind: str
+) -> None:
+    text = read(f"attention_{name}").replace("f16", kind)
+    if batch == 1:
+        text = text.replace("2x2x16x", "1x2x16x").replace("4x16x16", "2x16x16").replace("[2, 2, 16", "[1, 2, 16")
+    kernel = compile(text, target="sm_80", tf32=True, cache=False)
     assert len(kernel.plan.launches) == 1
-    q, k, v = (draw(2, 2, 16, 16, dtype=np.float16) for _ in range(3))
+    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}[kind]
+    q, k, v = (draw(batch, 2, 16, 16, dtype=dtype) for _ in range(3))
     mask = np.tril(np.ones((16, 16), bool))
     if name == "masked":
         mask[3] = False
@@ -173,10 +182,9 @@ def test_scaled_dot_product_attention_is_one_kernel_and_rows_that_are_masked_out
     p = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e9))
     wanted = p / np.maximum(p.sum(-1, keepdims=True), 1e-9) @ v.astype(np.float64)
     got = kernel(q, k, v, *([mask] if name == "masked" else []), device="interp")
-    # P and O are rounded to f16.
-    np.testing.assert_allclose(
-        got.astype(np.float64), wanted, rtol=0, atol=2.0**-10 * np.abs(v.astype(np.float64)).max()
-    )
+    # P and O are rounded to the type of V.
+    bound = {"f16": 2.0**-10, "bf16": 2.0**-7}[kind] * np.abs(v.astype(np.float64)).max()
+    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=0, atol=bound)
 
 
 SUMMED = """func.func @f(%x: tensor<3x5x7xf32>) -> tensor<3xf32> {
