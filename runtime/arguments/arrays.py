@@ -11,14 +11,16 @@ import ctypes
 import math
 import operator
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
+from ..base.launch import ScratchBuffer
 from ..numerics.floats import Array
 from . import dtypes
 from .dtypes import PACKED, DType, element_of
@@ -264,12 +266,28 @@ def _torch_stream(value: object) -> int | None:
     return None if _torch_of(value) is None else current_stream(cast(Any, value).get_device())
 
 
-def current_stream(device: int) -> int:
-    """The handle of torch's current CUDA stream on a device. torch must be imported."""
+def stream_reader(device: int) -> Callable[[], int]:
+    """A function that returns the handle of torch's current CUDA stream on a device. torch must be imported."""
     torch = cast(Any, sys.modules["torch"])
     # The public way makes two objects, which takes as long as the rest of a call.
     raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-    return int(torch.cuda.current_stream(device).cuda_stream if raw is None else raw(device))
+    return (lambda: int(torch.cuda.current_stream(device).cuda_stream)) if raw is None else partial(raw, device)
+
+
+def current_stream(device: int) -> int:
+    """The handle of torch's current CUDA stream on a device. torch must be imported."""
+    return stream_reader(device)()
+
+
+def memory_maker(buffer: ScratchBuffer, device: int) -> Callable[[], Any]:
+    """A function that allocates scratch memory as a tensor of torch in the order of its current stream, or returns the
+    same constant each time."""
+    torch = cast(Any, sys.modules["torch"])
+    if buffer.data:
+        constant = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8).to(f"cuda:{device}")
+        return lambda: constant
+    kind = {"dtype": torch.uint8, "device": torch.device("cuda", device)}
+    return partial(torch.zeros if buffer.zeroed else torch.empty, max(1, buffer.bytes), **kind)
 
 
 _TORCH_ELEMENTS = {f"torch.{names.numpy}": element for element, names in ELEMENT_NAMES.items() if names.bits >= 8}
