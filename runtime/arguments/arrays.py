@@ -400,7 +400,8 @@ class TensorMap:
     - `element_strides`: for each dimension a step n; every n-th element of the box is copied.
     - `fill`: "zero" or "nan", the value that is read where the box lies outside of the array.
     - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes only the speed.
-    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...).
+    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...). An array of bytes has
+      packed elements of `b4x16`, `b4x16_p64` or `b6x16_p32`.
 
     Raises:
         ArgumentError: if the driver would refuse the map; the message has the limit.
@@ -452,18 +453,20 @@ class TensorMap:
             ArgumentError: if the driver would refuse the map.
         """
         array, element = self.borrowed(), self.element()
-        if array.itemsize != element.size:
-            raise ArgumentError(
-                f"elements of {element.name} have {element.size} bytes, those of {array} {array.itemsize}"
-            )
-        *strides, last = array.byte_strides or (element.size,)
-        if last != element.size and array.shape[-1:] != (1,):
+        # Of elements of less than a byte an array has the bytes.
+        size = 1 if element.together > 1 else element.size
+        if array.itemsize != size:
+            raise ArgumentError(f"elements of {element.name} have {size} bytes, those of {array} {array.itemsize}")
+        *strides, last = array.byte_strides or (size,)
+        if last != size and array.shape[-1:] != (1,):
             raise ArgumentError(f"the last dimension of {array} must be contiguous, got a stride of {last} bytes")
-        steps = self.element_strides or (1,) * len(array.shape)
+        steps, sizes = self.element_strides or (1,) * len(array.shape), list(reversed(array.shape))
+        if size < element.size and sizes:
+            sizes[0] = sizes[0] * element.together // element.size
         box = self.box.reversed() if isinstance(self.box, PixelBox) else tuple(reversed(self.box))
         try:
             return TensorMapFields(
-                address, element, tuple(reversed(array.shape)), tuple(reversed(strides)), box,
+                address, element, tuple(sizes), tuple(reversed(strides)), box,
                 tuple(reversed(steps)), self.swizzle, self.interleave, self.fill == "nan",
             )  # fmt: skip
         except TensorMapError as error:

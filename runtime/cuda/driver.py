@@ -312,9 +312,9 @@ def encoded_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> Any:
         CudaError: if the driver refuses it.
     """
     driver, box = gpu.driver, fields.box
-    rank, size = len(fields.sizes), fields.element.size
+    rank, size = len(fields.sizes), fields.element.size / fields.element.together
     # the bindings want a stride of a vector, too, which nothing reads
-    strides = fields.strides or (-(-fields.sizes[0] * size // 16) * 16,)
+    strides = fields.strides or (int(-(-fields.sizes[0] * size // 16)) * 16,)
     if isinstance(box, PixelBox):
         name = "cuTensorMapEncodeIm2col"
         moved = (list(box.lower), list(box.upper), box.channels, box.pixels)
