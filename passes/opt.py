@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from typing import IO, Any, NoReturn, TypeAlias
@@ -266,11 +266,16 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
+        with self._remarks(), located(prog), source.paused(), read_once():
+            self._lower(prog)
+
+    @contextmanager
+    def _remarks(self) -> Iterator[None]:
+        """Prints the remarks of what is done, or compares them with the expected ones."""
         asked = self.args.remarks or self.args.remarks_format is not None
         with remarks(chosen=asked and self._expected is None) as said:
             try:
-                with located(prog), source.paused(), read_once():
-                    self._lower(prog)
+                yield
             finally:
                 for line in dict.fromkeys(said):
                     if self._expected is not None and (asked or is_warning(line)):
@@ -290,7 +295,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
-        with self._runner.timer.measure("(output)"):
+        with self._runner.timer.measure("(output)"), self._remarks():
             return super().output_resulting_program(prog)
 
     def explain(self, error: Exception) -> str:
