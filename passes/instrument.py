@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec
 
-from .diagnostics import CHOSEN, Said
+from .diagnostics import CHOSEN, ExpectedDiagnostics, Said, is_warning, remarks
 from .patterns import counted
 from .universe import WARPLOOM_UNIVERSE
 
@@ -318,3 +318,17 @@ def formatted(line: str, how: str | None) -> str:
     if how == "json":
         return json.dumps(fields)
     return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items())])
+
+
+@contextmanager
+def told(expected: ExpectedDiagnostics | None, how: str | None, *, asked: bool) -> Generator[None]:
+    """Prints warnings, and remarks if asked for, on stderr; or compares them with expected ones."""
+    with remarks(chosen=asked and expected is None) as said:
+        try:
+            yield
+        finally:
+            for line in dict.fromkeys(said):
+                if expected is not None and (asked or is_warning(line)):
+                    expected.meet(Said.of_line(line))
+                elif asked or is_warning(line):
+                    print(formatted(line, how), file=sys.stderr)

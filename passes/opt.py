@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from typing import IO, Any, NoReturn, TypeAlias
@@ -31,7 +31,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from ..dialect.warp.attributes import SwizzleAttr
 from . import source
-from .diagnostics import ExpectedDiagnostics, Said, describe, is_warning, located, remarks
+from .diagnostics import ExpectedDiagnostics, Said, describe, located
 from .instrument import (
     OPTIONS,
     PRINTED,
@@ -39,9 +39,9 @@ from .instrument import (
     Runner,
     RunOptions,
     UsageError,
-    formatted,
     passes_of,
     pipeline_in,
+    told,
     with_strategy,
 )
 from .source import InputError, begins_as_ptx, decode, read_once
@@ -271,17 +271,13 @@ class WarploomOptMain(xDSLOptMain):
 
     def apply_passes(self, prog: ModuleOp) -> None:
         self._stage = f"running the passes '{self.args.passes}'" if self.args.passes else "verifying"
+        with self._told(), located(prog), source.paused(), read_once():
+            self._lower(prog)
+
+    def _told(self) -> AbstractContextManager[None]:
+        """Shows what is remarked, as the options say."""
         asked = self.args.remarks or self.args.remarks_format is not None
-        with remarks(chosen=asked and self._expected is None) as said:
-            try:
-                with located(prog), source.paused(), read_once():
-                    self._lower(prog)
-            finally:
-                for line in dict.fromkeys(said):
-                    if self._expected is not None and (asked or is_warning(line)):
-                        self._expected.meet(Said.of_line(line))
-                    elif asked or is_warning(line):
-                        print(formatted(line, self.args.remarks_format), file=sys.stderr)
+        return told(self._expected, self.args.remarks_format, asked=asked)
 
     def _lower(self, prog: ModuleOp) -> None:
         """Runs the passes. If unknown dialects are allowed, it runs them on the parts of the module that they can
@@ -295,7 +291,7 @@ class WarploomOptMain(xDSLOptMain):
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self._stage = f"writing the target '{self.args.target}'"
-        with self._runner.timer.measure("(output)"):
+        with self._runner.timer.measure("(output)"), self._told():
             return super().output_resulting_program(prog)
 
     def explain(self, error: Exception) -> str:

@@ -239,7 +239,6 @@ def _product(builder: Builder, base: SSAValue, power: int, one: SSAValue) -> SSA
 # it is rounded by is made up for by a quotient (W. Kahan's log1p and expm1).
 
 Scalar = SSAValue
-Expansion = Callable[..., SSAValue]
 
 
 def _number(value: float) -> Scalar:
@@ -314,23 +313,31 @@ def _atanh(x: Scalar) -> Scalar:
     return _copysign(arith.MulfOp(_log1p(quotient), _number(0.5)).result, x)
 
 
-def _logarithm(base: float) -> Expansion:
-    return lambda x: arith.MulfOp(math.LogOp(x), _number(1 / log(base))).result
+def _log2(x: Scalar) -> Scalar:
+    return arith.MulfOp(math.LogOp(x), _number(1 / log(2))).result
 
 
-OF_FLOATS: dict[str, Expansion] = {
+def _log10(x: Scalar) -> Scalar:
+    return arith.MulfOp(math.LogOp(x), _number(1 / log(10))).result
+
+
+def _tan(x: Scalar) -> Scalar:
+    return arith.DivfOp(math.SinOp(x), math.CosOp(x)).result
+
+
+OF_FLOATS: dict[str, Callable[..., SSAValue]] = {
     "math.log1p": _log1p,
     "math.expm1": _expm1,
     "math.copysign": _copysign,
     "math.round": _round,
     "math.sinh": _sinh,
     "math.cosh": _cosh,
-    "math.tan": lambda x: arith.DivfOp(math.SinOp(x), math.CosOp(x)).result,
+    "math.tan": _tan,
     "math.asinh": _asinh,
     "math.acosh": _acosh,
     "math.atanh": _atanh,
-    "math.log2": _logarithm(2),
-    "math.log10": _logarithm(10),
+    "math.log2": _log2,
+    "math.log10": _log10,
 }
 """Functions of f32; of narrower floats they are computed in f32."""
 
@@ -343,7 +350,7 @@ class ExpandFunction(RewritePattern):
             return
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
             if op.name == "math.absi":
-                zero = arith.ConstantOp(IntegerAttr(0, kind))  # pyright: ignore[reportArgumentType]
+                zero = arith.ConstantOp(IntegerAttr(0, kind))  # pyright: ignore[reportArgumentType, reportCallIssue]
                 result = arith.MaxSIOp(op.operands[0], arith.SubiOp(zero, op.operands[0])).result
             elif isinstance(kind, AnyFloat) and kind.bitwidth <= f32.bitwidth:
                 wide = kind == f32

@@ -717,3 +717,10 @@ def test_a_file_without_a_pipeline_is_no_reproducer(tmp_path: Path, capsys: pyte
         main([str(file), "--run-reproducer"])
     assert left.value.code == 2
     assert "has no external_resources of mlir_reproducer" in capsys.readouterr().err
+
+
+def test_remarks_of_the_target_are_printed(opt: Opt) -> None:
+    example = Path(__file__).parents[2] / "examples" / "block_scaled_matmul.mlir"
+    result = opt(str(example), "-p", "warp-set-target{arch=sm_120a},warploom", "-t", "nvvm", "--remarks")
+    assert result.code == 0
+    assert "remark: convert-warp-to-nvvm: inline PTX: mma.sync.aligned.m16n8k64" in result.err

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from front_end_modules import JAX, TORCH
+from ml_dtypes import bfloat16
 
 from warploom.runtime import WarploomError, compile
 
@@ -51,8 +52,8 @@ def export_torch(make: Callable[[], tuple[Any, ...]]) -> Exported:
     with torch.no_grad():
         wide = module.double()(*(x.double() if x.is_floating_point() else x for x in inputs))
     results = [wide] if isinstance(wide, torch.Tensor) else list(wide)
-    # numpy has no bf16.
-    arguments = [x if x.dtype == torch.bfloat16 else x.numpy() for x in inputs]
+    # torch makes no arrays of bf16.
+    arguments = [x.float().numpy().astype(bfloat16) if x.dtype == torch.bfloat16 else x.numpy() for x in inputs]
     return Exported(text, arguments, [result.numpy() for result in results])
 
 
