@@ -198,3 +198,20 @@ def test_shared_memory_without_a_layout_is_in_rows() -> None:
     made = [op.results[0].type for op in module.walk() if op.name == "memref.alloc"]
     assert made
     assert all("swizzle" not in str(kind) for kind in made)
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+@pytest.mark.parametrize(
+    ("program", "strategy", "target"), [("product", "stream_k", "sm_90a"), ("mlp", "fused_mlp", "sm_80")]
+)
+def test_mlir_opt_gives_strategies_back(program: str, strategy: str, target: str, tmp_path: Path) -> None:
+    folder = EXAMPLES / "strategies"
+    returned = tmp_path / "strategy.mlir"
+    returned.write_text(piped((folder / f"{strategy}.mlir").read_text(), ("mlir-opt", "--allow-unregistered-dialect")))
+    kernels = [
+        compile(folder / f"{program}.mlir", target, strategy=path, cache=False)
+        for path in (folder / f"{strategy}.mlir", returned)
+    ]
+    assert kernels[0].ptx == kernels[1].ptx
+    plain = compile(folder / f"{program}.mlir", target, cache=False)
+    assert kernels[0].schedule != plain.schedule
