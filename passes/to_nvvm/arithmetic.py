@@ -73,19 +73,10 @@ def _binary(of: PtxInstruction) -> bool:
         return _wide(of, type)
     letters = "f" if _is_float(type) else "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
     make = next((_BINARY[key] for letter in letters if (key := f"{text}.{letter}") in _BINARY), None)
-    if make is None or _constant_divisor(of, words[0]) == 0:
+    if make is None:
         return False
     of.set(of.build.add(make(of.value(1, value_type(type)), of.value(2, value_type(type)))))
     return True
-
-
-def _constant_divisor(of: PtxInstruction, root: str) -> int | None:
-    """The divisor of a division by a constant; None for other operations. 0 stands for a divisor that may be 0, where
-    LLVM's result is undefined."""
-    divisor = of.operands[2]
-    if root not in ("div", "rem") or of.words[-1][0] == "f":
-        return None
-    return int(divisor.value) if isinstance(divisor, Immediate) else None
 
 
 def _wide(of: PtxInstruction, type: str) -> bool:
@@ -213,9 +204,6 @@ def _move(of: PtxInstruction) -> bool:
     if isinstance(source, Vector):
         return _pack(of, source)
     kind = register_type(of.type_of(target))
-    if isinstance(source, Symbol) and source.name in of.symbols.pointers:
-        of.set(of.build.offset(of.symbol(source.name, width(kind)), source.offset))
-        return True
     of.set(of.read(source, kind))
     return True
 
@@ -249,26 +237,20 @@ def _pack(of: PtxInstruction, source: Vector) -> bool:
 def _convert(of: PtxInstruction) -> bool:
     *words, to, source = of.words[1:]
     if not words and to[0] in "us" and source[0] in "us":
+        if width(register_type(of.type_of(of.operands[0]))) != bits_of(to):
+            return False  # PTX extends signed results to their register
         kind = IntegerType(bits_of(source))
         of.set(_extended(of, of.value(1, kind), IntegerType(bits_of(to)), source[0] == "s"))
-        return _signed_result(of, to)
+        return True
     if to in ("f32", "f64") and source[0] in "us" and words == ["rn"]:
         make = llvm.SIToFPOp if source[0] == "s" else CASTS["uitofp"]
         of.set(of.build.add(make(of.value(1, IntegerType(bits_of(source))), FLOATS[to])))
         return True
-    if (to, source, words) in (("f32", "f16", []), ("f64", "f32", [])):
-        of.set(of.build.add(llvm.FPExtOp(of.value(1, FLOATS[source]), FLOATS[to])))
-        return True
-    if (to, source, words) in (("f16", "f32", ["rn"]), ("f32", "f64", ["rn"])):
-        of.set(of.build.add(llvm.FPTruncOp(of.value(1, FLOATS[source]), FLOATS[to])))
+    if (to, source, *words) in (("f32", "f16"), ("f64", "f32"), ("f16", "f32", "rn"), ("f32", "f64", "rn")):
+        make = llvm.FPTruncOp if words else llvm.FPExtOp
+        of.set(of.build.add(make(of.value(1, FLOATS[source]), FLOATS[to])))
         return True
     return False
-
-
-def _signed_result(of: PtxInstruction, to: str) -> bool:
-    """Signed results narrower than their register are extended by their sign; none that is converted is."""
-    target = of.operands[0]
-    return isinstance(target, Register) and width(register_type(of.type_of(target))) == bits_of(to)
 
 
 @converts("cvta")
@@ -326,11 +308,11 @@ def _load_parameter(of: PtxInstruction, address: Operand) -> bool:
     if not isinstance(address, Address) or not isinstance(address.base, Symbol):
         fail(of.op, f"{of.opcode}: expected the name of a parameter, got {operand_text(address)}")
     name = address.base.name
-    pointer = of.symbols.pointers.get(name)
+    pointer = of.symbols.pointer(name, of.build)
     type = of.words[-1]
     kind = FLOATS[type] if _is_float(type) else IntegerType(bits_of(type))
     if pointer is not None:
-        place = of.build.offset(of.build.address(pointer(of.build), 64), address.offset)
+        place = of.build.offset(of.build.address(pointer, 64), address.offset)
         of.set(of.build.add(llvm.LoadOp(of.build.pointer(place, ""), kind, width(kind) // 8)))
         return len(of.items(0)) == 1
     value = of.symbols.arguments.get(name)
@@ -346,14 +328,7 @@ def _store(of: PtxInstruction) -> bool:
     if access is None:
         return False
     kind, count = access
-    values = [of.build.cast(of.read(item, _stored_type(of, item, kind)), kind) for item in of.items(1)]
+    values = [of.read(item, kind) for item in of.items(1)]
     stored = values[0] if count == 1 else of.build.vector(values)
     of.build.place(llvm.StoreOp(stored, of.pointer(0), width(kind) * count // 8))
     return True
-
-
-def _stored_type(of: PtxInstruction, item: object, kind: Attribute) -> Attribute:
-    """The type of a value to store: that of its register, which may be wider than `kind`."""
-    if isinstance(item, Register) and of.register(item) is not None:
-        return register_type(of.type_of(item))
-    return kind

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects import llvm
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.ptx.instruction import InstOp
 from ...dialect.ptx.instructions import traits
@@ -282,11 +283,7 @@ class Registers:
 
     def _undefined(self, node: Node, register: SSAValue) -> SSAValue:
         op = llvm.UndefOp(self._type_of(register))
-        first = node.block.first_op
-        if first is None:
-            node.block.add_op(op)
-        else:
-            node.block.insert_op_before(op, first)
+        Rewriter.insert_op(op, InsertPoint.at_start(node.block))
         return op.res
 
     def _jump(self, node: Node, passed: Mapping[BlockArgument, Sequence[SSAValue]]) -> Operation:

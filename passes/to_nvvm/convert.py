@@ -11,9 +11,8 @@ Each instruction becomes the operation of `nvvm` that stands for it, else operat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import IO
 
 from xdsl.context import Context
@@ -24,6 +23,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     IntAttr,
     IntegerAttr,
+    IntegerType,
     ModuleOp,
     StringAttr,
     UnitAttr,
@@ -51,7 +51,7 @@ from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import convert as to_llvm
 from .blocks import Node, Registers, flattened, split
-from .instruction import POINTERS, SPACES, Builder, PtxInstruction, Symbols, declared_type, integer, register_type
+from .instruction import POINTERS, SPACES, PtxInstruction, Symbols, declared_type, register_type
 from .nvvm_operations import convert as to_nvvm
 
 
@@ -77,11 +77,11 @@ def _parameter(variable: Variable) -> tuple[Attribute, dict[str, Attribute]]:
         return POINTERS["global"], {"llvm.align": IntegerAttr(int(align), i64)} if align else {}
     if variable.type == "f32" or variable.type == "f64":
         return register_type(variable.type), {}
-    return integer(bits_of(variable.type)), {}
+    return IntegerType(bits_of(variable.type)), {}
 
 
 def _array(variable: Variable) -> tuple[Attribute, Attribute]:
-    return IntAttr(variable.count or 0), integer(bits_of(variable.type))
+    return IntAttr(variable.count or 0), IntegerType(bits_of(variable.type))
 
 
 _ATTRIBUTES = {directive: name for name, directive in DIRECTIVES.items()}
@@ -115,15 +115,8 @@ class _Function:
         self.parameters = [(p.data, *_parameter(p.data)) for p in function.parameters]
         entry = self.nodes[0].block
         self.arguments = {p.name: entry.insert_arg(kind, i) for i, (p, kind, _) in enumerate(self.parameters)}
-        pointers: dict[str, Callable[[Builder], SSAValue]] = {
-            name: partial(_address_of, name=name, space=v.space) for name, v in variables.items()
-        }
-        pointers |= {
-            p.name: partial(_unchanged, self.arguments[p.name]) for p, *_ in self.parameters if p.count is not None
-        }
-        spaces = {name: v.space for name, v in variables.items()}
-        scalars = {p.name: self.arguments[p.name] for p, *_ in self.parameters if p.count is None}
-        self.symbols = Symbols(pointers, spaces, scalars)
+        arrays = {p.name for p, *_ in self.parameters if p.count is not None}
+        self.symbols = Symbols({name: v.space for name, v in variables.items()}, self.arguments, arrays)
         self.registers = Registers(self.nodes, lambda value: register_type(declared_type(value)))
         self.instructions = {
             node: [PtxInstruction(op, node.block, self.registers, self.symbols) for op in node.instructions]
@@ -153,20 +146,14 @@ class _Function:
                 self.inlined[opcode] += 1
 
 
-def _unchanged(value: SSAValue, _: Builder) -> SSAValue:
-    return value
-
-
-def _address_of(build: Builder, name: str, space: str) -> SSAValue:
-    return build.add(llvm.AddressOfOp(name, POINTERS[space]))
-
-
 def _global(op: VarOp) -> Operation:
     variable = op.variable
     if variable.init is not None:
         fail(op, f"'{variable.name}': a variable with initial values is not converted")
     kind = (
-        llvm.LLVMArrayType.new([*_array(variable)]) if variable.count is not None else integer(bits_of(variable.type))
+        llvm.LLVMArrayType.new([*_array(variable)])
+        if variable.count is not None
+        else IntegerType(bits_of(variable.type))
     )
     linkage = "external" if variable.linking else "internal"
     return llvm.GlobalOp(kind, variable.name, linkage, SPACES[variable.space], alignment=variable.align)

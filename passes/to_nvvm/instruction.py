@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import pack
 from typing import NamedTuple, cast
@@ -50,11 +50,6 @@ SPACES = {name: number for number, name in LLVM_SPACES.items()} | {"shared::cta"
 """The address spaces of LLVM's NVPTX by the state spaces of PTX."""
 
 POINTERS = {name: llvm.LLVMPointerType(IntAttr(number) if number else NoneAttr()) for name, number in SPACES.items()}
-
-
-def integer(bits: int) -> IntegerType:
-    """The type of an integer."""
-    return IntegerType(bits)
 
 
 @lru_cache(64)
@@ -167,11 +162,17 @@ LETTERS = {"pred": "b", 8: "c", 16: "h", 32: "r", 64: "l", 128: "q", "f32": "f",
 
 
 class Symbols(NamedTuple):
-    """Where the names of a function lie: pointers by name."""
+    """Where the names of a function lie: the spaces of variables, the arguments, and which of those are arrays."""
 
-    pointers: dict[str, Callable[[Builder], SSAValue]]
-    spaces: dict[str, str]
+    spaces: Mapping[str, str]
     arguments: Mapping[str, SSAValue]
+    arrays: Collection[str]
+
+    def pointer(self, name: str, build: Builder) -> SSAValue | None:
+        """A pointer to a variable or an array; None for other names."""
+        if name in self.spaces:
+            return build.add(llvm.AddressOfOp(name, POINTERS[self.spaces[name]]))
+        return self.arguments[name] if name in self.arrays else None
 
 
 class PtxInstruction:
@@ -248,11 +249,12 @@ class PtxInstruction:
         text, letter = f"mov.u{bits} $0, {name};", "=r" if bits == 32 else "=l"
         return self.build.add(llvm.InlineAsmOp(text, letter, [], [IntegerType(bits)]))
 
-    def symbol(self, name: str, bits: int) -> SSAValue:
-        """The address of a variable, in its state space."""
-        if name not in self.symbols.pointers:
+    def symbol(self, name: str, bits: int | None = None) -> SSAValue:
+        """The address of a variable, in its state space, which says how many bits an address has."""
+        pointer = self.symbols.pointer(name, self.build)
+        if pointer is None:
             fail(self.op, f"{self.opcode}: '{name}' is not the name of a variable or a parameter")
-        return self.build.address(self.symbols.pointers[name](self.build), bits)
+        return self.build.address(pointer, bits or width(pointer.type))
 
     def value(self, i: int, kind: Attribute | None = None) -> SSAValue:
         """The i-th operand as a value of its slot's type."""
@@ -271,8 +273,7 @@ class PtxInstruction:
         if isinstance(operand.base, Register):
             base = self.registers.read(self.declared(operand.base))
         elif isinstance(operand.base, Symbol):
-            shared = self.symbols.spaces.get(operand.base.name, "").startswith("shared")
-            base = self.symbol(operand.base.name, 32 if shared else 64)
+            base = self.symbol(operand.base.name)
         else:
             fail(self.op, f"{self.opcode}: an address that is a number is not converted")
         return self.build.offset(base, operand.offset)
@@ -364,12 +365,12 @@ class _Inline:
                 return self._result(register, slot, count)
             return f"${self._argument(register, count)}"
 
-        if isinstance(operand, Symbol) and operand.name in self.of.symbols.pointers:
+        symbols = self.of.symbols
+        if isinstance(operand, Symbol) and (operand.name in symbols.spaces or operand.name in symbols.arrays):
             return f"${self._value(self.of.symbol(operand.name, 64), 'l', count)}"
         if isinstance(operand, Address) and isinstance(operand.base, Symbol):
-            shared = self.of.symbols.spaces.get(operand.base.name, "").startswith("shared")
-            value = self.of.symbol(operand.base.name, 32 if shared else 64)
-            return f"[${self._value(value, 'r' if shared else 'l', count)}+{operand.offset}]"
+            value = self.of.symbol(operand.base.name)
+            return f"[${self._value(value, LETTERS[width(value.type)], count)}+{operand.offset}]"
         return operand_text(operand, spell=number)
 
     def _result(self, register: Register, slot: Slot | None, count: int) -> str:

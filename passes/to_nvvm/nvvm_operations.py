@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import cast
 
@@ -276,9 +276,19 @@ def product(of: PtxInstruction, row: Mma) -> bool:
     else:
         layouts = (MMA_LAYOUT.of(word) for word in of.words if word in ("row", "col"))
         properties |= dict(zip(("layoutA", "layoutB"), layouts, strict=True))
+    return _add_product(of, MmaSparseOp if row.sparse else MmaOp, operands, properties, d)
+
+
+def _add_product(
+    of: PtxInstruction,
+    kind: type[IRDLOperation],
+    operands: Sequence[SSAValue | Sequence[SSAValue]],
+    properties: dict[str, Attribute],
+    d: Attribute,
+) -> bool:
+    """Adds an operation whose result has the registers of the first operand, each of the type `d`."""
     items = of.items(0)
-    made = struct([d] * len(items))
-    op = (MmaSparseOp if row.sparse else MmaOp).build(operands=operands, result_types=[made], properties=properties)
+    op = kind.build(operands=operands, result_types=[struct([d] * len(items))], properties=properties)
     for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
         of.write(item, value)
     return True
@@ -301,12 +311,7 @@ def product_of_opaque(of: PtxInstruction, row: WmmaMma) -> bool:
         for i, role in enumerate("abc")
         for item in of.items(i + 1)
     ]
-    items = of.items(0)
-    made = struct([_fragment_type(row.d.name)] * len(items))
-    op = WmmaMmaOp.build(operands=[operands], result_types=[made], properties=properties)
-    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
-        of.write(item, value)
-    return True
+    return _add_product(of, WmmaMmaOp, [operands], properties, _fragment_type(row.d.name))
 
 
 def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:
@@ -316,8 +321,8 @@ def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:
         return False
     scale, *numbers = (int(each.value) for each in constants if isinstance(each, Immediate))
     signs, turned = [*numbers[:2], 1, 1][:2], [*numbers[2:], 0, 0][:2]
-    items, kind = of.items(0), _fragment_type(row.d.name)
-    sums = of.build.struct([of.read(item, kind) for item in items])
+    kind = _fragment_type(row.d.name)
+    sums = of.build.struct([of.read(item, kind) for item in of.items(0)])
     properties: dict[str, Attribute] = {
         "shape": ShapeAttr(*map(IntAttr, row.shape)),
         "scaleD": WGMMA_SCALE_OUT.of("one" if scale else "zero"),
@@ -330,7 +335,4 @@ def product_of_warpgroup(of: PtxInstruction, row: Wgmma) -> bool:
     if row.d.name == "s32":
         properties["satfinite"] = MMA_OVERFLOW.of("satfinite" if row.satfinite else "wrapped")
     operands = [sums, of.read(a, IntegerType(64)), of.read(b, IntegerType(64))]
-    op = WgmmaMmaAsyncOp.build(operands=operands, result_types=[sums.type], properties=properties)
-    for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
-        of.write(item, value)
-    return True
+    return _add_product(of, WgmmaMmaAsyncOp, operands, properties, kind)
