@@ -18,7 +18,7 @@ from ...dialect.mlir.contraction import ContractOp
 from .builder import FunctionBuilder
 from .options import aten
 from .scalars import RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
-from .views import expanded, reordered
+from .views import expanded, reordered, unsqueezed
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 
@@ -121,11 +121,11 @@ class _Attention:
         """What writes softmax(scores) V, and the logarithm of the sum of each row, in memory as tensors are."""
         scores = self._scores()
         largest = self._reduced("maximum", scores, -math.inf)
-        above = self._computed("exp", self._computed("sub", scores, _column(largest)))
+        above = self._computed("exp", self._computed("sub", scores, largest))
         total = self._reduced("add", above, 0.0)
 
         def result() -> Value:
-            weights = self.builder.converted(self._computed("div", above, _column(total)), self.half)
+            weights = self.builder.converted(self._computed("div", above, total), self.half)
             return self._sum((weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
 
         def logarithm() -> Value:
@@ -144,8 +144,8 @@ class _Attention:
         logs, rows = self._of_heads(reordered(logarithm, range(3)))[0], self._of_heads(slope, COLUMN)
 
         weighed = self._computed("mul", *(self.builder.converted(x, self.wide) for x in (slope, out)))
-        delta = _column(self._of_heads(self._reduced("add", weighed, 0.0))[0])
-        weights = self._computed("exp", self._computed("sub", self._scores(), _column(logs)))
+        delta = self._of_heads(self._reduced("add", weighed, 0.0))[0]
+        weights = self._computed("exp", self._computed("sub", self._scores(), logs))
         slopes = self._computed("sub", self._product(rows, self.v, self.around, self.wide), delta)
         scaled = self._computed("mul", self._computed("mul", weights, slopes), self.scale)
         p, ds = ((self.builder.converted(x, self.half), self.around) for x in (weights, scaled))
@@ -160,14 +160,15 @@ class _Attention:
             raise UnsupportedError("sums of rows that torch pads to a multiple are not lowered")
 
     def _computed(self, rule: str, first: Value, *others: Value | float) -> Value:
-        """A primitive operation on elements of values and numbers, of the type and shape of the first."""
-        values = [first, *(x for x in others if isinstance(x, Value))]
+        """A primitive operation on elements of values and numbers, of the type and shape of the first. A value with a
+        dimension less has a number for each row."""
+        tensors, rank = [first, *(x for x in others if isinstance(x, Value))], len(first.shape)
+        values = [x if len(x.shape) == rank else unsqueezed(x, rank - 1) for x in tensors]
         numbers = [x for x in others if not isinstance(x, Value)]
         return self.builder.generic(values, first.shape, first.dtype, lambda body, x: RULES[rule](body, [*x, *numbers]))
 
     def _reduced(self, rule: str, value: Value, start: float) -> Value:
-        last = [len(value.shape) - 1]
-        return self.builder.reduce(value, last, start, lambda body, x: RULES[rule](body, list(x)))
+        return self.builder.reduce(value, [len(value.shape) - 1], start, lambda body, x: RULES[rule](body, list(x)))
 
     def _of_heads(self, value: Value, *columns: int) -> Looped:
         """(batch, heads, rows, columns) along the loops of Q, or (batch, heads, rows)."""
@@ -241,11 +242,6 @@ class _Attention:
             dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
             over = replace(full, dims=dims, shape=(*self.sizes[:KEY], mask.shape[-1]))
         return reordered(over, [*self.loops, 4])
-
-
-def _column(value: Value) -> Value:
-    """A number for each row as a column."""
-    return replace(value, dims=(*value.dims, None), shape=(*value.shape, 1))
 
 
 def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:

@@ -29,7 +29,7 @@ MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
 MOST = 48
 """Nodes that a cluster has at most."""
 
-TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int, aten.numpy_T.default})
+TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, cast
@@ -27,7 +27,7 @@ from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .options import aten, decompositions, leaves, prims
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
-from .views import SPLITS, VIEWS, part_of_split
+from .views import SPLITS, VIEWS, part_of_split, unsqueezed
 
 
 def _constant(number: float | None = None) -> Lowering:
@@ -47,13 +47,11 @@ def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
 
 
-def _with_reduced_axes(value: Value, axes: Sequence[int], rank: int, keepdim: bool) -> Value:
+def _with_reduced_axes(value: Value, axes: Sequence[int], keepdim: bool) -> Value:
     """A reduced value, with dimensions of size 1 in place of the reduced ones if `keepdim`."""
-    dims, shape = list(value.dims), list(value.shape)
     for axis in axes if keepdim else ():
-        dims.insert(axis, None)
-        shape.insert(axis, 1)
-    return replace(value, dims=tuple(dims), shape=tuple(shape))
+        value = unsqueezed(value, axis)
+    return value
 
 
 def _reduction(rule: str, start: float) -> Lowering:
@@ -73,7 +71,7 @@ def _reduction(rule: str, start: float) -> Lowering:
             return RULES[rule](inside, list(elements))
 
         reduced = builder.reduce(builder.converted(value, wide), axes, start, body)
-        return _with_reduced_axes(builder.converted(reduced, like.dtype), axes, len(value.shape), keepdim)
+        return _with_reduced_axes(builder.converted(reduced, like.dtype), axes, keepdim)
 
     return handler
 
@@ -103,7 +101,7 @@ def _variance(
 ) -> Value:  # fmt: skip
     """The mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = _axes(dims, len(value.shape))
-    mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, len(value.shape), keepdim=True)
+    mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, keepdim=True)
     count = _count(value, axes)
 
     def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:

@@ -27,7 +27,7 @@ from .builder import FunctionBuilder, TensorOperand, plain, pointwise
 from .options import aten
 from .part import LIBRARY
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
-from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape
+from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape, unsqueezed
 
 G, M, N, K = range(4)
 """The loops of a product with groups."""
@@ -256,8 +256,8 @@ def _sparse_add_matmul(
     beta: float = 1, alpha: float = 1, out_dtype: object = None,
 ) -> Value:  # fmt: skip
     """A product whose A is sparse, with a number for each row added, rounded once."""
-    column = replace(bias, dims=(*bias.dims, None), shape=(*bias.shape, 1))
-    return _plus(builder, like.dtype, _sparse_product(builder, values, metadata, b), column, beta, alpha)
+    product = _sparse_product(builder, values, metadata, b)
+    return _plus(builder, like.dtype, product, unsqueezed(bias, 1), beta, alpha)
 
 
 def _convolution(

@@ -287,6 +287,15 @@ def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return value if exponent > 0 else _reciprocal(body, [value])
 
 
+def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
+    """A shift to the right by a number."""
+    value, count = operands
+    if not isinstance(value, ElementValue) or value.is_float or count not in range(value.type.bitwidth):
+        raise UnsupportedError("only shifts of integers by a number of their bits are lowered")
+    kind = arith.ShRUIOp if value.unsigned else arith.ShRSIOp
+    return body.emit(kind, *_typed(body, operands), result=value.type)
+
+
 def _log1p(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
     (x,) = _typed(body, operands)
@@ -334,6 +343,7 @@ RULES: Mapping[str, Rule] = {
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "bitwise_not": _not,
     "neg": _negated,
+    "__rshift__": _shifted,
     "where": _where,
     "pow": _power,
     "reciprocal": _reciprocal,

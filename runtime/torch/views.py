@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
@@ -65,16 +66,12 @@ def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: 
     return reordered(value, [d % len(value.shape) for d in order])
 
 
-def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int, second: int) -> Value:
+def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int = 0, second: int = 1) -> Value:
     rank = len(value.shape)
     order = list(range(rank))
     if rank:
         order[first % rank], order[second % rank] = order[second % rank], order[first % rank]
     return reordered(value, order)
-
-
-def _turned(builder: FunctionBuilder, like: torch.Tensor, value: Value) -> Value:
-    return reordered(value, range(len(value.shape))[::-1])
 
 
 def reordered(value: Value, order: Sequence[int]) -> Value:
@@ -98,11 +95,13 @@ def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
 
 
 def _unsqueeze(builder: FunctionBuilder, like: torch.Tensor, value: Value, where: int) -> Value:
-    at = where % (len(value.shape) + 1)
-    dims, shape = list(value.dims), list(value.shape)
-    dims.insert(at, None)
-    shape.insert(at, 1)
-    return replace(value, dims=tuple(dims), shape=tuple(shape))
+    return unsqueezed(value, where % (len(value.shape) + 1))
+
+
+def unsqueezed(value: Value, at: int) -> Value:
+    """The value with one more dimension, of size 1."""
+    dims, shape = (*value.dims[:at], None, *value.dims[at:]), (*value.shape[:at], 1, *value.shape[at:])
+    return replace(value, dims=dims, shape=shape)
 
 
 def _squeeze(
@@ -129,14 +128,10 @@ def reshape(builder: FunctionBuilder, value: Value, shape: tuple[Size, ...]) -> 
         return value
     value = builder.dense(value)
     groups = _groups(value.shape, shape)
-    middle = tuple(_product(value.shape[d] for d in before) for before, _ in groups)
+    middle = tuple(math.prod(value.shape[d] for d in before) for before, _ in groups)
     if middle != value.shape:
         value = builder.reshaped(value, middle, [before for before, _ in groups])
     return value if middle == shape else builder.reshaped(value, shape, [after for _, after in groups])
-
-
-def _product(sizes: Any) -> Size:
-    return math.prod(sizes)
 
 
 def _groups(before: tuple[Size, ...], after: tuple[Size, ...]) -> list[tuple[range, range]]:
@@ -254,8 +249,7 @@ VIEWS: Mapping[object, Lowering] = {
     prims.broadcast_in_dim.default: _broadcast,
     aten.permute.default: _permute,
     aten.transpose.int: _transpose,
-    aten.t.default: _turned,
-    aten.numpy_T.default: _turned,
+    aten.t.default: _transpose,
     aten.expand.default: _expand,
     aten.unsqueeze.default: _unsqueeze,
     aten.squeeze.default: _squeeze,
@@ -368,16 +362,10 @@ def _moved(graph: Graph, node: Node, base: Node, outer: tuple[Size, ...], size: 
 def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
     """A new node, with an example of what it computes."""
     node = graph.call_function(target, args, kwargs)
-    examples = [_examples(x) for x in args]
+    examples: Any = map_arg(args, lambda x: x.meta["val"])
     with mode:
         node.meta["val"] = target(*examples, **kwargs)
     return node
-
-
-def _examples(argument: Any) -> Any:
-    if isinstance(argument, Node):
-        return argument.meta["val"]
-    return list(map(_examples, cast("list[Any]", argument))) if isinstance(argument, list) else argument
 
 
 # Images with the channels last in memory: convolutions of single pixels as products, and orders of dimensions moved

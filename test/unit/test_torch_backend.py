@@ -239,6 +239,23 @@ def test_weights_of_8_bits_are_converted_by_the_product(
     assert not compiled.reasons
 
 
+def test_weights_of_4_bits_are_unpacked() -> None:
+    """Two in a byte, the lower bits first, with a scale for each 16 of a row; one token of a decoder."""
+
+    def function(x: Any, packed: Any, scale: Any) -> Any:
+        weights = torch.stack([packed & 15, packed >> 4], -1).flatten(1).to(x.dtype) - 8
+        return functional.linear(x, (weights.unflatten(1, (-1, 16)) * scale[:, :, None]).flatten(1))
+
+    x, packed, scale, compiled = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2), Compiled(function)
+    assert close(compiled.call(x, packed, scale), function(x.double(), packed, scale.double()), 2.0)
+    assert compiled.operators == [("mm",)]
+    assert not compiled.reasons
+    message = "only shifts of integers by a number of their bits are lowered"
+    left = Compiled(lambda x, y: (x >> y) * 2)
+    left.call(packed, packed & 7)
+    assert left.reasons == [message]
+
+
 def test_weights_that_no_kernel_converts_are_left() -> None:
     x, weights = drawn(64, 5), eight_bits(32, 64)
     first = Compiled(lambda w, x: w.to(x.dtype) @ x)
@@ -444,6 +461,16 @@ def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(part, "_interpret", wrong)
     assert "from float64, where eager mode is" in fault(6200439)
+
+
+def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of Python in docs/torch.md, in order."""
+    page = EXAMPLE.parents[1] / "docs" / "torch.md"
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+        exec(block, names)
+    assert close(names["y"].detach(), names["model"].double()(names["x"].double()).detach(), 2.0)
 
 
 def code_of(function: Callable[..., Any], *inputs: Any) -> str:
