@@ -19,10 +19,9 @@ TESTABLE := $(VENV)/.testable
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
 
-# one after another, so that pytest's summary is the last line
+# the type checker has one busy process for most of its time, and lit runs beside it; pytest's summary is the last line
 test: $(TESTABLE)
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory lit
+	@$(MAKE) --no-print-directory --jobs lint lit
 	@$(MAKE) --no-print-directory pytest
 
 # what a change most often breaks, in under three minutes on two cores: no type checker, and a part of the tests

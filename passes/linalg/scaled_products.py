@@ -146,8 +146,8 @@ class ExpandBatch(RewritePattern):
         nest, sizes = Nest.of(product), dict[int, list[int]]()
         for loop, group in zip(nest.writes[0].loops, groups, strict=True):
             parts = [shape[d] for d in group]
-            is_batch = all(loop in access.loops for access in nest.reads)
-            sizes[loop] = parts if is_batch or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
+            merged = all(loop in a.loops and isinstance(a.value.owner, tensor.CollapseShapeOp) for a in nest.reads)
+            sizes[loop] = parts if merged or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
         split = {loop for loop, parts in sizes.items() if len(parts) > 1}
         if not split:  # a view of the result says as much
             return
