@@ -23,8 +23,8 @@ from ...dialect.warp.elements import shape_of
 from ..diagnostics import chose
 from ..patterns import operations_between
 from .contraction import multiplies_images
-from .convolution import ALIGNED, Padded
 from .element_expressions import writer_before
+from .image_windows import ALIGNED, Padded
 from .operand import root, users_of
 
 

@@ -213,11 +213,13 @@ class TensorCopy(NamedTuple):
 
 
 def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
-    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
+    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: group, tap, row,
+    column."""
     (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
+    group: Index = tap.pop(0) if images.groups is not None else 0
     if images.joined is not None:
-        channels = memory_of(images.memory).get_shape()[-1]
-        tap, channel = index.unflattened(taps, index.div(channel, channels)), index.rem(channel, channels)
+        tap, channel = index.unflattened(taps, index.div(channel, images.channels)), index.rem(channel, images.channels)
+    channel = index.add(index.mul(group, images.channels), channel)
     corner = list[Index]()
     for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))

@@ -208,7 +208,7 @@ def test_channels_that_come_first_are_moved_last() -> None:
 def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]) -> str:
     """A sum of products along maps over loops, of which the last three are summed over."""
     a, b, d = (f"affine_map<({loops}) -> ({map_})>" for map_ in maps)
-    kinds = ", ".join(['"parallel"'] * 4 + ['"reduction"'] * 3)
+    kinds = ", ".join(['"parallel"'] * (loops.count(",") - 2) + ['"reduction"'] * 3)
     return f"""func.func @f(%A: memref<{types[0]}>, %B: memref<{types[1]}>, %D: memref<{types[2]}>) {{
   linalg.generic {{indexing_maps = [{a}, {b}, {d}], iterator_types = [{kinds}]}}
       ins(%A, %B : memref<{types[0]}>, memref<{types[1]}>) outs(%D : memref<{types[2]}>) {{
@@ -259,3 +259,24 @@ def test_the_gradient_of_images_reads_pixels_backwards() -> None:
         exact += seen @ of
         size += np.abs(seen) @ np.abs(of)
     run_gradient(gradient("n, h, w, c, r, s, f", maps, types), g, w, exact, size)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("groups", "channels", "features"), [(3, 64, 40), (2, 72, 64)])
+def test_groups_of_channels(groups: int, channels: int, features: int) -> None:
+    """Each group is a matrix of a batch, whose channels copies take out of those of all groups."""
+    maps = ("n, h + r, w + s, g, c", "g, f, r, s, c", "n, h, w, g, f")
+    types = (
+        f"2x6x7x{groups}x{channels}xbf16",
+        f"{groups}x{features}x3x2x{channels}xbf16",
+        f"2x4x6x{groups}x{features}xf32",
+    )
+    rng = np.random.default_rng()
+    x = rng.standard_normal((2, 6, 7, groups, channels)).astype(BF16)
+    w = rng.standard_normal((groups, features, 3, 2, channels)).astype(BF16)
+    exact, size = np.zeros((2, 2, 4, 6, groups, features))
+    for r, s in product(range(3), range(2)):
+        for total, f in ((exact, np.asarray), (size, np.abs)):
+            seen, of = f(x[:, r : r + 4, s : s + 6].astype(np.float64)), f(w[:, :, r, s].astype(np.float64))
+            total += np.einsum("nhwgc,gfc->nhwgf", seen, of)
+    run_gradient(gradient("n, h, w, g, f, r, s, c", maps, types), x, w, exact, size)
