@@ -9,7 +9,6 @@ read where they are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import prod
 
 from xdsl.builder import Builder
@@ -33,8 +32,8 @@ from ...dialect.warp.views import WindowOp, strides_of
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from .contraction import multiplies_images
-from .few_channels import Widened
-from .image_windows import PANEL, Filter, NotFlatError, Padded, decline, unshaped
+from .few_channels import Blocked, Widened
+from .image_windows import PANEL, Filter, NotFlatError, Padded, decline, lies_together, unshaped
 from .operand import collapse, drop_unused, expand, pitch
 
 
@@ -61,10 +60,10 @@ class Flattened:
         own, other = (m, n) if side == 0 else (n, m)
         if columns[-1] == k and (side, self.filter.image in loops_of(op.maps[2])) == (0, True):
             order = [*self.taps, row, other, k]
-        elif columns[-1] == own and not self.taps and self.filter.image not in loops_of(op.maps[2]):
-            order = [own, other, row] if side == 0 else [other, own, row]
+        elif columns[-1] == own and self.filter.image not in loops_of(op.maps[2]):
+            order = [*self.taps, *((own, other) if side == 0 else (other, own)), row]
         else:
-            decline(f"expected channels of the images along k, or pixels and {PANEL} channels, got {op.maps[side]}")
+            decline(f"expected channels of the images along k, or pixels, got {op.maps[side]}")
         self.group = [loop for loop in (self.filter.group,) if loop != FIXED]
         if len({*self.filter.rows, *columns, other, *self.group}) != op.outer + 3:
             decline("it is a batch, or summed over more than the taps of a filter")
@@ -82,7 +81,7 @@ class Flattened:
         memory, groups, row = self.memory, 0, self.filter.rows[-1]
         *outer, first = range(memory_of(memory).get_num_dims())
         if first > self.outer:
-            if not self._is_compact(memory, range(self.outer, first + 1)):
+            if not lies_together(memory, range(self.outer, first + 1)):
                 decline(f"expected the channels of all groups side by side, got {memory.type}")
             places = [*([d] for d in outer[: self.outer]), [*range(self.outer, first + 1)]]
             memory = self.builder.insert(collapse(memory, places)).result
@@ -94,7 +93,7 @@ class Flattened:
         kind, (taps, pixels, steps, dilations, low) = memory_of(memory), made.numbers
         *places, last = range(rank := kind.get_num_dims())
         plain = max(*taps, *steps) == 1 and not any(low) and kind.get_shape()[1:-1] == pixels
-        if plain and self._is_compact(memory, places):
+        if plain and lies_together(memory, places):
             flat = self.builder.insert(collapse(memory, [places, [last]])).result
             if self.group:
                 parts = [[size] for size in memory_of(flat).get_shape()]
@@ -117,7 +116,7 @@ class Flattened:
             places = [loops.index(loop) for loop in group if loop in loops]
             if not places:
                 continue
-            if len(places) < len(group) or not self._is_compact(value, places):
+            if len(places) < len(group) or not lies_together(value, places):
                 what = "pixels of all images" if group == self.filter.rows else "taps of the filter"
                 decline(f"expected the {what} one after another, got {value.type}")
             groups = [places if each[0] == places[0] else each for each in groups if each[0] not in places[1:]]
@@ -129,17 +128,6 @@ class Flattened:
         if value not in self.made:
             self.made[value] = self.builder.insert(collapse(value, groups)).result
         return self.made[value]
-
-    @staticmethod
-    def _is_compact(value: SSAValue, places: Sequence[int]) -> bool:
-        """Whether consecutive dimensions of memory have no gaps between them."""
-        kind = memory_of(value)
-        steps = strides_of(kind) or (None,) * kind.get_num_dims()
-        return all(
-            after == before + 1 and (step := steps[after]) is not None
-            and steps[before] == step * kind.get_shape()[after]
-            for before, after in pairwise(places)
-        )  # fmt: skip
 
     def epilogue(self) -> SSAValue | None:
         """The epilogue by the loops of the new product."""
@@ -180,8 +168,9 @@ class FlattenPixels(RewritePattern):
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         try:
-            if side == 0 and (wider := Widened.of(op, window)) is not None:
-                op, window = wider.replace()
+            changed = Blocked.of(op, window, side) or (Widened.of(op, window) if side == 0 else None)
+            if changed is not None:
+                op, window = changed.replace()
                 rewriter = PatternRewriter(op)
             flat, made = self._flattened(op, window, side)
         except (NotFlatError, VerifyException) as error:

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import FloatAttr, MemRefType
-from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, IndexOp, YieldOp
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.nest import generic
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import WindowOp
-from .image_windows import ALIGNED, Filter, Padded
+from .image_windows import ALIGNED, PANEL, Filter, Padded, decline, lies_together
 from .operand import collapse, drop_unused, expand
 
 
@@ -107,3 +109,151 @@ def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memre
     """A part of memory of these sizes."""
     steps = [1] * len(sizes)
     return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, steps)
+
+
+class Blocked:
+    """The same product, of blocks of `count` groups as one group, of up to `PANEL` channels.
+
+    The filter of a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result,
+    the products of all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite
+    number reaches the results of a block, not only of a group.
+    """
+
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter, count: int) -> None:
+        self.op, self.window, self.side, self.group, self.count = op, window, side, filter_.group, count
+        self.builder, self.made = Builder(InsertPoint.before(op)), dict[SSAValue, SSAValue]()
+        written, others = loops_of(op.maps[2]), loops_of(op.maps[1 - side])
+        self.is_gradient = filter_.image not in written
+        own = (op.outer, op.outer + 1)  # m and n
+        self.inner = filter_.channel, next(loop for loop in own if loop in others)
+        self.sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
+        self.sizes |= dict(zip(others, memory_of(op.a_and_b[1 - side]).get_shape(), strict=True))
+
+    @staticmethod
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Blocked | None:
+        """The blocks of a product of small groups; None for other products.
+
+        Raises:
+            NotFlatError: for images of channels that do not lie side by side.
+        """
+        filter_ = Filter.of(op, window, side)
+        if filter_.group == FIXED:
+            return None
+        groups, channels = memory_of(window.memory).get_shape()[-2:]
+        count = max(n for n in range(1, max(1, PANEL // channels) + 1) if groups % n == 0)
+        return None if count == 1 else Blocked(op, window, side, filter_, count)
+
+    def replace(self) -> tuple[MatmulOp, WindowOp]:
+        """Puts the product in the place of the other one.
+
+        Raises:
+            NotFlatError: if an operand does not lie so.
+        """
+        op, loops = self.op, [loops_of(map_) for map_ in self.op.maps]
+        if self.is_gradient and op.c is not None:
+            decline("the gradient of a filter of small groups is added to something")
+        window = self._images()
+        other, start = op.a_and_b[1 - self.side], op.init if op.c is None else self._merged(op.c, loops[2])
+        if self.is_gradient:
+            other, d = self._merged(other, loops[1 - self.side]), self._blocks(op.d, loops[2])
+        else:
+            other, d = self._spread(other, loops[1 - self.side]), self._merged(op.d, loops[2])
+        a, b = (window.result, other) if self.side == 0 else (other, window.result)
+        made = op.like(a=a, b=b, d=d, start=start, through=self._epilogue())
+        made.attributes |= op.attributes
+        through, filter_ = op.through, op.d
+        Rewriter.replace_op(op, made, [])
+        drop_forms([through])
+        drop_unused(self.window.result)
+        if self.is_gradient:
+            self.builder = Builder(InsertPoint.after(made))
+            self._copy_diagonal(d, filter_, loops[2])
+        return made, window
+
+    def _images(self) -> WindowOp:
+        """The window of images whose groups are blocks."""
+        kind, loops = memory_of(self.window.memory), loops_of(self.op.maps[self.side])
+        dimensions = [FIXED] * (kind.get_num_dims() - 2)
+        memory = self._merged(self.window.memory, (*dimensions, self.group, self.inner[0]))
+        return self.builder.insert(WindowOp(memory, self.window.along, [self._size(loop) for loop in loops]))
+
+    def _size(self, loop: int) -> int:
+        """The size of a loop of blocks."""
+        if loop == self.group:
+            return self.sizes[loop] // self.count
+        return self.sizes[loop] * (self.count if loop in self.inner else 1)
+
+    def _merged(self, value: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Memory of groups as that of blocks."""
+        inside = [loop for loop in self.inner if loop in loops]
+        if value in self.made or (not inside and self.group not in loops):
+            return self.made.get(value, value)
+        at = loops.index(self.group) if self.group in loops else 0
+        if loops[at : at + 2] != (self.group, *inside) or not lies_together(value, (at, at + 1)):
+            decline(f"expected the channels of all groups side by side, got {value.type}")
+        places = [[d] for d in range(len(loops))]
+        flat = self.builder.insert(collapse(value, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
+        parts = [[size] for size in memory_of(flat).get_shape()]
+        parts[at] = [*map(self._size, loops[at : at + 2])]
+        self.made[value] = self.builder.insert(expand(flat, parts)).result  # C stays the memory of D, where it is
+        return self.made[value]
+
+    def _blocks(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Memory for the blocks of a filter."""
+        kind = MemRefType(memory_of(filter_).element_type, [*map(self._size, loops)])
+        return self.builder.insert(memref.AllocOp([], [], kind)).memref
+
+    def _numbered(
+        self, value: SSAValue, loops: Sequence[int], split: Sequence[int]
+    ) -> tuple[SSAValue, list[list[int]]]:
+        """Memory with each dimension of some loops as two, one of which is the number of a group in its block; and the
+        dimensions for each loop."""
+        parts, count = [[size] for size in memory_of(value).get_shape()], self.count
+        for at, loop in enumerate(loops):
+            (size,) = parts[at]
+            if loop in split:
+                parts[at] = [size // count, count] if loop == self.group else [count, size // count]
+        places = iter(range(sum(map(len, parts))))
+        return self.builder.insert(expand(value, parts)).result, [[next(places) for _ in part] for part in parts]
+
+    def _spread(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Blocks with a filter on the diagonal."""
+        blocks = self._blocks(filter_, loops)
+        written, places = self._numbered(blocks, loops, self.inner)
+        read, _ = self._numbered(filter_, loops, [self.group])
+        numbers = [places[loops.index(loop)][0] for loop in self.inner]
+        along = [place for loop, part in zip(loops, places, strict=True)
+                 for place in ((*part, numbers[0]) if loop == self.group else part[-1:])]  # fmt: skip
+        rank, element = memory_of(written).get_num_dims(), memory_of(filter_).element_type
+        block = Block(arg_types=[element, element])
+        row, column = (IndexOp(number) for number in numbers)
+        same = arith.CmpiOp(row.result, column.result, "eq")
+        zero = arith.ConstantOp(FloatAttr(0.0, element))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        chosen = arith.SelectOp(same.result, block.args[0], zero.result)
+        block.add_ops([row, column, same, zero, chosen, YieldOp(chosen.result)])
+        maps = [map_along(rank, along), AffineMap.identity(rank)]
+        self.builder.insert(generic(self.op, [read], [written], Region(block), maps))
+        return blocks
+
+    def _copy_diagonal(self, blocks: SSAValue, filter_: SSAValue, loops: Sequence[int]) -> None:
+        """Copies the diagonal of blocks to the filter."""
+        written, places = self._numbered(filter_, loops, [self.group])
+        shape, number = memory_of(written).get_shape(), AffineDimExpr(places[loops.index(self.group)][1])
+        results = [AffineDimExpr(first) + number * self.sizes[loop] if loop in self.inner else AffineDimExpr(first)
+                   for loop, (first, *_) in zip(loops, places, strict=True)]  # fmt: skip
+        seen = self.builder.insert(WindowOp(blocks, AffineMap(len(shape), 0, tuple(results)), shape)).result
+        self.builder.insert(CopyOp([seen], [written], []))
+
+    def _epilogue(self) -> SSAValue | None:
+        """The epilogue, of operands of blocks."""
+        before = self.op.epilogue
+        if before is None:
+            return None
+        placed = [
+            (self._merged(value, loops_of(map_)) if loops_of(map_) else value, map_) for value, map_ in before.placed
+        ]
+        if self.is_gradient and any(loops_of(map_) for _, map_ in placed):
+            decline("what follows the gradient of a filter of small groups reads memory")
+        made = self.builder.insert(PointwiseOp(placed, before.body.clone()))
+        made.function.name_hint, made.location = before.function.name_hint, before.location
+        return made.function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
@@ -20,7 +21,7 @@ from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import WindowOp
+from ...dialect.warp.views import WindowOp, strides_of
 from ..patterns import operations_between
 from .elementwise import touched
 from .operand import drop_unused, groups_of, root, users_of
@@ -120,6 +121,17 @@ def unshaped(memory: SSAValue, kept: int) -> SSAValue:
             break
         memory = op.src
     return memory
+
+
+def lies_together(value: SSAValue, places: Sequence[int]) -> bool:
+    """Whether consecutive dimensions of memory have no gaps between them."""
+    kind = memory_of(value)
+    steps = strides_of(kind) or (None,) * kind.get_num_dims()
+    return all(
+        after == before + 1 and (step := steps[after]) is not None
+        and steps[before] == step * kind.get_shape()[after]
+        for before, after in pairwise(places)
+    )  # fmt: skip
 
 
 class Padded(NamedTuple):
