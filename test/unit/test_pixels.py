@@ -272,9 +272,13 @@ def test_the_gradient_of_images_reads_pixels_backwards() -> None:
 def test_groups_of_channels(groups: int, channels: int, features: int, launches: int) -> None:
     """Large groups are a batch of matrices; of small ones a filter for several is copied before."""
     maps = ("n, h + r, w + s, g, c", "g, f, r, s, c", "n, h, w, g, f")
-    types = f"1x6x7x{groups}x{channels}xbf16 {groups}x{features}x3x2x{channels}xbf16 1x4x6x{groups}x{features}xf32"
+    x, w, y = (
+        f"1x6x7x{groups}x{channels}xbf16",
+        f"{groups}x{features}x3x2x{channels}xbf16",
+        f"1x4x6x{groups}x{features}xf32",
+    )
     sizes = f"1 4 6 {groups} {features} 3 2 {channels}"
-    kernel = run_gradient("n, h, w, g, f, r, s, c", maps, sizes, tuple(types.split()))
+    kernel = run_gradient("n, h, w, g, f, r, s, c", maps, sizes, (x, w, y))
     assert len(kernel.launches) == launches
 
 
