@@ -53,10 +53,11 @@ class Flattened:
         self.padded = Padded.of(base, op, (0, *range(self.outer, rank)))
         self.made = dict[SSAValue, SSAValue]()
         (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
-        self.units = columns[:-1] if prod(size for _, _, size in self.filter.taps) == 1 else ()
+        alone = prod(size for _, _, size in self.filter.taps) == 1
+        self.units = columns[:-1] if alone else ()
         self.joined = joined and memory_of(window.memory).get_shape()[-1] % PANEL == 0
-        self.groups = (self.filter.rows, columns) if self.joined and not self.units else (self.filter.rows,)
-        self.taps = [] if self.joined or self.units else list(columns[:-1])
+        self.groups = (self.filter.rows, columns) if self.joined and not alone else (self.filter.rows,)
+        self.taps = [] if self.joined or alone else list(columns[:-1])
         own, other = (m, n) if side == 0 else (n, m)
         if columns[-1] == k and (side, self.filter.image in loops_of(op.maps[2])) == (0, True):
             order = [*self.taps, row, other, k]
@@ -64,9 +65,11 @@ class Flattened:
             order = [*self.taps, *((own, other) if side == 0 else (other, own)), row]
         else:
             decline(f"expected channels of the images along k, or pixels, got {op.maps[side]}")
-        self.group = [loop for loop in (self.filter.group,) if loop != FIXED]
-        if len({*self.filter.rows, *columns, other, *self.group}) != op.outer + 3:
+        if len({*self.filter.rows, *columns, other, self.filter.group} - {FIXED}) != op.outer + 3:
             decline("it is a batch, or summed over more than the taps of a filter")
+        sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
+        self.group = [loop for loop in (self.filter.group,) if sizes.get(loop, 1) > 1]
+        self.units += (self.filter.group,) if not self.group else ()
         order = [*self.group, *order]
         self.numbers: Mapping[int, int] = {loop: number for number, loop in enumerate(order)}
         self.memory = base if self.padded is None else self.padded.images()

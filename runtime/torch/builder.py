@@ -313,6 +313,8 @@ def compute(
     """
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
+    if target is aten.relu.default:  # a comparison and a selection in torch's decomposition
+        return body.convert(RULES["maximum"](body, [elements[0], 0]), dtype)
     flat, spec = flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")

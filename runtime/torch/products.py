@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from xdsl.builder import Builder
@@ -20,7 +20,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
-from ...dialect.mlir.convolution import IMAGES_LAST
+from ...dialect.mlir.convolution import BY_NAME
 from ...dialect.mlir.forall import PadOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, plain, pointwise
@@ -264,20 +264,47 @@ def _convolution(
     builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None, steps: Sequence[int],
     padding: Sequence[int], dilations: Sequence[int], transposed: bool, added: Sequence[int], groups: int,
 ) -> Value:  # fmt: skip
-    """A convolution of images with the channels last, with its bias, rounded once."""
-    of_images = has_channels_last(like) and len(steps) == len(padding) == len(dilations) == 2
-    if transposed or groups != 1 or not of_images:
-        raise UnsupportedError(
-            "expected images of static sizes with the channels last in memory "
-            "(model.to(memory_format=torch.channels_last)), one group, and no transposition"
-        )
-    images, taps = (builder.dense(reordered(value, LAST)).tensor for value in (x, weight))
+    """A convolution of images with the channels last in memory, or first, with its bias, rounded once."""
+    if transposed or not all(isinstance(n, int) for n in x.shape) or len(steps) != 2:
+        raise UnsupportedError("expected images of static sizes with two dimensions of pixels, and no transposition")
+    last, alone = has_channels_last(like), 1 < groups == x.shape[1] == weight.shape[0]
+    order = LAST if last else [*range(len(LAST))]
+    images = builder.dense(reordered(x, order))
     if any(padding):
         zero = builder.insert(constant(0, element_of(x.dtype))).result
-        images = builder.insert(PadOp.around(images, [0, *padding, 0], zero)).result
-    sums = builder.filled(tuple(shape_of(like)[d] for d in LAST), _accumulator(x, weight), 0)
-    product = builder.insert(IMAGES_LAST.on_tensors(images, taps, sums.tensor, steps, dilations))
-    return reordered(_plus(builder, like.dtype, replace(sums, tensor=product.results[0]), bias), FIRST)
+        around = [0, *padding, 0] if last else [0, 0, *padding]
+        padded = builder.insert(PadOp.around(images.tensor, around, zero)).result
+        larger = tuple(n + 2 * by for n, by in zip(images.shape, around, strict=True))
+        images = plain(padded, larger, x.dtype)
+    name = "conv_2d_nhwc_fhwc" if last else "conv_2d_nchw_fchw"
+    channels = order.index(1)
+    sizes = shape = tuple(shape_of(like)[d] for d in order)
+    if alone:
+        name = "depthwise_conv_2d_nhwc_hwc" if last else "depthwise_conv_2d_nchw_chw"
+        taps = builder.dense(reordered(weight, [2, 3, 0] if last else [0, 2, 3]))
+    else:
+        taps = builder.dense(reordered(weight, order))
+    if groups > 1 and not alone:
+        name = "conv_2d_nhwgc_gfhwc" if last else "conv_2d_ngchw_gfchw"
+        images, taps = _in_groups(builder, images, channels, groups), _in_groups(builder, taps, 0, groups)
+        sizes = (*shape[:channels], groups, cast("int", shape[channels]) // groups, *shape[channels + 1 :])
+    sums = builder.filled(sizes, _accumulator(x, weight), 0)
+    product = builder.insert(BY_NAME[name].on_tensors(images.tensor, taps.tensor, sums.tensor, steps, dilations))
+    total = replace(sums, tensor=product.results[0])
+    if sizes != shape:
+        joined = [[d, d + 1] if d == channels else [d + (d > channels)] for d in range(len(shape))]
+        total = builder.reshaped(total, shape, joined)
+    if bias is not None and not last:
+        bias = replace(bias, dims=(*bias.dims, None, None), shape=(*bias.shape, 1, 1))
+    made = _plus(builder, like.dtype, total, bias)
+    return reordered(made, FIRST) if last else made
+
+
+def _in_groups(builder: FunctionBuilder, value: Value, at: int, groups: int) -> Value:
+    """A tensor with a dimension of channels as one of groups and one of channels."""
+    size = cast("int", value.shape[at])
+    shape = (*value.shape[:at], groups, size // groups, *value.shape[at + 1 :])
+    return builder.reshaped(value, shape, [[d, d + 1] if d == at else [d + (d > at)] for d in range(len(value.shape))])
 
 
 ACTIVATIONS: Mapping[str, Any] = {
