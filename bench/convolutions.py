@@ -6,7 +6,7 @@ Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.bac
 keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
 sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
 those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
-With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's. With
+With `--by weights` it is gradients of filters, with `--by data` those of images, against cuDNN's. With
 `--first` channels come first in memory, for both. `--only " in "` has those of groups, 32 of 4 channels as `4 in 32`.
 """
 
@@ -131,6 +131,8 @@ class Layer(NamedTuple):
         if self.first:
             x, w, y, operation = [n, c, *x[1:3]], [f, c, *taps], [n, f, *y[1:3]], "conv_2d_nchw_fchw"
         group = "g, " if g else ""
+        if self.by == "data" and self.stride > 1:
+            return self._imported()
         if self.by == "data":
             # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
             back = self.taps - 1
@@ -145,6 +147,24 @@ class Layer(NamedTuple):
             return self._padded(GRADIENT, x, self.padding, b=_tensor(y), d=_tensor(w), **maps, **steps)
         return self._padded(TEXT, x, self.padding, w=_tensor(w), y=_tensor(y), sums=_tensor(y, "f32"),
                             operation=operation, **steps)  # fmt: skip
+
+    def _imported(self) -> str:
+        """The gradient of images in larger steps, of which each phase of pixels is a convolution."""
+        import torch
+
+        from warploom.runtime.torch.importer import torch_to_linalg
+
+        left = self.size - (self.result - 1) * self.stride + 2 * self.padding - self.taps
+
+        def gradient(slopes: Any, w: Any) -> Any:
+            steps = [[n] * 2 for n in (self.stride, self.padding, 1)]
+            first = [each.permute(0, 3, 1, 2) for each in (slopes, w)]
+            made = torch.ops.aten.convolution(*first, None, *steps, True, [left] * 2, self.groups)
+            return made.permute(0, 2, 3, 1)
+
+        shapes = (self.images, self.result, self.result, self.features), (
+            self.features, self.taps, self.taps, self.channels // self.groups)  # fmt: skip
+        return torch_to_linalg(gradient, *(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes))
 
     def _padded(self, text: str, sizes: list[int], padding: int, **given: str) -> str:
         """The text for images of these sizes with so many zeros around them."""
@@ -341,7 +361,8 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
                 return each[number]
             if number != 1 or not layer.apart:
                 last = each[number].permute(0, 2, 3, 1)
-                return last if layer.groups == 1 else last.unflatten(0 if number == 1 else -1, (layer.groups, -1))
+                plain = layer.groups == 1 or (layer.by == "data" and layer.stride > 1)
+                return last if plain else last.unflatten(0 if number == 1 else -1, (layer.groups, -1))
             return each[number].squeeze(1).permute(1, 2, 0).contiguous()
 
         return graphs.of(lambda: [kernel.prepare(*(given(each, i) for i in order)) for each in sets])
@@ -373,7 +394,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS if args.only in layer.name
-              and (args.by != "data" or layer.stride == 1) and (args.by == "images" or not layer.apart)]  # fmt: skip
+              and (args.by == "images" or not (layer.apart or layer.channels < 4 * (args.by == "data")))]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

@@ -13,7 +13,9 @@ from math import prod
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.linalg.ops import CopyOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
@@ -52,6 +54,7 @@ class Flattened:
         rank = memory_of(base).get_num_dims()
         self.padded = Padded.of(base, op, (0, *range(self.outer, rank)))
         self.made = dict[SSAValue, SSAValue]()
+        self.apart: SSAValue | None = None
         (*_, row), columns, (m, n, k) = self.filter.rows, self.filter.columns, range(op.outer, op.outer + 3)
         alone = prod(size for _, _, size in self.filter.taps) == 1
         self.units = columns[:-1] if alone else ()
@@ -158,7 +161,17 @@ class Flattened:
         (a, of_a), (b, of_b) = (images, *sides) if self.side == 0 else (*sides, images)
         start = op.init if op.c is None else self.as_rows(op.c, map_d)
         maps = [self.along(loops) for loops in (of_a, of_b, map_d)]
-        return op.like(a=a, b=b, d=self.as_rows(op.d, map_d), start=start, maps=maps, through=self.epilogue())
+        return op.like(a=a, b=b, d=self._result(map_d), start=start, maps=maps, through=self.epilogue())
+
+    def _result(self, loops: Sequence[int]) -> SSAValue:
+        """The result by rows: memory of its own, which is copied, where pixels have others between them."""
+        places = [loops.index(loop) for loop in self.filter.rows if loop in loops]
+        if lies_together(self.op.d, places) or self.op.c is not None:
+            return self.as_rows(self.op.d, loops)
+        kind = memory_of(self.op.d)
+        made = memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))
+        self.apart = self.builder.insert(made).memref
+        return self.as_rows(self.apart, loops)
 
 
 class FlattenPixels(RewritePattern):
@@ -181,11 +194,13 @@ class FlattenPixels(RewritePattern):
                 fail(op, f"only tensor copies read pixels backwards: {error}")
             remark(op, Im2colPass.name, f"it stays a product in each row of pixels: {error}")
             return
-        through, images = op.through, window.result
+        through, images, result = op.through, window.result, op.d
         chose(op, Im2colPass.name, f"copies read the pixels of its {'AB'[side]} out of images")
         rewriter.replace(op, made, [])
         drop_forms([through])
         drop_unused(images)
+        if flat.apart is not None:
+            Rewriter.insert_op(CopyOp([flat.apart], [result], []), InsertPoint.after(made))
         if flat.padded is not None:
             flat.padded.drop_unused(flat.memory)
 

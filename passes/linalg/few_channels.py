@@ -111,16 +111,20 @@ def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memre
     return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, steps)
 
 
+ROWS = 128
+"""Pixels of a tile."""
+
+
 class Blocked:
-    """The same product, of blocks of `count` groups as one group, of up to `PANEL` channels.
+    """The same product, of blocks of `count` groups as one group, which fill the boxes of copies better.
 
     The filter of a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result,
     the products of all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite
     number reaches the results of a block, not only of a group.
     """
 
-    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter, count: int) -> None:
-        self.op, self.window, self.side, self.group, self.count = op, window, side, filter_.group, count
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
+        self.op, self.window, self.side, self.group = op, window, side, filter_.group
         self.builder, self.made = Builder(InsertPoint.before(op)), dict[SSAValue, SSAValue]()
         written, others = loops_of(op.maps[2]), loops_of(op.maps[1 - side])
         self.is_gradient = filter_.image not in written
@@ -128,6 +132,8 @@ class Blocked:
         self.inner = filter_.channel, next(loop for loop in own if loop in others)
         self.sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
         self.sizes |= dict(zip(others, memory_of(op.a_and_b[1 - side]).get_shape(), strict=True))
+        groups = self.sizes[self.group]
+        self.count = min((n for n in range(1, groups + 1) if groups % n == 0), key=self._cost)
 
     @staticmethod
     def of(op: MatmulOp, window: WindowOp, side: int) -> Blocked | None:
@@ -139,9 +145,13 @@ class Blocked:
         filter_ = Filter.of(op, window, side)
         if filter_.group == FIXED:
             return None
-        groups, channels = memory_of(window.memory).get_shape()[-2:]
-        count = max(n for n in range(1, max(1, PANEL // channels) + 1) if groups % n == 0)
-        return None if count == 1 else Blocked(op, window, side, filter_, count)
+        made = Blocked(op, window, side, filter_)
+        return None if made.count == 1 else made
+
+    def _cost(self, count: int) -> int:
+        """What blocks of so many groups take: boxes, times the rows of A and B in each (`ROWS` pixels and features)."""
+        groups, channels, features = (self.sizes[loop] for loop in (self.group, *self.inner))
+        return groups // count * -(-count * channels // PANEL) * (ROWS + count * features)
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
         """Puts the product in the place of the other one.

@@ -229,10 +229,16 @@ FILL = """  %zero = arith.constant 0.0 : f32
 
 
 def run_gradient(
-    loops: str, maps: tuple[str, str, str], sizes: str, types: tuple[str, str, str], *, fresh: bool = False
+    loops: str,
+    maps: tuple[str, str, str],
+    sizes: str,
+    types: tuple[str, str, str],
+    *,
+    fresh: bool = False,
+    **asked: Any,
 ) -> Any:
     """Runs a gradient that is added to random sums, or to zeros if `fresh`, and compares it with float64; the kernel.
-    `sizes` are those of the loops."""
+    `sizes` are those of the loops, `asked` is of the schedule."""
     rng, names = np.random.default_rng(), loops.split(", ")
     a, b = (rng.standard_normal([*map(int, kind.split("x")[:-1])]).astype(BF16) for kind in types[:2])
     grid = dict(zip(names, np.ogrid[tuple(slice(int(size)) for size in sizes.split())], strict=True))
@@ -244,7 +250,7 @@ def run_gradient(
     wanted, text = exact + d, gradient(loops, maps, types)
     if fresh:
         wanted, text, d = exact, text.replace("  linalg.generic", FILL.format(types[2])), np.full_like(d, np.nan)
-    kernel = compile(text, target="sm_90a", cache=False)
+    kernel = compile(text, target="sm_90a", cache=False, **asked)
     kernel(a, b, d, device="interp")
     assert ".im2col." in kernel.ptx
     assert (np.abs(d - wanted) <= 2.0**-14 * (size + 4)).all()
@@ -267,7 +273,7 @@ def test_the_gradient_of_images_reads_pixels_backwards() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("groups", "channels", "features", "launches"), [(3, 72, 24, 1), (4, 12, 8, 2), (2, 64, 16, 1), (32, 4, 4, 2)]
+    ("groups", "channels", "features", "launches"), [(3, 72, 72, 1), (4, 12, 8, 2), (2, 64, 16, 1), (32, 4, 4, 2)]
 )
 def test_groups_of_channels(groups: int, channels: int, features: int, launches: int) -> None:
     """Large groups are a batch of matrices; of small ones a filter for several is copied before."""
@@ -282,12 +288,15 @@ def test_groups_of_channels(groups: int, channels: int, features: int, launches:
     assert len(kernel.launches) == launches
 
 
-@pytest.mark.parametrize(("groups", "size"), [(2, 64), (6, 8)])
-def test_the_gradients_of_groups(groups: int, size: int) -> None:
-    """Of the filter of small groups, the products of all pairs of groups are computed, and some are copied."""
-    x, g, w = f"1x6x7x{groups}x{size}x", f"1x4x6x{groups}x{size}x", f"{groups}x{size}x3x2x{size}x"
+@pytest.mark.parametrize(("groups", "size", "parts"), [(2, 64, 2), (6, 8, 1)])
+def test_the_gradients_of_groups(groups: int, size: int, parts: int) -> None:
+    """Of the filter of small groups, the products of all pairs of groups are computed, and some are copied. Parts of
+    the pixels are added up, in a batch, too."""
+    x, g, w = f"1x10x9x{groups}x{size}x", f"1x8x8x{groups}x{size}x", f"{groups}x{size}x3x2x{size}x"
     maps = ("n, h - r + 2, w - s + 1, g, f", "g, f, r, s, c", "n, h, w, g, c")
-    sizes = f"1 4 6 {groups} {size} 3 2 {size}"
+    sizes = f"1 8 8 {groups} {size} 3 2 {size}"
     run_gradient("n, h, w, g, c, r, s, f", maps, sizes, (f"{x}bf16", f"{w}bf16", f"{g}f32"))
-    maps, sizes = ("n, h + r, w + s, g, c", "n, h, w, g, f", "g, f, r, s, c"), f"{groups} {size} 3 2 {size} 1 4 6"
-    run_gradient("g, f, r, s, c, n, h, w", maps, sizes, (f"{x}bf16", f"{g}bf16", f"{w}f32"), fresh=True)
+    maps, sizes = ("n, h + r, w + s, g, c", "n, h, w, g, f", "g, f, r, s, c"), f"{groups} {size} 3 2 {size} 2 8 8"
+    x, g = x.replace("1x10", "2x10"), g.replace("1x8", "2x8")
+    asked = {"mma": "m64n64k16", "split_k": parts} if parts > 1 else {}
+    run_gradient("g, f, r, s, c, n, h, w", maps, sizes, (f"{x}bf16", f"{g}bf16", f"{w}f32"), fresh=True, **asked)
