@@ -184,7 +184,7 @@ class FlattenPixels(RewritePattern):
         if not isinstance(window, WindowOp) or not multiplies_images(op, *op.matrices):
             return
         try:
-            changed = Blocked.of(op, window, side) or (Widened.of(op, window) if side == 0 else None)
+            changed = Blocked.of(op, window, side) or Widened.of(op, window, side)
             if changed is not None:
                 op, window = changed.replace()
                 rewriter = PatternRewriter(op)

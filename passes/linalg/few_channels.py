@@ -31,8 +31,8 @@ class Widened:
     multiple of 16 bytes for each pixel of the result. These wide pixels overlap.
     """
 
-    def __init__(self, op: MatmulOp, window: WindowOp, filter_: Filter) -> None:
-        self.op, self.window, self.filter = op, window, filter_
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
+        self.op, self.window, self.side, self.filter = op, window, side, filter_
         self.builder = Builder(InsertPoint.before(op))
         padded = Padded.of(window.memory, op)
         self.padded = padded if padded is not None and padded.copy is not None else None
@@ -42,24 +42,38 @@ class Widened:
         self.along = taps * self.beside
 
     @staticmethod
-    def of(op: MatmulOp, window: WindowOp) -> Widened | None:
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Widened | None:
         """The widened product; None if the images do not need it, or if the filter's channels are not contiguous with
-        its taps."""
-        filter_, loops = Filter.of(op, window, 0), loops_of(op.maps[1])
-        tap, dilation, _ = filter_.taps[-1]
+        its taps. The filter is B, or the result, which then starts from a number."""
+        filter_ = Filter.of(op, window, side)
+        is_gradient = filter_.image not in loops_of(op.maps[2])
+        loops, (tap, dilation, _) = loops_of(op.maps[2 if is_gradient else 1]), filter_.taps[-1]
         adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
-        few = memory_of(window.memory).get_shape()[-1] < ALIGNED
-        return Widened(op, window, filter_) if few and adjacent and dilation == 1 and not any(filter_.first) else None
+        few = memory_of(window.memory).get_shape()[-1] < ALIGNED and (op.c is None if is_gradient else side == 0)
+        plain = adjacent and dilation == 1 and not any(filter_.first)
+        return Widened(op, window, side, filter_) if few and plain else None
 
     def replace(self) -> tuple[MatmulOp, WindowOp]:
         """Puts the product in the place of the other one."""
-        images = self._images()
-        made = self.op.like(a=images.result, b=self._weights())
-        made.attributes |= self.op.attributes
-        through = self.op.through
-        Rewriter.replace_op(self.op, made, [])
+        op, images = self.op, self._images()
+        is_gradient = self.filter.image not in loops_of(op.maps[2])
+        filter_, loops = (op.d, loops_of(op.maps[2])) if is_gradient else (op.b, loops_of(op.maps[1]))
+        larger, sizes = self._larger(filter_, loops)
+        copied = self.builder.insert(_part(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
+        if is_gradient:
+            a, b = (images.result, op.b) if self.side == 0 else (op.a, images.result)
+            made = op.like(a=a, b=b, d=self._in_row(larger, loops, sizes))
+        else:
+            self._fill(larger)
+            self.builder.insert(CopyOp([filter_], [copied], []))
+            made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
+        made.attributes |= op.attributes
+        through = op.through
+        Rewriter.replace_op(op, made, [])
         drop_forms([through])
         drop_unused(self.window.result)
+        if is_gradient:
+            Rewriter.insert_op(CopyOp([copied], [filter_], []), InsertPoint.after(made))
         if self.padded is not None:
             self.padded.drop_unused(self.padded.images())
         return made, images
@@ -74,35 +88,45 @@ class Widened:
         *own, pixel, element = map(AffineDimExpr, range(rank))
         over = AffineMap(rank, 0, (*own, pixel * (self.step * self.beside) + element))
         seen = self.builder.insert(WindowOp(rows, over, [*outer, self.width, self.along])).result
-        loops, forms = loops_of(self.op.maps[0]), self.window.along
+        loops, forms = loops_of(self.op.maps[self.side]), self.window.along
         sizes = dict(zip(loops, memory_of(self.window.result).get_shape(), strict=True))
         sizes |= {self.tap: 1, self.filter.channel: self.along}
         pixel, tap = (AffineDimExpr(loops.index(loop)) for loop in (self.pixel, self.tap))
         along = AffineMap(forms.num_dims, 0, (*forms.results[:-2], pixel + tap, forms.results[-1]))
         return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in loops]))
 
-    def _weights(self) -> SSAValue:
-        """The filter with one tap in a row, of all its channels."""
-        sizes, at = [*memory_of(self.op.b).get_shape()], loops_of(self.op.maps[1]).index(self.tap)
+    def _larger(self, filter_: SSAValue, loops: Sequence[int]) -> tuple[SSAValue, list[int]]:
+        """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
+        sizes, at = [*memory_of(filter_).get_shape()], loops.index(self.tap)
         sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.beside, self.beside
-        copied, places = self._among_zeros(self.op.b, sizes), [[d] for d in range(len(sizes))]
-        flat = self.builder.insert(collapse(copied, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
+        kind = MemRefType(memory_of(filter_).element_type, sizes)
+        larger = self.builder.insert(memref.AllocOp([], [], kind)).memref
+        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
+        sizes[at : at + 2] = 1, self.along
+        return larger, sizes
+
+    def _in_row(self, larger: SSAValue, loops: Sequence[int], sizes: Sequence[int]) -> SSAValue:
+        """The filter with one tap in a row, of all its channels."""
+        at, places = loops.index(self.tap), [[d] for d in range(len(loops))]
+        flat = self.builder.insert(collapse(larger, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
         parts = [[size] for size in memory_of(flat).get_shape()]
         parts[at].insert(0, 1)
         padded = self.builder.insert(expand(flat, parts)).result
-        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
-        sizes[at : at + 2] = 1, self.along
         return self.builder.insert(_part(padded, [0] * len(sizes), sizes)).result
 
     def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
         """A copy of memory inside of larger memory of zeros. Images begin `low` pixels after its start."""
         kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
         larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
-        zero = FloatAttr(0.0, kind.element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [larger], []))
+        self._fill(larger)
         part = self.builder.insert(_part(larger, first, kind.get_shape())).result
         self.builder.insert(CopyOp([source], [part], []))
         return larger
+
+    def _fill(self, memory: SSAValue) -> None:
+        """Fills memory with zeros."""
+        zero = FloatAttr(0.0, memory_of(memory).element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [memory], []))
 
 
 def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:

@@ -264,6 +264,14 @@ def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
     run_gradient("f, r, s, c, n, h, w", maps, "72 3 2 64 2 4 5", types)
 
 
+def test_the_gradient_of_a_filter_of_colours() -> None:
+    """The taps of a row are columns that lie together in a copy of the images, and are copied to the filter."""
+    maps = ("n, h * 2 + r, w * 2 + s, c", "n, h, w, f", "f, r, s, c")
+    types = ("2x9x11x3xbf16", "2x4x5x24xbf16", "24x3x3x3xf32")
+    kernel = run_gradient("f, r, s, c, n, h, w", maps, "24 3 3 3 2 4 5", types, fresh=True)
+    assert len(kernel.launches) == 4
+
+
 def test_the_gradient_of_images_reads_pixels_backwards() -> None:
     """From the filter as it is, each tap of which lies apart for its features."""
     maps = ("n, h - r + 2, w - s * 2 + 2, f", "f, r, s, c", "n, h, w, c")
