@@ -448,15 +448,16 @@ class CollapseBehind(RewritePattern):
 
 def _is_of_product(value: SSAValue) -> bool:
     """Whether a tensor is a collapse of the result of a sum, or of what follows one element by element."""
-    made = value.owner
-    source = made.src.owner if isinstance(made, tensor.CollapseShapeOp) else None
-    return isinstance(source, LinalgStructuredOperation) and (
-        bool(Nest.of(source).summed) or any(_sums(each) for each in source.inputs)
-    )
-
-
-def _sums(value: SSAValue) -> bool:
-    return isinstance(value.owner, LinalgStructuredOperation) and bool(Nest.of(value.owner).summed)
+    if not isinstance(made := value.owner, tensor.CollapseShapeOp):
+        return False
+    queue, visited = [made.src], set[SSAValue]()
+    while queue:
+        visited.add(source := queue.pop())
+        if isinstance(op := source.owner, LinalgStructuredOperation):
+            if Nest.of(op).summed:
+                return True
+            queue += [each for each in op.inputs if each not in visited]
+    return False
 
 
 PATTERNS: tuple[RewritePattern, ...] = (ReshapeUnits(), ReshapeBeforeMoving(), ReadMoved(), CollapseBehind())

@@ -256,6 +256,8 @@ class StagedStores:
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
+        if not self.panel:
+            decline(stores[0], f"its fragments of {fragment.shape[1]} columns fill no panel")
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
