@@ -80,7 +80,8 @@ def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperati
     padded = Padded.of(image.value, op, ends) if image in changed else None
     padded = None if padded is None or padded.copy is None else padded
     fill = writer_before(written.value, op)
-    for access, order in changed.items():
+    for access in (access for access in (kernel, image, written) if access in changed):
+        order = changed[access]
         if access is written and isinstance(fill, FillOp) and fill.outputs[0] is written.value:
             moved[access] = _allocated(builder, access.value, order)
             builder.insert(FillOp(list(fill.inputs), [moved[access]], []))
