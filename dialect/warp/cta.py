@@ -56,8 +56,8 @@ from .views import BlocksAttr
 #
 # `warp.copy`, `warp.pack`.
 
-SPREAD = "b4x16_p64"
-"""The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
+SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
+"""The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
 
 
 @irdl_op_definition
@@ -72,7 +72,8 @@ class CopyOp(IRDLOperation):
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
     the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
     written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
-    then has a byte for each element::
+    then has a byte for each element. Elements of 6 bits, a byte each in the source, begin each 16 bytes likewise;
+    `warp-pack` gives the copy a source in which they do::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -155,7 +156,7 @@ class CopyOp(IRDLOperation):
                 f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
             )
         if self.packed is not None:
-            self._verify_packed(self.packed.data, source, destination)
+            self.verify_packed(self.packed.data, source, destination)
         elif not same_words(source.element_type, destination.element_type):
             raise VerifyException(
                 f"expected source and destination of one element type, got {source.element_type} "
@@ -166,19 +167,20 @@ class CopyOp(IRDLOperation):
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
 
     @staticmethod
-    def _verify_packed(packed: str, source: Memory, destination: Memory) -> None:
+    def verify_packed(packed: str, source: Memory, destination: Memory) -> None:
         from_, to = element_row(source.element_type), element_row(destination.element_type)
-        if packed != SPREAD:
-            raise VerifyException(f"expected a packed format of {SPREAD}, got '{packed}'")
-        if from_ is None or to is None or (from_.bits, to.bits) != (4, 8):
-            raise VerifyException(
-                f"{packed} is of elements of 4 bits in a tile of bytes, got {source} to {destination}"
-            )
+        if packed not in (SPREAD, DENSE):
+            raise VerifyException(f"expected a packed format of {SPREAD} or {DENSE}, got '{packed}'")
+        bits, wanted = (4, 8) if packed == SPREAD else (6, 6), "4 bits in a tile of bytes"
+        if from_ is None or to is None or (from_.bits, to.bits) != bits:
+            wanted = wanted if packed == SPREAD else "6 bits"
+            raise VerifyException(f"{packed} is of elements of {wanted}, got {source} to {destination}")
 
 
 @irdl_op_definition
 class PackOp(IRDLOperation):
     """Copies a matrix to a larger one in global memory, with longer or more rows. The additional elements are zero.
+    With `packed`, 16 elements of 6 bits begin each 16 bytes of the larger one, without bits between them.
 
     The CTAs of a grid share the work. Each copies part number `%share` of `shares` parts::
 
@@ -200,16 +202,24 @@ class PackOp(IRDLOperation):
     share = operand_def(IndexType())
     shares = prop_def(IntegerAttr)
     blocks = opt_prop_def(BlocksAttr)
+    packed = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
 
     def __init__(
-        self, source: SSAValue, destination: SSAValue, share: SSAValue, shares: int, blocks: BlocksAttr | None = None
+        self,
+        source: SSAValue,
+        destination: SSAValue,
+        share: SSAValue,
+        shares: int,
+        blocks: BlocksAttr | None = None,
+        packed: StringAttr | None = None,
     ):
         super().__init__(
-            operands=[source, destination, share], properties={"shares": IntegerAttr(shares, i64), "blocks": blocks}
+            operands=[source, destination, share],
+            properties={"shares": IntegerAttr(shares, i64), "blocks": blocks, "packed": packed},
         )
 
     def verify_(self) -> None:
@@ -221,6 +231,8 @@ class PackOp(IRDLOperation):
         rank = source.get_num_dims()
         if rank < 2 or (rank > 2 and self.blocks is None) or destination.get_num_dims() != 2:
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
+        if self.packed is not None:
+            CopyOp.verify_packed(self.packed.data, source, destination)
         if self.blocks is not None:
             self._verify_blocks(self.blocks, source.get_shape(), destination.get_shape())
         elif any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
