@@ -6,8 +6,8 @@ Images and filters are bf16, channels last. cuDNN chooses its kernel (`torch.bac
 keeps what is below 0, so that it does less. Each time is the median over replays of a CUDA graph with calls on several
 sets of operands, which the L2 cache does not hold together; the graphs of both take turns. Results are compared with
 those of float32. `--search` tries further tiles and parts of K, and names the fastest; `--compile` only compiles.
-With `--by weights` it is gradients of filters, with `--by data` those of images in steps of 1, against cuDNN's. With
-`--first` channels come first in memory, for both.
+With `--by weights` it is gradients of filters, with `--by data` those of images, against cuDNN's. With
+`--first` channels come first in memory, for both. `--only " in "` has those of groups, 32 of 4 channels as `4 in 32`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROTATED_BYTES, MOST_SETS, CALLS, REPLAYS = 150 << 20, 8, 12, 7
 LIMIT = 1e-2
 
 TEXT = """
-#pixels = affine_map<(n, h, w, f) -> (n, h, w, f)>
+#pixels = affine_map<({all}) -> ({all})>
 func.func @f(%X: {x}, %W: {w}) -> {y} {{
   %low = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
@@ -38,8 +38,8 @@ func.func @f(%X: {x}, %W: {w}) -> {y} {{
   %sums = linalg.{operation} {{strides = dense<{stride}> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}}
       ins({read}, %W : {padded}, {w}) outs(%filled : {sums}) -> {sums}
   %out = tensor.empty() : {y}
-  %y = linalg.generic {{indexing_maps = [#pixels, #pixels],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {sums}) outs(%out : {y}) {{
+  %y = linalg.generic {{indexing_maps = [#pixels, #pixels], iterator_types = [{parallel}]}}
+      ins(%sums : {sums}) outs(%out : {y}) {{
   ^bb0(%s: f32, %old: bf16):
     %r = arith.maximumf %s, %zero : f32
     %t = arith.truncf %r : f32 to bf16
@@ -53,7 +53,7 @@ GRADIENT = """
 #a = affine_map<({loops}) -> (n, {down}, {right}, {channels})>
 #b = affine_map<({loops}) -> ({beside})>
 #d = affine_map<({loops}) -> ({of})>
-#each = affine_map<(a, b, c, d) -> (a, b, c, d)>
+#each = affine_map<({all}) -> ({all})>
 func.func @f(%X: {x}, %B: {b}) -> {d} {{
   %low = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
@@ -61,7 +61,7 @@ func.func @f(%X: {x}, %B: {b}) -> {d} {{
   %empty = tensor.empty() : {wide}
   %filled = linalg.fill ins(%zero : f32) outs(%empty : {wide}) -> {wide}
   %sums = linalg.generic {{indexing_maps = [#a, #b, #d], iterator_types = [
-      "parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}}
+      {parallel}, "reduction", "reduction", "reduction"]}}
       ins({read}, %B : {padded}, {b}) outs(%filled : {wide}) {{
   ^bb0(%x: bf16, %g: bf16, %old: f32):
     %0 = arith.extf %x : bf16 to f32
@@ -71,8 +71,8 @@ func.func @f(%X: {x}, %B: {b}) -> {d} {{
     linalg.yield %3 : f32
   }} -> {wide}
   %out = tensor.empty() : {d}
-  %y = linalg.generic {{indexing_maps = [#each, #each],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%sums : {wide}) outs(%out : {d}) {{
+  %y = linalg.generic {{indexing_maps = [#each, #each], iterator_types = [{parallel}]}}
+      ins(%sums : {wide}) outs(%out : {d}) {{
   ^bb0(%s: f32, %old: bf16):
     %t = arith.truncf %s : f32 to bf16
     linalg.yield %t : bf16
@@ -82,14 +82,14 @@ func.func @f(%X: {x}, %B: {b}) -> {d} {{
 """
 
 PAD = """%padded = tensor.pad %X low{p} high{p} {{
-  ^bb0(%i: index, %j: index, %k: index, %l: index):
+  ^bb0({indices}):
     tensor.yield %low : bf16
   }} : {x} to {padded}"""
 
 
 class Layer(NamedTuple):
     """A convolution of square images by a square filter: images, channels, size, features, taps, stride, padding; each
-    channel may have a filter of its own, `apart`."""
+    channel may have a filter of its own, `apart`, or channels and features are in `groups`."""
 
     model: str
     images: int
@@ -102,6 +102,7 @@ class Layer(NamedTuple):
     by: str = "images"
     apart: bool = False
     first: bool = False
+    groups: int = 1
 
     @property
     def result(self) -> int:
@@ -110,51 +111,78 @@ class Layer(NamedTuple):
 
     @property
     def name(self) -> str:
-        stride = f"{' apart' * self.apart}{f' s{self.stride}' if self.stride > 1 else ''}"
+        groups = f" {self.channels // self.groups} in {self.groups}" if self.groups > 1 else ""
+        stride = f"{' apart' * self.apart}{groups}{f' s{self.stride}' if self.stride > 1 else ''}"
         return f"{self.model} {self.channels}@{self.size} -> {self.features} {self.taps}x{self.taps}{stride}"
 
     @property
     def operations(self) -> int:
-        channels = 1 if self.apart else self.channels
+        channels = 1 if self.apart else self.channels // self.groups
         return 2 * self.images * self.result**2 * self.features * channels * self.taps**2
 
     def text(self) -> str:
-        x = f"tensor<{self.images}x{self.size}x{self.size}x{self.channels}xbf16>"
-        y = f"tensor<{self.images}x{self.result}x{self.result}x{self.features}xbf16>"
-        w = f"tensor<{self.features}x{self.taps}x{self.taps}x{self.channels}xbf16>"
+        n, taps, groups = self.images, (self.taps, self.taps), self.groups
+        (c, f), g = ((self.channels, self.features), []) if groups == 1 else (
+            (self.channels // groups, self.features // groups), [groups])  # fmt: skip
+        x, w, y = [n, self.size, self.size, *g, c], [*g, f, *taps, c], [n, self.result, self.result, *g, f]
+        steps, operation = {"stride": str(self.stride)}, "conv_2d_nhwgc_gfhwc" if g else "conv_2d_nhwc_fhwc"
         if self.apart:
-            w, operation = f"tensor<{self.taps}x{self.taps}x{self.channels}xbf16>", "depthwise_conv_2d_nhwc_hwc"
-            sums = y.replace("bf16", "f32")
-            return self._padded(TEXT, x, self.padding, w=w, y=y, sums=sums, stride=str(self.stride),
-                                operation=operation)  # fmt: skip
+            w, operation = [*taps, c], "depthwise_conv_2d_nhwc_hwc"
         if self.first:
-            (n, c, f), size, taps = (self.images, self.channels, self.features), self.size, self.taps
-            x, w = f"tensor<{n}x{c}x{size}x{size}xbf16>", f"tensor<{f}x{c}x{taps}x{taps}xbf16>"
-            y = f"tensor<{n}x{f}x{self.result}x{self.result}xbf16>"
-            return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride),
-                                operation="conv_2d_nchw_fchw")  # fmt: skip
+            x, w, y, operation = [n, c, *x[1:3]], [f, c, *taps], [n, f, *y[1:3]], "conv_2d_nchw_fchw"
+        group = "g, " if g else ""
+        if self.by == "data" and self.stride > 1:
+            return self._imported()
         if self.by == "data":
             # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
             back = self.taps - 1
-            maps = {"loops": "n, h, w, c, r, s, f", "beside": "f, r, s, c", "of": "n, h, w, c", "channels": "f"}
+            maps = {"loops": f"n, h, w, {group}c, r, s, f", "beside": f"{group}f, r, s, c", "of": f"n, h, w, {group}c",
+                    "channels": f"{group}f"}  # fmt: skip
             steps = {"down": f"h - r + {back}", "right": f"w - s + {back}"}
-            return self._padded(GRADIENT, y, back - self.padding, b=w, d=x, **maps, **steps)
+            return self._padded(GRADIENT, y, back - self.padding, b=_tensor(w), d=_tensor(x), **maps, **steps)
         if self.by == "weights":
-            maps = {"loops": "f, r, s, c, n, h, w", "beside": "n, h, w, f", "of": "f, r, s, c", "channels": "c"}
+            maps = {"loops": f"{group}f, r, s, c, n, h, w", "beside": f"n, h, w, {group}f", "of": f"{group}f, r, s, c",
+                    "channels": f"{group}c"}  # fmt: skip
             steps = {"down": f"h * {self.stride} + r", "right": f"w * {self.stride} + s"}
-            return self._padded(GRADIENT, x, self.padding, b=y, d=w, **maps, **steps)
-        return self._padded(TEXT, x, self.padding, w=w, y=y, sums=y.replace("bf16", "f32"), stride=str(self.stride),
-                            operation="conv_2d_nhwc_fhwc")  # fmt: skip
+            return self._padded(GRADIENT, x, self.padding, b=_tensor(y), d=_tensor(w), **maps, **steps)
+        return self._padded(TEXT, x, self.padding, w=_tensor(w), y=_tensor(y), sums=_tensor(y, "f32"),
+                            operation=operation, **steps)  # fmt: skip
 
-    def _padded(self, text: str, x: str, padding: int, **given: str) -> str:
-        """The text for images of a type with so many zeros around them."""
-        sizes = list(map(int, x.removeprefix("tensor<").removesuffix("xbf16>").split("x")))
-        around = [0, 0, padding, padding] if self.first else [0, padding, padding, 0]
-        padded = f"tensor<{'x'.join(str(size + 2 * by) for size, by in zip(sizes, around, strict=True))}xbf16>"
-        pad = PAD.format(p=around, x=x, padded=padded) if padding else ""
+    def _imported(self) -> str:
+        """The gradient of images in larger steps, of which each phase of pixels is a convolution."""
+        import torch
+
+        from warploom.runtime.torch.importer import torch_to_linalg
+
+        left = self.size - (self.result - 1) * self.stride + 2 * self.padding - self.taps
+
+        def gradient(slopes: Any, w: Any) -> Any:
+            steps = [[n] * 2 for n in (self.stride, self.padding, 1)]
+            first = [each.permute(0, 3, 1, 2) for each in (slopes, w)]
+            made = torch.ops.aten.convolution(*first, None, *steps, True, [left] * 2, self.groups)
+            return made.permute(0, 2, 3, 1)
+
+        shapes = (self.images, self.result, self.result, self.features), (
+            self.features, self.taps, self.taps, self.channels // self.groups)  # fmt: skip
+        return torch_to_linalg(gradient, *(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes))
+
+    def _padded(self, text: str, sizes: list[int], padding: int, **given: str) -> str:
+        """The text for images of these sizes with so many zeros around them."""
+        around = [0] * len(sizes)
+        first = 2 if self.first else 1
+        around[first : first + 2] = [padding] * 2
+        x, padded = _tensor(sizes), _tensor([size + 2 * by for size, by in zip(sizes, around, strict=True)])
+        indices = ", ".join(f"%i{d}: index" for d in range(len(sizes)))
+        pad = PAD.format(p=around, x=x, padded=padded, indices=indices) if padding else ""
+        every = ", ".join(f"d{d}" for d in range(len(sizes)))
+        parallel = ", ".join(['"parallel"'] * len(sizes))
         wide = given.get("d", "").replace("bf16", "f32")
         read = "%padded" if padding else "%X"
-        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, **given)
+        return text.format(x=x, padded=padded, pad=pad, read=read, wide=wide, all=every, parallel=parallel, **given)
+
+
+def _tensor(sizes: Sequence[int], element: str = "bf16") -> str:
+    return f"tensor<{'x'.join(map(str, sizes))}x{element}>"
 
 
 def bottlenecks(images: int) -> Iterator[Layer]:
@@ -183,6 +211,10 @@ LAYERS = [
     *(Layer("mobile", 64, width, size, width, 3, stride, 1, apart=True) for width, size, stride in (
         (32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 1), (192, 28, 2), (384, 14, 1), (576, 14, 1),
         (576, 14, 2), (960, 7, 1))),
+    *(Layer("rx50", 64, width, size * stride, width, 3, stride, 1, groups=32)
+      for width, size, stride in ((128, 56, 1), (256, 28, 2), (256, 28, 1), (512, 14, 1), (1024, 7, 1))),
+    *(Layer("regnet", 64, width, size, width, 3, 1, 1, groups=width // each)
+      for width, size, each in ((216, 28, 24), (448, 28, 64), (576, 14, 24), (896, 14, 64), (1232, 14, 112))),
     *(Layer("sdxl", 2, c, 128, f, 3, 1, 1) for c, f in ((4, 320), (320, 4))),
     *(Layer("sdxl", 2, c, size, f, 3, 1, 1) for c, size, f in (
         (320, 64, 320), (640, 32, 640), (320, 128, 320), (640, 128, 320), (960, 128, 320), (320, 64, 640),
@@ -191,8 +223,8 @@ LAYERS = [
     *(Layer("sdxl", 2, c, size, c, 3, 2, 1) for c, size in ((320, 128), (640, 64))),
     *(Layer("sdxl", 2, c, size, f) for c, size, f in ((960, 128, 320), (320, 64, 640), (2560, 32, 1280))),
 ]  # fmt: skip
-"""Those of ResNet-50, of ConvNeXt-T, those of MobileNetV2 with a filter for each channel, those of SDXL's network at
-1024x1024 pixels."""
+"""Those of ResNet-50, of ConvNeXt-T, those of MobileNetV2 with a filter for each channel, those of groups of ResNeXt-50
+and RegNet, those of SDXL's network at 1024x1024 pixels."""
 
 TILES = (
     *((128, 256), (256, 128), (192, 128), (128, 192), (192, 160), (128, 160), (128, 128)),
@@ -295,7 +327,7 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     """Times a layer."""
     graphs = Graphs(torch)
     shapes = (layer.images, layer.channels, layer.size, layer.size), (
-        layer.features, 1 if layer.apart else layer.channels, layer.taps, layer.taps), (
+        layer.features, 1 if layer.apart else layer.channels // layer.groups, layer.taps, layer.taps), (
         layer.images, layer.features, layer.result, layer.result)  # fmt: skip
     elements = sum(a * b * c * d for a, b, c, d in shapes)
     sets: list[list[Any]] = []
@@ -307,12 +339,12 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
     order = {"images": (0, 1, 2), "weights": (0, 2, 1), "data": (2, 1, 0)}[layer.by]
     asked = [layer.by == "data", layer.by == "weights", False]
 
-    groups = layer.channels if layer.apart else 1
+    groups = layer.channels if layer.apart else layer.groups
 
     def peer(x: Any, w: Any, y: Any) -> Any:
         if layer.by == "images":
             return torch.nn.functional.conv2d(x, w, stride=layer.stride, padding=layer.padding, groups=groups)
-        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], 1, asked]
+        steps = [[layer.stride] * 2, [layer.padding] * 2, [1, 1], False, [0, 0], groups, asked]
         return next(made for made in torch.ops.aten.convolution_backward(y, x, w, None, *steps) if made is not None)
 
     made = sets[0][order[-1]]
@@ -328,7 +360,9 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
             if layer.first:
                 return each[number]
             if number != 1 or not layer.apart:
-                return each[number].permute(0, 2, 3, 1)
+                last = each[number].permute(0, 2, 3, 1)
+                plain = layer.groups == 1 or (layer.by == "data" and layer.stride > 1)
+                return last if plain else last.unflatten(0 if number == 1 else -1, (layer.groups, -1))
             return each[number].squeeze(1).permute(1, 2, 0).contiguous()
 
         return graphs.of(lambda: [kernel.prepare(*(given(each, i) for i in order)) for each in sets])
@@ -360,7 +394,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS if args.only in layer.name
-              and (args.by != "data" or layer.stride == 1) and (args.by == "images" or not layer.apart)]  # fmt: skip
+              and (args.by == "images" or not (layer.apart or layer.channels < 4 * (args.by == "data")))]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

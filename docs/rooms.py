@@ -295,7 +295,7 @@ OF_IDEAS = {
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels_last.py passes/linalg/convolution.py "
-    "passes/pipelining/tensor_copies.py",
+    "passes/linalg/few_channels.py passes/linalg/image_windows.py passes/pipelining/tensor_copies.py",
     "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/window_kernel.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",

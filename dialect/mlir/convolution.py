@@ -272,13 +272,10 @@ def _transform(tile: str) -> type[IRDLOperation]:
     )  # fmt: skip
 
 
-IMAGES_LAST = _operation("conv_2d_nhwc_fhwc")
-"""The convolution of images and filters with the channels last."""
+BY_NAME = {name: _operation(name) for name in (*NAMES, *POOLINGS)}
+"""The convolutions and poolings."""
 
-CONVOLUTIONS = (
-    *(IMAGES_LAST if name == "conv_2d_nhwc_fhwc" else _operation(name) for name in (*NAMES, *POOLINGS)),
-    *map(_transform, ("filter", "input", "output")),
-)
+CONVOLUTIONS = (*BY_NAME.values(), *map(_transform, ("filter", "input", "output")))
 """An operation for each, and what is read of its kind."""
 
 

@@ -45,13 +45,13 @@ class PadOp(tensor.PadOp):
     """xDSL's `tensor.pad`, of which it has all but a check: amounts may be unknown where the result's size is not."""
 
     @classmethod
-    def around(cls, source: SSAValue, counts: Sequence[int], number: SSAValue) -> Self:
+    def around(cls, source: SSAValue, low: Sequence[int], high: Sequence[int], number: SSAValue) -> Self:
         """A number so many times before and behind a tensor along each dimension, whose sizes are static where it is
         padded."""
-        body = Block([tensor.YieldOp(number)], arg_types=[IndexType()] * len(counts))
+        body = Block([tensor.YieldOp(number)], arg_types=[IndexType()] * len(low))
         kind = cast("TensorType[Attribute]", source.type)
-        sizes = [size + 2 * count for size, count in zip(kind.get_shape(), counts, strict=True)]
-        return cls(source, [], [], Region(body), counts, counts, TensorType(kind.element_type, sizes))
+        sizes = [sum(each) for each in zip(low, kind.get_shape(), high, strict=True)]
+        return cls(source, [], [], Region(body), low, high, TensorType(kind.element_type, sizes))
 
     def verify_(self) -> None:
         rank = self.result.type.get_num_dims()

@@ -235,6 +235,11 @@ class Im2colOp(IRDLOperation):
 
     The strides of the result are those between the pixels of one row of the result. Only tensor copies in im2col mode
     read the matrix (PTX ISA 5.5.4).
+
+    With `groups`, the channels are in so many groups of one size, and each has matrices of its own; a box that is wider
+    than a group has channels of the next one::
+
+        %A = warp.im2col %x ... {joined, groups = 2 : i64} : memref<64x56x56x128xbf16> -> memref<2x50176x576xbf16, ...>
     """
 
     name = "warp.im2col"
@@ -246,6 +251,7 @@ class Im2colOp(IRDLOperation):
     dilations = prop_def(DenseArrayBase.constr(i64))
     low = prop_def(DenseArrayBase.constr(i64))
     joined = opt_prop_def(UnitAttr)
+    groups = opt_prop_def(IntegerAttr[i64])
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
@@ -265,14 +271,27 @@ class Im2colOp(IRDLOperation):
         low: Sequence[int],
         *,
         joined: bool = False,
+        groups: int = 0,
     ):
         numbers = {"taps": taps, "pixels": pixels, "steps": steps, "dilations": dilations, "low": low}
         properties = {name: DenseArrayBase.from_list(i64, list(values)) for name, values in numbers.items()}
         super().__init__(
             operands=[memory],
-            properties={**properties, "joined": flag(joined)},
-            result_types=[im2col_type(memory_of(memory), *(taps, pixels, steps, dilations), joined=joined)],
+            properties={
+                **properties,
+                "joined": flag(joined),
+                "groups": IntegerAttr(groups, i64) if groups else None,
+            },
+            result_types=[
+                im2col_type(memory_of(memory), *(taps, pixels, steps, dilations), joined=joined, groups=groups)
+            ],
         )
+
+    @property
+    def channels(self) -> int:
+        """The channels of a group."""
+        every = memory_of(self.memory).get_shape()[-1]
+        return every if self.groups is None else every // self.groups.value.data
 
     @property
     def numbers(self) -> list[tuple[int, ...]]:
@@ -310,7 +329,10 @@ class Im2colOp(IRDLOperation):
             raise VerifyException(f"expected images of known size with 1 to 3 dimensions of pixels, got {memory}")
         if any(len(each) != memory.get_num_dims() - 2 for each in numbers):
             raise VerifyException(f"expected {memory.get_num_dims() - 2} taps, pixels, steps, dilations and low")
-        expected = im2col_type(memory, *numbers[:-1], joined=self.joined is not None)
+        groups = 0 if self.groups is None else self.groups.value.data
+        if groups and memory.get_shape()[-1] % groups:
+            raise VerifyException(f"expected groups of as many channels each, got {groups} of {memory}")
+        expected = im2col_type(memory, *numbers[:-1], joined=self.joined is not None, groups=groups)
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
@@ -323,8 +345,9 @@ def im2col_type(
     dilations: Sequence[int],
     *,
     joined: bool,
+    groups: int = 0,
 ) -> MemRefType[Attribute]:
-    """The type of the matrices of images, one for each tap.
+    """The type of the matrices of images, one for each tap, and for each group of channels if there are `groups`.
 
     Raises:
         VerifyException: for images of unknown strides.
@@ -336,7 +359,10 @@ def im2col_type(
     by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, static[1:-1], strict=False)]
     apart = prod(taps) > 1 and not joined
     sizes, along = ([*taps], by_tap) if apart else ([], [])
-    columns = shape[-1] if apart else prod(taps) * shape[-1]
+    channels = shape[-1] // max(1, groups)
+    if groups:
+        sizes, along = [groups, *sizes], [channels * static[-1], *along]
+    columns = channels if apart else prod(taps) * channels
     layout = StridedLayoutAttr([*along, steps[-1] * static[-2], static[-1]], memory.get_offset())
     return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)
 

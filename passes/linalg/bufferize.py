@@ -39,7 +39,7 @@ from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
 from .constants import as_bytes, global_of, hold_conditions, is_multiplied, number_of
-from .generalize import COVERED, GENERALIZED, generalize
+from .generalize import GENERALIZED, covers, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
 
@@ -310,7 +310,7 @@ class TensorFunction:
             self.buffers[op.result] = destination
             self.done.append(op)
             return
-        if destination is None and COVERED not in op.attributes:
+        if destination is None and not covers(op):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if destination is not None and destination != target:

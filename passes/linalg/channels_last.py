@@ -1,11 +1,12 @@
-"""Convolutions of images whose channels come first, by those of images with channels last, which tensor copies read.
+"""Convolutions of images whose channels come first, by those of images with channels last.
 
 Images, filter and result change their layout in launches of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import memref
@@ -17,61 +18,89 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
-from ...dialect.nest import Nest, generic
+from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import chose
 from ..patterns import operations_between
 from .contraction import multiplies_images
-from .convolution import ALIGNED, Padded
 from .element_expressions import writer_before
+from .image_windows import ALIGNED, Padded
 from .operand import root, users_of
+
+
+def _orders(op: LinalgStructuredOperation) -> dict[NestAccess, list[int]] | None:
+    """The order of the dimensions of images, filter and result that has channels last; None for operations that are no
+    convolution, or none that is computed so.
+
+    The loop of groups is that of images, filter and result. Where each channel is a group, it is that of channels.
+    """
+    nest = Nest.of(op)
+    if len(nest.reads) != 2 or len(nest.writes) != 1:
+        return None
+    image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
+    written, shared = nest.writes[0], {*image.loops} & {*kernel.loops} - {FIXED}
+    groups, channels = shared & {*written.loops}, shared & {*nest.summed}
+    features = ({*kernel.loops} & {*written.loops}) - groups
+    count = len(groups), len(channels), len(features)
+    if FIXED in (*kernel.loops, *written.loops) or image.loops[0] not in written.loops or max(count) > 1:
+        return None
+    if count == (1, 0, 0):
+        filter_ = _order(kernel, [], groups)
+    elif count[1:] == (1, 1) and multiplies_images(op, *op.inputs):
+        sizes = dict(zip(image.loops, shape_of(image.value), strict=True))
+        size = prod(sizes[loop] for loop in shared)
+        if image.loops[-1] in channels or (size >= ALIGNED and size % ALIGNED):
+            return None
+        filter_ = _order(kernel, [*groups, *features], channels)
+    else:
+        return None
+    last = [*groups, *channels], [*groups, *features]
+    return {image: _order(image, [], last[0]), kernel: filter_, written: _order(written, [], last[1])}
+
+
+def _order(access: NestAccess, first: Collection[int], last: Collection[int]) -> list[int]:
+    """The dimensions of an access in an order that begins and ends with those of these loops."""
+    others = [d for d, loop in enumerate(access.loops) if loop not in (*first, *last)]
+    return [*map(access.loops.index, first), *others, *map(access.loops.index, last)]
 
 
 def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperation | None:
     """Puts a convolution of images with channels last in the place of one with channels before pixels; None for any
-    other operation, for one with groups, and for channels that tensor copies do not read."""
-    nest = Nest.of(op)
-    if len(nest.reads) != 2 or len(nest.writes) != 1 or not multiplies_images(op, *op.inputs):
+    other operation, and for channels that tensor copies do not read."""
+    orders = _orders(op) or {}
+    changed = {access: order for access, order in orders.items() if order != sorted(order)}
+    if not changed:
         return None
-    image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
-    written, shared = nest.writes[0], {*image.loops} & {*kernel.loops} - {FIXED}
-    channels, features = shared & {*nest.summed}, {*kernel.loops} & {*written.loops}
-    if len(channels) != 1 or len(features) != 1 or shared != channels or FIXED in (*kernel.loops, *written.loops):
-        return None
-    (channel,), (feature,) = channels, features
-    size = shape_of(image.value)[image.loops.index(channel)]
-    if image.loops[-1] == channel or image.loops[0] not in written.loops or (size >= ALIGNED and size % ALIGNED):
-        return None
-    taps = [d for d, loop in enumerate(kernel.loops) if loop not in (channel, feature)]
-    orders = {
-        image: [d for d, loop in enumerate(image.loops) if loop != channel] + [image.loops.index(channel)],
-        kernel: [kernel.loops.index(feature), *taps, kernel.loops.index(channel)],
-        written: [d for d, loop in enumerate(written.loops) if loop != feature] + [written.loops.index(feature)],
-    }
-    chose(op, "warp-raise-matmul", "images, filter and result change their layout, for channels last")
-    builder, padded = Builder(InsertPoint.before(op)), Padded.of(image.value, op, (0, image.loops.index(channel)))
+    nest, (image, kernel, written) = Nest.of(op), list(orders)
+    what = "images, filter and result change their" if image in changed else "the filter changes its"
+    chose(op, "warp-raise-matmul", f"{what} layout, for channels last")
+    builder, moved = Builder(InsertPoint.before(op)), {access: access.value for access in orders}
+    ends = 0, *(d for d, loop in enumerate(image.loops) if loop in kernel.loops)
+    padded = Padded.of(image.value, op, ends) if image in changed else None
     padded = None if padded is None or padded.copy is None else padded
-    moved = {kernel: transposed(builder, kernel.value, orders[kernel])}
-    moved[image] = _images(builder, image.value, padded, orders[image])
     fill = writer_before(written.value, op)
-    if isinstance(fill, FillOp) and fill.outputs[0] is written.value:
-        moved[written] = _allocated(builder, written.value, orders[written])
-        builder.insert(FillOp(list(fill.inputs), [moved[written]], []))
-    else:
-        moved[written] = transposed(builder, written.value, orders[written])
+    for access in (access for access in (kernel, image, written) if access in changed):
+        order = changed[access]
+        if access is written and isinstance(fill, FillOp) and fill.outputs[0] is written.value:
+            moved[access] = _allocated(builder, access.value, order)
+            builder.insert(FillOp(list(fill.inputs), [moved[access]], []))
+        else:
+            moved[access] = transposed(builder, access.value, order) if access is not image else _images(
+                builder, access.value, padded, order)  # fmt: skip
     maps = [AffineMap(nest.loops, 0, tuple(access.map.results[d] for d in orders[access])) for access in nest.accesses]
     inputs = [moved[access] for access in nest.reads]
     made = builder.insert(generic(op, inputs, [moved[written]], op.body.clone(), maps, nest.summed))
     follower = _follower(op, fill, written.value)
-    if follower is None:
+    if written in changed and follower is None:
         _turn_back(builder, moved[written], written.value, orders[written])
-    else:
+    elif written in changed and follower is not None:
         _move(follower, written.value, moved[written], orders[written])
     Rewriter.erase_op(op)
-    between = operations_between(fill, made) if isinstance(fill, FillOp) else None
-    if isinstance(fill, FillOp) and between is not None and users_of(root(written.value)).isdisjoint(between):
-        Rewriter.erase_op(fill)
+    if isinstance(fill, FillOp) and written in changed:
+        between = operations_between(fill, made)
+        if between is not None and users_of(root(written.value)).isdisjoint(between):
+            Rewriter.erase_op(fill)
     if padded is not None:
         padded.drop_unused(padded.images())
     return made
@@ -126,7 +155,7 @@ def _images(builder: Builder, value: SSAValue, padded: Padded | None, order: Seq
     if padded is None or padded.copy is None:
         return transposed(builder, value, order)
     inner, larger = transposed(builder, padded.copy.inputs[0], order), _allocated(builder, value, order)
-    first, kind = (0, *padded.low, 0), memory_of(inner)
+    first, kind = (0, *padded.low, *[0] * (len(order) - 1 - len(padded.low))), memory_of(inner)
     builder.insert(FillOp(list(padded.fill.inputs), [larger], []))
     part = memref.SubviewOp.from_static_parameters(larger, memory_of(larger), first, kind.get_shape(), [1] * len(order))
     builder.insert(CopyOp([inner], [builder.insert(part).result], []))

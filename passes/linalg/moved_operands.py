@@ -254,4 +254,60 @@ class ReshapeUnits(RewritePattern):
             rewriter.replace(op, [], [with_units(op, op.inputs[0], after, rewriter)])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReshapeBeforeMoving(), ReadMoved())
+class CollapseBehind(RewritePattern):
+    """Moves a collapse of a product's result, such as of groups and channels, behind the elementwise operation that
+    reads it, so that the product can compute that too."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        if not (nest := Nest.of(op)).is_elementwise or len(op.results) != 1 or nest.indices:
+            return
+        order, shape = nest.writes[0].loops, shape_of(op.results[0])
+        merged = next((a for a in nest.reads if a.loops == order and _is_of_product(a.value)), None)
+        every = [value for value in op.operands if isinstance(value.type, TensorType)]
+        if (
+            merged is None
+            or min(min(shape_of(v), default=0) for v in every) < 0
+            or not all(map(is_projection, nest.maps))
+        ):
+            return
+        collapsed = merged.value.owner
+        if not isinstance(collapsed, tensor.CollapseShapeOp):
+            return
+        groups, sizes = groups_of(collapsed), shape_of(collapsed.src)
+        loops = dict(zip(order, groups, strict=True))
+        inputs, maps = list[SSAValue](), list[AffineMap]()
+        for access in nest.accesses:
+            along = [loops.get(loop, [FIXED]) for loop in access.loops]
+            maps.append(map_along(len(sizes), [d for group in along for d in group]))
+            own = [d for d, group in enumerate(along) if len(group) > 1]
+            if access is merged or not own:
+                inputs.append(collapsed.src if access is merged else access.value)
+                continue
+            places, counts = iter(range(sum(map(len, along)))), shape_of(access.value)
+            parts = [[next(places) for _ in group] for group in along]
+            split = [size for d, group in enumerate(along)
+                     for size in ([sizes[each] for each in group] if d in own else [counts[d]])]  # fmt: skip
+            inputs.append(rewriter.insert(expand(access.value, parts, split)).result)
+        kind = TensorType(element_of(op.results[0]), sizes)
+        *inputs, _ = inputs
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        made = rewriter.insert(generic(op, inputs, [empty], op.body.clone(), maps, results=[kind]))
+        rewriter.replace(op, _reshape(collapsed, made.results[0], groups, shape))
+
+
+def _is_of_product(value: SSAValue) -> bool:
+    """Whether a tensor is a collapse of the result of a sum, or of what follows one element by element."""
+    if not isinstance(made := value.owner, tensor.CollapseShapeOp):
+        return False
+    queue, visited = [made.src], set[SSAValue]()
+    while queue:
+        visited.add(source := queue.pop())
+        if isinstance(op := source.owner, LinalgStructuredOperation):
+            if Nest.of(op).summed:
+                return True
+            queue += [each for each in op.inputs if each not in visited]
+    return False
+
+
+PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReshapeBeforeMoving(), ReadMoved(), CollapseBehind())

@@ -219,11 +219,13 @@ class TensorCopy(NamedTuple):
 
 
 def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
-    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: tap, row, column."""
+    """The coordinates and offsets of a box in images, from its place in the matrices of the taps: group, tap, row,
+    column."""
     (*tap, rest, channel), (taps, sizes, steps, dilations, _) = where, images.numbers
+    group: Index = tap.pop(0) if images.groups is not None else 0
     if images.joined is not None:
-        channels = memory_of(images.memory).get_shape()[-1]
-        tap, channel = index.unflattened(taps, index.div(channel, channels)), index.rem(channel, channels)
+        tap, channel = index.unflattened(taps, index.div(channel, images.channels)), index.rem(channel, images.channels)
+    channel = index.add(index.mul(group, images.channels), channel)
     corner = list[Index]()
     for size, step, by in reversed([*zip(sizes, steps, images.corner, strict=True)]):
         corner.insert(0, index.sub(index.mul(index.rem(rest, size), step), by))
@@ -260,6 +262,8 @@ class StagedStores:
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
+        if not self.panel:
+            decline(stores[0], f"its fragments of {fragment.shape[1]} columns fill no panel")
         self.columns = max(self.panel, fragment.layout.data.columns)
         if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")

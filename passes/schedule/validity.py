@@ -93,7 +93,7 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         return
     if product.dynamic:
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
-    if product.batch:
+    if product.batch and schedule.together == 1:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
     if schedule.shares_tail and not starts_from_zero(product):
         raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")

@@ -215,7 +215,8 @@ def parts_of(product: Product) -> Iterable[int]:
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
-    indivisible = product.batch or product.batch_invariant or tile.cluster != (1, 1)
+    batch = product.batch and not product.convolves
+    indivisible = batch or product.batch_invariant or tile.cluster != (1, 1)
     if product.dynamic or (tile.parts > 1 and indivisible):
         return False
     if tile.parts == 1:

@@ -290,7 +290,7 @@ class OutlinePass(PatternPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
-            from ..linalg.convolution import FoldPadding
+            from ..linalg.image_windows import FoldPadding
             from .nest_kernel import FoldStart
 
             apply_patterns([FoldStart()], op)

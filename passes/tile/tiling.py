@@ -42,7 +42,7 @@ from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import OperandForm, drop_forms, of_form
-from ...dialect.warp.tensor_maps import EncodeTensorMapOp, TensorMapType
+from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand, divisor_of
@@ -361,7 +361,11 @@ class LaunchedKernel:
         return self.insert(len(self.operands), encoded, f"{memory.name_hint or 'memory'}_map")
 
     def drop_unused(self, argument: BlockArgument) -> None:
-        """Removes an argument that has no uses."""
+        """Removes an argument that has no uses; of matrices of images, which copies alone read, one without readers."""
+        views = [use.operation for use in argument.uses if isinstance(use.operation, MatrixOp)]
+        for view in views if isinstance(self.operands[argument.index].owner, Im2colOp) else ():
+            if not view.results[0].uses:
+                Rewriter.erase_op(view)
         if not argument.uses:
             del self.operands[argument.index], self.divisors[argument.index]
             self.body.erase_arg(argument)

@@ -31,7 +31,7 @@ from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
-from .views import SPLITS, VIEWS, is_tensor, pixels_as_products, sink_views
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +208,11 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
 
 
 def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
+    if cluster.core.target is aten.convolution.default and not has_channels_last(cluster.core.meta["val"]):
+        raise UnsupportedError(
+            "expected images with the channels last in memory (model.to(memory_format=torch.channels_last)): with "
+            "launches that move them there it is slower"
+        )
     if is_product(cluster.core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)

@@ -22,6 +22,7 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
+from ...dialect.mlir.forall import PadOp
 from ...dialect.mlir.generic import GenericOp
 from .options import aten, decompositions, flatten, is_operator, leaves, prims, sympy, traced, unflatten
 from .scalars import (
@@ -147,6 +148,13 @@ class FunctionBuilder(Builder):
         op = tensors.ExtractSliceOp(value.tensor, offsets, self.indices(shape), steps, kind)
         return plain(self.insert(op).results[0], shape, value.dtype)
 
+    def padded(self, value: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+        """A tensor of known sizes among zeros: so many before it along each dimension, and so many behind."""
+        zero = self.insert(constant(0, element_of(value.dtype))).result
+        made = self.insert(PadOp.around(value.tensor, low, high, zero)).result
+        shape = tuple(sum(each) for each in zip(low, cast("tuple[int, ...]", value.shape), high, strict=True))
+        return plain(made, shape, value.dtype)
+
     def generic(self, values: Sequence[Value], shape: tuple[Size, ...], dtype: torch.dtype, body: ElementBody) -> Value:
         """An elementwise operation on values that are broadcast to a shape; `body` computes an element of `dtype`."""
         rank = len(shape)
@@ -250,6 +258,37 @@ def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Valu
     return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
 
+ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
+"""The type in which products are summed, by that of the operands; f32 for the other floats."""
+
+
+def accumulator(a: Value, b: Value) -> torch.dtype:
+    for value in (a, b):
+        if not value.dtype.is_floating_point and value.dtype not in ACCUMULATORS:
+            raise UnsupportedError(f"products of {value.dtype} are not lowered")
+    return ACCUMULATORS.get(a.dtype, torch.float32)
+
+
+def plus(
+    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
+) -> Value:
+    """alpha times the product plus beta times C, rounded to a type."""
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        total, *others = elements
+        if alpha != 1:
+            total = RULES["mul"](inside, [total, alpha])
+        for other in others:
+            added = inside.convert(other, product.dtype)
+            if beta != 1:
+                added = RULES["mul"](inside, [added, beta])
+            total = RULES["add"](inside, [total, added])
+        return inside.convert(total, dtype)
+
+    inputs = [product] if c is None or beta == 0 else [product, c]
+    return builder.generic(inputs, product.shape, dtype, body)
+
+
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
 """Conversions of elements, which torch does not tag as pointwise."""
 
@@ -313,6 +352,8 @@ def compute(
     """
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
+    if target is aten.relu.default:  # a comparison and a selection in torch's decomposition
+        return body.convert(RULES["maximum"](body, [elements[0], 0]), dtype)
     flat, spec = flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")

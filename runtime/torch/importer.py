@@ -24,6 +24,7 @@ from ..base.explanation import place_of
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
+from .convolutions import gradients as convolution_gradients
 from .options import aten, decompositions, leaves, prims
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
@@ -160,6 +161,9 @@ class Importer:
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
+        if node.target is aten.convolution_backward.default:
+            self.attentions[node] = self._convolution_gradients(node)
+            return
         if is_attention(node):
             self.attentions[node] = lower_attention(self.builder, node, self.values)
             if isinstance(node.meta["val"], torch.Tensor):
@@ -175,6 +179,12 @@ class Importer:
             self._lower(node, args, kwargs)
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
+
+    def _convolution_gradients(self, node: Node) -> Results:
+        args = map_arg(node.args, lambda x: cast("Any", self.values)[x])
+        like, _, bias = node.meta["val"]
+        own = convolution_gradients(self.builder, like, *cast("Any", args))
+        return [*own, lambda: _reduction("add", 0.0)(self.builder, bias, cast("Any", args)[0], [0, 2, 3])]
 
     def _part(self, source: Any, index: Any) -> Value:
         """One result of an operation with several results."""

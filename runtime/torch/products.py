@@ -20,14 +20,13 @@ from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
-from ...dialect.mlir.convolution import IMAGES_LAST
-from ...dialect.mlir.forall import PadOp
 from ...dialect.warp.matmul import FASTMATH
-from .builder import FunctionBuilder, TensorOperand, plain, pointwise
+from .builder import FunctionBuilder, TensorOperand, accumulator, plain, plus, pointwise
+from .convolutions import convolution
 from .options import aten
 from .part import LIBRARY
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
-from .views import FIRST, LAST, expanded, has_channels_last, reordered, reshape, unsqueezed
+from .views import expanded, reshape, unsqueezed
 
 G, M, N, K = range(4)
 """The loops of a product with groups."""
@@ -102,17 +101,6 @@ warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
 
 
-ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
-"""The type in which products are summed, by that of the operands; f32 for the other floats."""
-
-
-def _accumulator(a: Value, b: Value) -> torch.dtype:
-    for value in (a, b):
-        if not value.dtype.is_floating_point and value.dtype not in ACCUMULATORS:
-            raise UnsupportedError(f"products of {value.dtype} are not lowered")
-    return ACCUMULATORS.get(a.dtype, torch.float32)
-
-
 def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool = False) -> Value:
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
@@ -124,7 +112,7 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
     k = len(extents) - 1
     loops_a = [*range(count - len(a.shape[:-2]), count), *([] if row else [count]), k]
     loops_b = [*range(count - len(b.shape[:-2]), count), k, *([] if column else [count + len(m)])]
-    dtype = _accumulator(a, b)
+    dtype = accumulator(a, b)
     if a.dims[-1] is None or (not row and a.dims[-2] is None):
         a = builder.dense(a)
     if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
@@ -164,27 +152,7 @@ def _add_matmul(
     beta: float = 1, alpha: float = 1,
 ) -> Value:  # fmt: skip
     """beta * C + alpha * A B, rounded once."""
-    return _plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
-
-
-def _plus(
-    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
-) -> Value:
-    """alpha times the product plus beta times C, rounded to a type."""
-
-    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        total, *others = elements
-        if alpha != 1:
-            total = RULES["mul"](inside, [total, alpha])
-        for other in others:
-            added = inside.convert(other, product.dtype)
-            if beta != 1:
-                added = RULES["mul"](inside, [added, beta])
-            total = RULES["add"](inside, [total, added])
-        return inside.convert(total, dtype)
-
-    inputs = [product] if c is None or beta == 0 else [product, c]
-    return builder.generic(inputs, product.shape, dtype, body)
+    return plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
 
 
 def _linear(
@@ -194,7 +162,7 @@ def _linear(
     """activation(x W^T + bias), rounded before the activation and behind it, on rows of x."""
     turned = replace(weight, dims=weight.dims[::-1], shape=weight.shape[::-1])
     rows = reshape(builder, x, (math.prod(x.shape[:-1]), x.shape[-1])) if len(x.shape) > 2 else x
-    result = _plus(builder, like.dtype, multiply(builder, rows, turned), bias)
+    result = plus(builder, like.dtype, multiply(builder, rows, turned), bias)
     if ACTIVATIONS[activation] is not None:
         target, kwargs = ACTIVATIONS[activation]
         result = pointwise(builder, result.shape, like.dtype, target, (result,), kwargs)
@@ -248,7 +216,7 @@ def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b:
     extents = values.shape[0], b.shape[1]
     operands = TensorOperand(values, (0, 2)), builder.operand(b, (2, 1), (*extents, b.shape[0]))
     number = IntegerAttr(metadata.tensor.index, i64)
-    return builder.product(MatmulOp, operands, extents, _accumulator(values, b), {METADATA: number})
+    return builder.product(MatmulOp, operands, extents, accumulator(values, b), {METADATA: number})
 
 
 def _sparse_add_matmul(
@@ -257,27 +225,7 @@ def _sparse_add_matmul(
 ) -> Value:  # fmt: skip
     """A product whose A is sparse, with a number for each row added, rounded once."""
     product = _sparse_product(builder, values, metadata, b)
-    return _plus(builder, like.dtype, product, unsqueezed(bias, 1), beta, alpha)
-
-
-def _convolution(
-    builder: FunctionBuilder, like: torch.Tensor, x: Value, weight: Value, bias: Value | None, steps: Sequence[int],
-    padding: Sequence[int], dilations: Sequence[int], transposed: bool, added: Sequence[int], groups: int,
-) -> Value:  # fmt: skip
-    """A convolution of images with the channels last, with its bias, rounded once."""
-    of_images = has_channels_last(like) and len(steps) == len(padding) == len(dilations) == 2
-    if transposed or groups != 1 or not of_images:
-        raise UnsupportedError(
-            "expected images of static sizes with the channels last in memory "
-            "(model.to(memory_format=torch.channels_last)), one group, and no transposition"
-        )
-    images, taps = (builder.dense(reordered(value, LAST)).tensor for value in (x, weight))
-    if any(padding):
-        zero = builder.insert(constant(0, element_of(x.dtype))).result
-        images = builder.insert(PadOp.around(images, [0, *padding, 0], zero)).result
-    sums = builder.filled(tuple(shape_of(like)[d] for d in LAST), _accumulator(x, weight), 0)
-    product = builder.insert(IMAGES_LAST.on_tensors(images, taps, sums.tensor, steps, dilations))
-    return reordered(_plus(builder, like.dtype, replace(sums, tensor=product.results[0]), bias), FIRST)
+    return plus(builder, like.dtype, product, unsqueezed(bias, 1), beta, alpha)
 
 
 ACTIVATIONS: Mapping[str, Any] = {
@@ -307,7 +255,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._int_mm.default: _matmul,
     aten._scaled_mm.default: _scaled_matmul,
     aten._grouped_mm.default: grouped_mm,
-    aten.convolution.default: _convolution,
+    aten.convolution.default: convolution,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,
     warploom.scaled_matmul.default: _scaled_matmul,

@@ -208,7 +208,7 @@ def test_channels_that_come_first_are_moved_last() -> None:
 def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]) -> str:
     """A sum of products along maps over loops, of which the last three are summed over."""
     a, b, d = (f"affine_map<({loops}) -> ({map_})>" for map_ in maps)
-    kinds = ", ".join(['"parallel"'] * 4 + ['"reduction"'] * 3)
+    kinds = ", ".join(['"parallel"'] * (loops.count(",") - 2) + ['"reduction"'] * 3)
     return f"""func.func @f(%A: memref<{types[0]}>, %B: memref<{types[1]}>, %D: memref<{types[2]}>) {{
   linalg.generic {{indexing_maps = [{a}, {b}, {d}], iterator_types = [{kinds}]}}
       ins(%A, %B : memref<{types[0]}>, memref<{types[1]}>) outs(%D : memref<{types[2]}>) {{
@@ -223,39 +223,88 @@ def gradient(loops: str, maps: tuple[str, str, str], types: tuple[str, str, str]
 }}"""
 
 
-def run_gradient(text: str, a: NDArray[Any], b: NDArray[Any], exact: NDArray[Any], size: NDArray[Any]) -> None:
-    """Runs a gradient that is added to random sums, and holds it against float64; `size` bounds what is added."""
-    d = np.random.default_rng().standard_normal(exact.shape).astype(np.float32)
-    wanted = exact + d
-    kernel = compile(text, target="sm_90a", cache=False)
+FILL = """  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%D : memref<{0}>)
+  linalg.generic"""
+
+
+def run_gradient(
+    loops: str,
+    maps: tuple[str, str, str],
+    sizes: str,
+    types: tuple[str, str, str],
+    *,
+    fresh: bool = False,
+    **asked: Any,
+) -> Any:
+    """Runs a gradient that is added to random sums, or to zeros if `fresh`, and compares it with float64; the kernel.
+    `sizes` are those of the loops, `asked` is of the schedule."""
+    rng, names = np.random.default_rng(), loops.split(", ")
+    a, b = (rng.standard_normal([*map(int, kind.split("x")[:-1])]).astype(BF16) for kind in types[:2])
+    grid = dict(zip(names, np.ogrid[tuple(slice(int(size)) for size in sizes.split())], strict=True))
+    terms = np.ones(())
+    for array, map_ in ((a, maps[0]), (b, maps[1])):
+        terms = terms * array.astype(np.float64)[eval(map_, {}, grid)]
+    exact, size = (each.sum((-3, -2, -1)) for each in (terms, np.abs(terms)))
+    d = rng.standard_normal(exact.shape).astype(np.float32)
+    wanted, text = exact + d, gradient(loops, maps, types)
+    if fresh:
+        wanted, text, d = exact, text.replace("  linalg.generic", FILL.format(types[2])), np.full_like(d, np.nan)
+    kernel = compile(text, target="sm_90a", cache=False, **asked)
     kernel(a, b, d, device="interp")
     assert ".im2col." in kernel.ptx
     assert (np.abs(d - wanted) <= 2.0**-14 * (size + 4)).all()
+    return kernel
 
 
 def test_the_gradient_of_a_filter_sums_over_pixels() -> None:
     """Its columns are those of all taps: boxes of other taps, side by side in a tile."""
     maps = ("n, h * 2 + r, w + s, c", "n, h, w, f", "f, r, s, c")
     types = ("2x9x6x64xbf16", "2x4x5x72xbf16", "72x3x2x64xf32")
-    rng = np.random.default_rng()
-    x, g = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 9, 6, 64), (2, 4, 5, 72)))
-    exact, size = np.zeros((2, 72, 3, 2, 64))
-    for r, s in product(range(3), range(2)):
-        seen, of = x[:, r : r + 7 : 2, s : s + 5].astype(np.float64), g.astype(np.float64)
-        exact[:, r, s] = np.einsum("nhwf,nhwc->fc", of, seen)
-        size[:, r, s] = np.einsum("nhwf,nhwc->fc", np.abs(of), np.abs(seen))
-    run_gradient(gradient("f, r, s, c, n, h, w", maps, types), x, g, exact, size)
+    run_gradient("f, r, s, c, n, h, w", maps, "72 3 2 64 2 4 5", types)
+
+
+def test_the_gradient_of_a_filter_of_colours() -> None:
+    """The taps of a row are columns that lie together in a copy of the images, and are copied to the filter."""
+    maps = ("n, h * 2 + r, w * 2 + s, c", "n, h, w, f", "f, r, s, c")
+    types = ("2x9x11x3xbf16", "2x4x5x24xbf16", "24x3x3x3xf32")
+    kernel = run_gradient("f, r, s, c, n, h, w", maps, "24 3 3 3 2 4 5", types, fresh=True)
+    assert len(kernel.launches) == 4
 
 
 def test_the_gradient_of_images_reads_pixels_backwards() -> None:
     """From the filter as it is, each tap of which lies apart for its features."""
     maps = ("n, h - r + 2, w - s * 2 + 2, f", "f, r, s, c", "n, h, w, c")
     types = ("2x7x8x64xbf16", "64x3x2x40xbf16", "2x5x6x40xf32")
-    rng = np.random.default_rng()
-    g, w = (rng.standard_normal(shape).astype(BF16) for shape in ((2, 7, 8, 64), (64, 3, 2, 40)))
-    exact, size = np.zeros((2, 2, 5, 6, 40))
-    for r, s in product(range(3), range(2)):
-        seen, of = g[:, 2 - r : 7 - r, 2 - 2 * s : 8 - 2 * s].astype(np.float64), w[:, r, s].astype(np.float64)
-        exact += seen @ of
-        size += np.abs(seen) @ np.abs(of)
-    run_gradient(gradient("n, h, w, c, r, s, f", maps, types), g, w, exact, size)
+    run_gradient("n, h, w, c, r, s, f", maps, "2 5 6 40 3 2 64", types)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("groups", "channels", "features", "launches"), [(3, 72, 72, 1), (4, 12, 8, 2), (2, 64, 16, 1), (32, 4, 4, 2)]
+)
+def test_groups_of_channels(groups: int, channels: int, features: int, launches: int) -> None:
+    """Large groups are a batch of matrices; of small ones a filter for several is copied before."""
+    maps = ("n, h + r, w + s, g, c", "g, f, r, s, c", "n, h, w, g, f")
+    x, w, y = (
+        f"1x6x7x{groups}x{channels}xbf16",
+        f"{groups}x{features}x3x2x{channels}xbf16",
+        f"1x4x6x{groups}x{features}xf32",
+    )
+    sizes = f"1 4 6 {groups} {features} 3 2 {channels}"
+    kernel = run_gradient("n, h, w, g, f, r, s, c", maps, sizes, (x, w, y))
+    assert len(kernel.launches) == launches
+
+
+@pytest.mark.parametrize(("groups", "size", "parts"), [(2, 64, 2), (6, 8, 1)])
+def test_the_gradients_of_groups(groups: int, size: int, parts: int) -> None:
+    """Of the filter of small groups, the products of all pairs of groups are computed, and some are copied. Parts of
+    the pixels are added up, in a batch, too."""
+    x, g, w = f"1x10x9x{groups}x{size}x", f"1x8x8x{groups}x{size}x", f"{groups}x{size}x3x2x{size}x"
+    maps = ("n, h - r + 2, w - s + 1, g, f", "g, f, r, s, c", "n, h, w, g, c")
+    sizes = f"1 8 8 {groups} {size} 3 2 {size}"
+    run_gradient("n, h, w, g, c, r, s, f", maps, sizes, (f"{x}bf16", f"{w}bf16", f"{g}f32"))
+    maps, sizes = ("n, h + r, w + s, g, c", "n, h, w, g, f", "g, f, r, s, c"), f"{groups} {size} 3 2 {size} 2 8 8"
+    x, g = x.replace("1x10", "2x10"), g.replace("1x8", "2x8")
+    asked = {"mma": "m64n64k16", "split_k": parts} if parts > 1 else {}
+    run_gradient("g, f, r, s, c, n, h, w", maps, sizes, (f"{x}bf16", f"{g}bf16", f"{w}f32"), fresh=True, **asked)

@@ -731,23 +731,23 @@ def test_attention_as_it_is_on_a_gpu() -> None:
 class Pixels(torch.nn.Module):
     """A convolution, with what a residual network has behind it."""
 
-    def __init__(self, taps: int) -> None:
+    def __init__(self, taps: int, groups: int) -> None:
         super().__init__()
-        self.convolution = torch.nn.Conv2d(16, 8, taps, padding=taps // 2)
+        self.convolution = torch.nn.Conv2d(8 if groups == 8 else 16, 8, taps, padding=taps // 2, groups=groups)
         self.scale = torch.nn.Parameter(torch.randn(8, 1, 1))
 
     def forward(self, x: Any, residual: Any) -> Any:
         return torch.relu(self.convolution(x) * self.scale + residual)
 
 
-@pytest.mark.parametrize(
-    ("taps", "operators"), [(1, ("addmm", "mul", "add", "relu")), (3, ("convolution", "permute", "mul", "add", "relu"))]
-)
-def test_what_follows_a_convolution_is_computed_with_it(taps: int, operators: tuple[str, ...]) -> None:
-    model = Pixels(taps).bfloat16().to(memory_format=torch.channels_last)
-    exact = Pixels(taps).double()
+@pytest.mark.parametrize(("taps", "groups"), [(1, 1), (3, 1), (3, 2), (3, 8)])
+def test_what_follows_a_convolution_is_computed_with_it(taps: int, groups: int) -> None:
+    operators = (("addmm",) if taps == 1 else ("convolution", "permute")) + ("mul", "add", "relu")
+    model = Pixels(taps, groups).bfloat16().to(memory_format=torch.channels_last)
+    exact = Pixels(taps, groups).double()
     exact.load_state_dict(model.state_dict())
-    x, residual = (drawn(2, n, 3, 5).contiguous(memory_format=torch.channels_last) for n in (16, 8))
+    inputs = 8 if groups == 8 else 16
+    x, residual = (drawn(2, n, 3, 5).contiguous(memory_format=torch.channels_last) for n in (inputs, 8))
     compiled = Compiled(model)
     with torch.no_grad():
         found, expected = compiled.call(x, residual), exact(x.double(), residual.double())

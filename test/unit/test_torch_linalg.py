@@ -126,6 +126,33 @@ def test_products_of_groups() -> None:
         assert torch.all((found - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
+@pytest.mark.parametrize(
+    ("groups", "step", "last"), [(1, 2, True), (8, 3, True), (16, 1, True), (4, 1, False), (16, 2, False)]
+)
+def test_convolutions(groups: int, step: int, last: bool) -> None:
+    """With channels last as views of what has them last, and transposed, which takes each phase of pixels by itself."""
+    x, w = drawn(1, 6, 7, 16), drawn(16, 3, 3, 16 // groups)
+    view = [0, 3, 1, 2] if last else [0, 1, 2, 3]
+    x, w = (each if last else each.permute(0, 3, 1, 2).contiguous() for each in (x, w))
+
+    def function(x: Any, w: Any) -> Any:
+        images, taps = x.permute(view), w.permute(view)
+        forward = torch.conv2d(images, taps, None, step, 1, 1, groups)
+        back = torch.conv_transpose2d(images, taps, None, step, 1, 0, groups) if last else images
+        return torch.cat((forward.flatten(), back.flatten())) / 16
+
+    assert_close(function, x, w)
+
+
+def test_gradients_of_a_convolution() -> None:
+    def function(slope: Any, x: Any, w: Any) -> Any:
+        views = (each.permute(0, 3, 1, 2) for each in (slope, x, w))
+        made = torch.ops.aten.convolution_backward(*views, [16], [2, 2], [1, 1], [1, 1], False, [0, 0], 2, [True] * 3)
+        return torch.cat([each.flatten() for each in made]) / 16
+
+    assert_close(function, drawn(1, 3, 3, 16), drawn(1, 5, 6, 16), drawn(16, 3, 3, 8))
+
+
 def test_products_with_scales() -> None:
     a = drawn(17, 32, dtype=torch.float8_e4m3fn)
     b = drawn(16, 32, dtype=torch.float8_e4m3fn)

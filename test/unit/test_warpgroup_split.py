@@ -66,7 +66,6 @@ def test_giving_parts_alone_keeps_warpgroups() -> None:
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        ("batch", "split_k = 2: a batch is not split"),
         ("divisible", "split_k = 2: it needs static sizes"),
         ("added", "split_k = 2 with ctas = 3 takes a product that starts from zero"),
     ],

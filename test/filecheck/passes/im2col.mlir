@@ -124,3 +124,18 @@ func.func @added(%X: memref<1x6x6x64xbf16>, %W: memref<3x3x64x64xbf16>, %Y: memr
   linalg.conv_2d_nhwc_hwcf ins(%P, %W : memref<1x6x6x64xbf16>, memref<3x3x64x64xbf16>) outs(%Y : memref<1x4x4x64xbf16>)
   return
 }
+
+// Groups of 64 channels are matrices of a batch; of four channels, 16 are one group, with zeros in its filter.
+// CHECK-LABEL: func.func @groups
+// CHECK:         %[[X:\w+]] = memref.collapse_shape %X
+// CHECK:         warp.im2col %[[X]] taps [3, 2] pixels [4, 6] {{.*}} {joined, groups = 2 : i64} : memref<1x6x7x128xbf16> -> memref<2x24x384xbf16, strided<[64, 128, 1]>>
+// CHECK:         %[[F:\w+]] = memref.alloc() : memref<1x64x3x2x64xbf16>
+// CHECK:         arith.select
+// CHECK:         warp.im2col %{{.*}} taps [3, 2] {{.*}} {joined} : memref<1x6x7x64xbf16> -> memref<24x384xbf16, strided<[64, 1]>>
+// CHECK-NEXT:    memref.collapse_shape %[[F]]
+func.func @groups(%X: memref<1x6x7x2x64xbf16>, %V: memref<2x64x3x2x64xbf16>, %Y: memref<1x4x6x2x64xf32>,
+                  %S: memref<1x6x7x16x4xbf16>, %W: memref<16x4x3x2x4xbf16>, %Z: memref<1x4x6x16x4xf32>) {
+  linalg.conv_2d_nhwgc_gfhwc ins(%X, %V : memref<1x6x7x2x64xbf16>, memref<2x64x3x2x64xbf16>) outs(%Y : memref<1x4x6x2x64xf32>)
+  linalg.conv_2d_nhwgc_gfhwc ins(%S, %W : memref<1x6x7x16x4xbf16>, memref<16x4x3x2x4xbf16>) outs(%Z : memref<1x4x6x16x4xf32>)
+  return
+}

@@ -49,6 +49,14 @@ func.func @f(%A: memref<8x9x64xf16>) {
 // -----
 
 func.func @f(%A: memref<8x9x64xf16>) {
+  // expected-error @below {{expected groups of as many channels each, got 3 of memref<8x9x64xf16>}}
+  %m = warp.im2col %A taps [1] pixels [9] steps [1] dilations [1] low [0] {groups = 3 : i64} : memref<8x9x64xf16> -> memref<3x72x21xf16>
+  return
+}
+
+// -----
+
+func.func @f(%A: memref<8x9x64xf16>) {
   // expected-error @below {{expected the matrix to be memref<3x56x64xf16, strided<[128, 64, 1]>>, got memref<3x54x64xf16>}}
   %m = warp.im2col %A taps [3] pixels [7] steps [1] dilations [2] low [0] : memref<8x9x64xf16> -> memref<3x54x64xf16>
   return

@@ -1,0 +1,293 @@
+"""Convolutions of few channels, or of small groups of them, by copies of images and filters that tensor copies read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import FloatAttr, MemRefType
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, IndexOp, YieldOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.nest import generic
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.elements import PointwiseOp
+from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import drop_forms
+from ...dialect.warp.views import WindowOp
+from .image_windows import ALIGNED, PANEL, Filter, Padded, decline, lies_together
+from .operand import collapse, drop_unused, expand
+
+
+class Widened:
+    """The same product, of images whose pixels contain the channels of all taps of a filter row.
+
+    Tensor copies cannot read rows of a few channels, such as three colours. So the images are copied to pixels of
+    `beside` channels, a power of two. The taps of a row are then contiguous: `along` elements, which begin at a
+    multiple of 16 bytes for each pixel of the result. These wide pixels overlap.
+    """
+
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
+        self.op, self.window, self.side, self.filter = op, window, side, filter_
+        self.builder = Builder(InsertPoint.before(op))
+        padded = Padded.of(window.memory, op)
+        self.padded = padded if padded is not None and padded.copy is not None else None
+        (self.pixel, self.step, self.width), (self.tap, _, taps) = filter_.pixels[-1], filter_.taps[-1]
+        channels = memory_of(window.memory).get_shape()[-1]
+        self.beside = next(each for each in (1, 2, 4, 8) if each >= channels and self.step * each % ALIGNED == 0)
+        self.along = taps * self.beside
+
+    @staticmethod
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Widened | None:
+        """The widened product; None if the images do not need it, or if the filter's channels are not contiguous with
+        its taps. The filter is B, or the result, which then starts from a number."""
+        filter_ = Filter.of(op, window, side)
+        is_gradient = filter_.image not in loops_of(op.maps[2])
+        loops, (tap, dilation, _) = loops_of(op.maps[2 if is_gradient else 1]), filter_.taps[-1]
+        adjacent = tap in loops and loops[loops.index(tap) :][:2] == (tap, filter_.channel)
+        few = memory_of(window.memory).get_shape()[-1] < ALIGNED and (op.c is None if is_gradient else side == 0)
+        plain = adjacent and dilation == 1 and not any(filter_.first)
+        return Widened(op, window, side, filter_) if few and plain else None
+
+    def replace(self) -> tuple[MatmulOp, WindowOp]:
+        """Puts the product in the place of the other one."""
+        op, images = self.op, self._images()
+        is_gradient = self.filter.image not in loops_of(op.maps[2])
+        filter_, loops = (op.d, loops_of(op.maps[2])) if is_gradient else (op.b, loops_of(op.maps[1]))
+        larger, sizes = self._larger(filter_, loops)
+        copied = self.builder.insert(_part(larger, [0] * len(loops), memory_of(filter_).get_shape())).result
+        if is_gradient:
+            a, b = (images.result, op.b) if self.side == 0 else (op.a, images.result)
+            made = op.like(a=a, b=b, d=self._in_row(larger, loops, sizes))
+        else:
+            self._fill(larger)
+            self.builder.insert(CopyOp([filter_], [copied], []))
+            made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
+        made.attributes |= op.attributes
+        through = op.through
+        Rewriter.replace_op(op, made, [])
+        drop_forms([through])
+        drop_unused(self.window.result)
+        if is_gradient:
+            Rewriter.insert_op(CopyOp([copied], [filter_], []), InsertPoint.after(made))
+        if self.padded is not None:
+            self.padded.drop_unused(self.padded.images())
+        return made, images
+
+    def _images(self) -> WindowOp:
+        *outer, size, _ = memory_of(self.window.memory).get_shape()
+        needed = max(size * self.beside, (self.width - 1) * self.step * self.beside + self.along)
+        rounded = -(-needed // ALIGNED) * ALIGNED // self.beside
+        source, low = (self.window.memory, ()) if self.padded is None else (self.padded.images(), self.padded.low)
+        copied, rank = self._among_zeros(source, [*outer, rounded, self.beside], low), len(outer) + 2
+        rows = self.builder.insert(collapse(copied, [*([d] for d in range(rank - 2)), [rank - 2, rank - 1]])).result
+        *own, pixel, element = map(AffineDimExpr, range(rank))
+        over = AffineMap(rank, 0, (*own, pixel * (self.step * self.beside) + element))
+        seen = self.builder.insert(WindowOp(rows, over, [*outer, self.width, self.along])).result
+        loops, forms = loops_of(self.op.maps[self.side]), self.window.along
+        sizes = dict(zip(loops, memory_of(self.window.result).get_shape(), strict=True))
+        sizes |= {self.tap: 1, self.filter.channel: self.along}
+        pixel, tap = (AffineDimExpr(loops.index(loop)) for loop in (self.pixel, self.tap))
+        along = AffineMap(forms.num_dims, 0, (*forms.results[:-2], pixel + tap, forms.results[-1]))
+        return self.builder.insert(WindowOp(seen, along, [sizes[loop] for loop in loops]))
+
+    def _larger(self, filter_: SSAValue, loops: Sequence[int]) -> tuple[SSAValue, list[int]]:
+        """Memory for a filter in rows of as many elements as images have, and its sizes with one tap in a row."""
+        sizes, at = [*memory_of(filter_).get_shape()], loops.index(self.tap)
+        sizes[at : at + 2] = -(-self.along // ALIGNED) * ALIGNED // self.beside, self.beside
+        kind = MemRefType(memory_of(filter_).element_type, sizes)
+        larger = self.builder.insert(memref.AllocOp([], [], kind)).memref
+        # Zeros behind the last tap would meet pixels that no tap reads, which may be no numbers.
+        sizes[at : at + 2] = 1, self.along
+        return larger, sizes
+
+    def _in_row(self, larger: SSAValue, loops: Sequence[int], sizes: Sequence[int]) -> SSAValue:
+        """The filter with one tap in a row, of all its channels."""
+        at, places = loops.index(self.tap), [[d] for d in range(len(loops))]
+        flat = self.builder.insert(collapse(larger, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
+        parts = [[size] for size in memory_of(flat).get_shape()]
+        parts[at].insert(0, 1)
+        padded = self.builder.insert(expand(flat, parts)).result
+        return self.builder.insert(_part(padded, [0] * len(sizes), sizes)).result
+
+    def _among_zeros(self, source: SSAValue, shape: Sequence[int], low: Sequence[int] = ()) -> SSAValue:
+        """A copy of memory inside of larger memory of zeros. Images begin `low` pixels after its start."""
+        kind, first = memory_of(source), [0, *(low or [0] * (len(shape) - 2)), 0]
+        larger = self.builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
+        self._fill(larger)
+        part = self.builder.insert(_part(larger, first, kind.get_shape())).result
+        self.builder.insert(CopyOp([source], [part], []))
+        return larger
+
+    def _fill(self, memory: SSAValue) -> None:
+        """Fills memory with zeros."""
+        zero = FloatAttr(0.0, memory_of(memory).element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [memory], []))
+
+
+def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
+    """A part of memory of these sizes."""
+    steps = [1] * len(sizes)
+    return memref.SubviewOp.from_static_parameters(memory, memory_of(memory), first, sizes, steps)
+
+
+ROWS = 128
+"""Pixels of a tile."""
+
+
+class Blocked:
+    """The same product, of blocks of `count` groups as one group, which fill the boxes of copies better.
+
+    The filter of a block has those of its groups on its diagonal, and zeros beside them. If the filter is the result,
+    the products of all pairs of groups of a block are computed, of which the diagonal is copied. So what is no finite
+    number reaches the results of a block, not only of a group.
+    """
+
+    def __init__(self, op: MatmulOp, window: WindowOp, side: int, filter_: Filter) -> None:
+        self.op, self.window, self.side, self.group = op, window, side, filter_.group
+        self.builder, self.made = Builder(InsertPoint.before(op)), dict[SSAValue, SSAValue]()
+        written, others = loops_of(op.maps[2]), loops_of(op.maps[1 - side])
+        self.is_gradient = filter_.image not in written
+        own = (op.outer, op.outer + 1)  # m and n
+        self.inner = filter_.channel, next(loop for loop in own if loop in others)
+        self.sizes = dict(zip(loops_of(op.maps[side]), memory_of(window.result).get_shape(), strict=True))
+        self.sizes |= dict(zip(others, memory_of(op.a_and_b[1 - side]).get_shape(), strict=True))
+        groups = self.sizes[self.group]
+        self.count = min((n for n in range(1, groups + 1) if groups % n == 0), key=self._cost)
+
+    @staticmethod
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Blocked | None:
+        """The blocks of a product of small groups; None for other products.
+
+        Raises:
+            NotFlatError: for images of channels that do not lie side by side.
+        """
+        filter_ = Filter.of(op, window, side)
+        if filter_.group == FIXED:
+            return None
+        made = Blocked(op, window, side, filter_)
+        return None if made.count == 1 else made
+
+    def _cost(self, count: int) -> int:
+        """What blocks of so many groups take: boxes, times the rows of A and B in each (`ROWS` pixels and features)."""
+        groups, channels, features = (self.sizes[loop] for loop in (self.group, *self.inner))
+        return groups // count * -(-count * channels // PANEL) * (ROWS + count * features)
+
+    def replace(self) -> tuple[MatmulOp, WindowOp]:
+        """Puts the product in the place of the other one.
+
+        Raises:
+            NotFlatError: if an operand does not lie so.
+        """
+        op, loops = self.op, [loops_of(map_) for map_ in self.op.maps]
+        if self.is_gradient and op.c is not None:
+            decline("the gradient of a filter of small groups is added to something")
+        window = self._images()
+        other, start = op.a_and_b[1 - self.side], op.init if op.c is None else self._merged(op.c, loops[2])
+        if self.is_gradient:
+            other, d = self._merged(other, loops[1 - self.side]), self._blocks(op.d, loops[2])
+        else:
+            other, d = self._spread(other, loops[1 - self.side]), self._merged(op.d, loops[2])
+        a, b = (window.result, other) if self.side == 0 else (other, window.result)
+        made = op.like(a=a, b=b, d=d, start=start, through=self._epilogue())
+        made.attributes |= op.attributes
+        through, filter_ = op.through, op.d
+        Rewriter.replace_op(op, made, [])
+        drop_forms([through])
+        drop_unused(self.window.result)
+        if self.is_gradient:
+            self.builder = Builder(InsertPoint.after(made))
+            self._copy_diagonal(d, filter_, loops[2])
+        return made, window
+
+    def _images(self) -> WindowOp:
+        """The window of images whose groups are blocks."""
+        kind, loops = memory_of(self.window.memory), loops_of(self.op.maps[self.side])
+        dimensions = [FIXED] * (kind.get_num_dims() - 2)
+        memory = self._merged(self.window.memory, (*dimensions, self.group, self.inner[0]))
+        return self.builder.insert(WindowOp(memory, self.window.along, [self._size(loop) for loop in loops]))
+
+    def _size(self, loop: int) -> int:
+        """The size of a loop of blocks."""
+        if loop == self.group:
+            return self.sizes[loop] // self.count
+        return self.sizes[loop] * (self.count if loop in self.inner else 1)
+
+    def _merged(self, value: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Memory of groups as that of blocks."""
+        inside = [loop for loop in self.inner if loop in loops]
+        if value in self.made or (not inside and self.group not in loops):
+            return self.made.get(value, value)
+        at = loops.index(self.group) if self.group in loops else 0
+        if loops[at : at + 2] != (self.group, *inside) or not lies_together(value, (at, at + 1)):
+            decline(f"expected the channels of all groups side by side, got {value.type}")
+        places = [[d] for d in range(len(loops))]
+        flat = self.builder.insert(collapse(value, [*places[:at], [at, at + 1], *places[at + 2 :]])).result
+        parts = [[size] for size in memory_of(flat).get_shape()]
+        parts[at] = [*map(self._size, loops[at : at + 2])]
+        self.made[value] = self.builder.insert(expand(flat, parts)).result  # C stays the memory of D, where it is
+        return self.made[value]
+
+    def _blocks(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Memory for the blocks of a filter."""
+        kind = MemRefType(memory_of(filter_).element_type, [*map(self._size, loops)])
+        return self.builder.insert(memref.AllocOp([], [], kind)).memref
+
+    def _numbered(
+        self, value: SSAValue, loops: Sequence[int], split: Sequence[int]
+    ) -> tuple[SSAValue, list[list[int]]]:
+        """Memory with each dimension of some loops as two, one of which is the number of a group in its block; and the
+        dimensions for each loop."""
+        parts, count = [[size] for size in memory_of(value).get_shape()], self.count
+        for at, loop in enumerate(loops):
+            (size,) = parts[at]
+            if loop in split:
+                parts[at] = [size // count, count] if loop == self.group else [count, size // count]
+        places = iter(range(sum(map(len, parts))))
+        return self.builder.insert(expand(value, parts)).result, [[next(places) for _ in part] for part in parts]
+
+    def _spread(self, filter_: SSAValue, loops: Sequence[int]) -> SSAValue:
+        """Blocks with a filter on the diagonal."""
+        blocks = self._blocks(filter_, loops)
+        written, places = self._numbered(blocks, loops, self.inner)
+        read, _ = self._numbered(filter_, loops, [self.group])
+        numbers = [places[loops.index(loop)][0] for loop in self.inner]
+        along = [place for loop, part in zip(loops, places, strict=True)
+                 for place in ((*part, numbers[0]) if loop == self.group else part[-1:])]  # fmt: skip
+        rank, element = memory_of(written).get_num_dims(), memory_of(filter_).element_type
+        block = Block(arg_types=[element, element])
+        row, column = (IndexOp(number) for number in numbers)
+        same = arith.CmpiOp(row.result, column.result, "eq")
+        zero = arith.ConstantOp(FloatAttr(0.0, element))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        chosen = arith.SelectOp(same.result, block.args[0], zero.result)
+        block.add_ops([row, column, same, zero, chosen, YieldOp(chosen.result)])
+        maps = [map_along(rank, along), AffineMap.identity(rank)]
+        self.builder.insert(generic(self.op, [read], [written], Region(block), maps))
+        return blocks
+
+    def _copy_diagonal(self, blocks: SSAValue, filter_: SSAValue, loops: Sequence[int]) -> None:
+        """Copies the diagonal of blocks to the filter."""
+        written, places = self._numbered(filter_, loops, [self.group])
+        shape, number = memory_of(written).get_shape(), AffineDimExpr(places[loops.index(self.group)][1])
+        results = [AffineDimExpr(first) + number * self.sizes[loop] if loop in self.inner else AffineDimExpr(first)
+                   for loop, (first, *_) in zip(loops, places, strict=True)]  # fmt: skip
+        seen = self.builder.insert(WindowOp(blocks, AffineMap(len(shape), 0, tuple(results)), shape)).result
+        self.builder.insert(CopyOp([seen], [written], []))
+
+    def _epilogue(self) -> SSAValue | None:
+        """The epilogue, of operands of blocks."""
+        before = self.op.epilogue
+        if before is None:
+            return None
+        placed = [
+            (self._merged(value, loops_of(map_)) if loops_of(map_) else value, map_) for value, map_ in before.placed
+        ]
+        if self.is_gradient and any(loops_of(map_) for _, map_ in placed):
+            decline("what follows the gradient of a filter of small groups reads memory")
+        made = self.builder.insert(PointwiseOp(placed, before.body.clone()))
+        made.function.name_hint, made.location = before.function.name_hint, before.location
+        return made.function

@@ -1,0 +1,235 @@
+"""How a convolution reads images: the loops of its window, and zeros around the images that need no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, MemRefType, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import CopyOp, FillOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.isa.tensor_map import MOST_RANK
+from ...dialect.mlir.affine import FIXED, loops_of, windows
+from ...dialect.nest import Nest
+from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
+from ...dialect.warp.tensor_maps import Im2colOp
+from ...dialect.warp.views import WindowOp, strides_of
+from ..patterns import operations_between
+from .elementwise import touched
+from .operand import drop_unused, groups_of, root, users_of
+from .window_sums import PADDING, WindowSum
+
+ALIGNED = 8
+"""Elements of 16 bits in the 16 bytes that places of a tensor map are multiples of."""
+
+PANEL = 64
+"""Channels that the matrices of taps must have a multiple of to lie side by side: of a box, which is of one tap."""
+
+NO_TAP = -1, 1, 1
+"""The loop, step and size of taps along a dimension that has one alone."""
+
+
+class NotFlatError(Exception):
+    """Why the pixels of a convolution are not the rows of one matrix."""
+
+
+def decline(reason: str) -> NoReturn:
+    raise NotFlatError(reason)
+
+
+class Filter(NamedTuple):
+    """How a window moves over images: the loop of images; for each dimension of pixels, the loops of pixels and of
+    taps, each with its stride in the images and its size; the loop of channels, and that of their groups, `FIXED` if
+    they are one group; the first pixel.
+
+    Images and pixels are those of the result. If the filter is the result, they are reduction loops.
+    """
+
+    image: int
+    pixels: list[tuple[int, int, int]]
+    taps: list[tuple[int, int, int]]
+
+    channel: int
+    group: int
+    first: list[int]
+
+    @staticmethod
+    def of(op: MatmulOp, window: WindowOp, side: int) -> Filter:
+        """How the A, or the B, of a product does.
+
+        Raises:
+            NotFlatError: if it does otherwise.
+        """
+        forms, loops = windows(window.along), loops_of(op.maps[side])
+        sizes = dict(zip(loops, memory_of(window.result).get_shape(), strict=True))
+        if forms is None or not 3 <= len(forms) <= MOST_RANK or forms[0][1] or forms[-1][1]:
+            decline(f"expected images, pixels and channels, got {window.along}")
+        along = [{loops[place]: factor for place, factor in by.items()} for by, _ in forms]
+        group = _group(along[-2], op, side)
+        if group != FIXED:
+            del along[-2], forms[-2]
+        first, *middle, last = along
+        if [*first.values(), *last.values()] != [1, 1]:
+            decline(f"expected images first and channels last, got {window.along}")
+        (image,), (channel,), written = first, last, set(loops_of(op.maps[2]))
+        pixels, taps = (
+            [[(loop, by[loop], sizes[loop]) for loop in by if ((loop in written) == (image in written)) == shared]
+             for by in middle]
+            for shared in (True, False)
+        )  # fmt: skip
+        if any(len(each) != 1 for each in pixels) or any(len(each) > 1 for each in taps):
+            decline(f"expected a loop of pixels and one of taps along each dimension, got {window.along}")
+        first_taps = [offset for _, offset in forms[1:-1]]
+        taps = [each[0] if each else NO_TAP for each in taps]
+        return Filter(image, [each for (each,) in pixels], taps, channel, group, first_taps)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The loops that become the rows of one matrix."""
+        return self.image, *(loop for loop, _, _ in self.pixels)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The loops of its columns, of all taps side by side."""
+        return *(loop for loop, _, _ in self.taps if loop >= 0), self.channel
+
+    def made(self, images: SSAValue, low: Sequence[int], groups: int, *, joined: bool) -> Im2colOp:
+        """The matrices of images that begin `low` pixels before the first tap; for one tap the matrix of that one."""
+        (_, steps, pixels), (_, dilations, taps) = zip(*self.pixels, strict=True), zip(*self.taps, strict=True)
+        low = [by - first for by, first in zip(low, self.first, strict=True)]
+        return Im2colOp(images, taps, pixels, steps, dilations, low, joined=joined, groups=groups)
+
+
+def _group(along: Mapping[int, int], op: MatmulOp, side: int) -> int:
+    """The loop of groups of channels, of which all operands have one: that of a dimension of images; else `FIXED`."""
+    loop = next(iter(along)) if list(along.values()) == [1] else FIXED
+    return loop if loop in loops_of(op.maps[2]) and loop in loops_of(op.maps[1 - side]) else FIXED
+
+
+def unshaped(memory: SSAValue, kept: int) -> SSAValue:
+    """The memory that a value is another shape of, but for the first `kept` dimensions, which are the same."""
+    while isinstance(op := memory.owner, memref.ExpandShapeOp | memref.CollapseShapeOp):
+        if any(len(group) > 1 for group in groups_of(op)[:kept]):
+            break
+        memory = op.src
+    return memory
+
+
+def lies_together(value: SSAValue, places: Sequence[int]) -> bool:
+    """Whether consecutive dimensions of memory have no gaps between them."""
+    kind = memory_of(value)
+    steps = strides_of(kind) or (None,) * kind.get_num_dims()
+    return all(
+        after == before + 1 and (step := steps[after]) is not None
+        and steps[before] == step * kind.get_shape()[after]
+        for before, after in pairwise(places)
+    )  # fmt: skip
+
+
+class Padded(NamedTuple):
+    """Images inside larger memory of zeros: the operation that fills that memory, the view of the images, the offsets
+    `low` of their start, and the operation that copies them in. Without a `copy`, the images are computed in place, and
+    only one product reads them."""
+
+    fill: FillOp
+    part: memref.SubviewOp
+    low: tuple[int, ...]
+    copy: CopyOp | None
+
+    @staticmethod
+    def of(memory: SSAValue, reader: Operation, ends: Collection[int] = ()) -> Padded | None:
+        """The padded images that a product reads from an allocation; None for other memory. Zeros before the dimensions
+        `ends`, by default the first and the last, are not allowed."""
+        users, parts = users_of(memory), [use.operation for use in memory.uses]
+        fill, *fills = [op for op in users if isinstance(op, FillOp) and op.outputs[0] == memory] or [None]
+        part, *parts = [op for op in parts if isinstance(op, memref.SubviewOp)] or [None]
+        if fill is None or part is None or fills or parts or not isinstance(memory.owner, memref.AllocOp):
+            return None
+        offsets, sizes, steps = ([*each.get_values()] for each in (
+            part.static_offsets, part.static_sizes, part.static_strides))  # fmt: skip
+        shape, ends = memory_of(memory).get_shape(), ends or (0, len(offsets) - 1)
+        around = [at for at in ends if offsets[at] or sizes[at] != shape[at]]
+        inside = users_of(part.result)
+        readers = users - inside - {fill}
+        ordered = {op.parent for op in users} == {reader.parent} and all(map(fill.is_before_in_block, inside))
+        reads = all(root(output) != memory for op in readers for output in _writes(op))
+        reads = reads and all(isinstance(op, MatmulOp) or BY_ELEMENT in op.attributes or op is reader for op in readers)
+        plain = min(*offsets, *sizes) >= 0 and set(steps) == {1} and not any(around)
+        if not (ordered and reads and plain and _is_zero(fill.inputs[0])):
+            return None
+        copy, low = next(iter(inside), None), tuple(at for d, at in enumerate(offsets) if d not in ends)
+        if len(inside) == 1 and isinstance(copy, CopyOp) and _stays(copy, reader):
+            return Padded(fill, part, low, copy)
+        first = next((op for op in inside if all(op is each or op.is_before_in_block(each) for each in inside)), None)
+        written = readers == {reader} and all(op.is_before_in_block(reader) for op in inside)
+        written = written and first is not None and _overwrites(first, part.result)
+        return Padded(fill, part, low, None) if written else None
+
+    def images(self) -> SSAValue:
+        """The images in memory of their own."""
+        if self.copy is not None:
+            return self.copy.inputs[0]
+        kind = memory_of(self.part.result)
+        alone = MemRefType(kind.element_type, kind.get_shape(), memory_space=kind.memory_space)
+        return Builder(InsertPoint.before(self.part)).insert(memref.AllocOp([], [], alone)).memref
+
+    def drop_unused(self, images: SSAValue) -> None:
+        """Erases the larger memory if nothing reads it any more; what wrote images there writes these."""
+        if self.copy is None:
+            self.part.result.replace_all_uses_with(images)
+        elif users_of(self.part.source) != {self.fill, self.copy}:
+            return
+        else:
+            Rewriter.erase_op(self.copy)
+        Rewriter.erase_op(self.fill)
+        drop_unused(self.part.result)
+
+
+def _writes(op: Operation) -> Sequence[SSAValue]:
+    """The memory that an operation writes, of those operations that may read images."""
+    return op.outputs if isinstance(op, LinalgStructuredOperation) else [op.d] if isinstance(op, MatmulOp) else ()
+
+
+def _overwrites(op: Operation, images: SSAValue) -> bool:
+    """Whether an operation writes all of the images, and reads nothing of the memory that they are in."""
+    if isinstance(op, MatmulOp):
+        operands = [value for value in (*op.factors, op.c, *op.epilogue_operands) if value is not None]
+        return op.d == images and root(images) not in map(root, operands)
+    if not isinstance(op, LinalgStructuredOperation) or list(op.outputs) != [images] or Nest.of(op).summed:
+        return False
+    return root(images) not in map(root, op.inputs) and not op.body.block.args[-1].uses
+
+
+def _stays(copy: CopyOp, reader: Operation) -> bool:
+    """Whether the source of a copy is unchanged up to the reader of the copy."""
+    images, between = root(copy.inputs[0]), operations_between(copy, reader)
+    every = map(touched, between or ())
+    return between is not None and all(memory is not None and images not in memory[1] for memory in every)
+
+
+def _is_zero(value: SSAValue) -> bool:
+    made = value.owner
+    return isinstance(made, arith.ConstantOp) and isinstance(made.value, FloatAttr) and not made.value.value.data
+
+
+class FoldPadding(RewritePattern):
+    """Lets a sum over windows read images where they are, not copied among zeros."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        windows = WindowSum.of(op)
+        padded = None if windows is None or PADDING in op.attributes else Padded.of(windows.image.value, op)
+        if windows is None or padded is None:
+            return
+        images = padded.images()
+        op.operands[list(op.operands).index(windows.image.value)] = images
+        op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
+        padded.drop_unused(images)
