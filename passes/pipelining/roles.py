@@ -21,7 +21,7 @@ from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, ClusterRankOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import Index, IndexBuilder
+from ..patterns import Index, IndexBuilder, constant_value
 from .ring import Ring, is_load
 
 # What one role executes of a kernel: some operations, with the loops around them.
@@ -143,36 +143,25 @@ THREADS = 2 * WARPS * LANES
 
 
 class PingPong(NamedTuple):
-    """The turns of one warpgroup: its barrier, that of the next one, and whether another turn follows."""
+    """The turns of a warpgroup, number `group` of several: its barrier, and that of the next one."""
 
+    group: Index
     own: SSAValue
     next: SSAValue
-    is_not_last: SSAValue
 
     @staticmethod
     def of(index: IndexBuilder, groups: int) -> PingPong:
-        """The turns of `groups` warpgroups. The first one begins, and the last one passes the turn to it."""
+        """The turns of `groups` warpgroups."""
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         following = index.wrap(index.add(group, 1), groups)
-        own, behind = (index.value(index.add(number, FIRST_BARRIER)) for number in (group, following))
-        last, others = (index.compare(how, group, groups - 1) for how in ("eq", "ne"))
-        turns = PingPong(own, behind, others)
-        turns._pass_if(index, last)
-        return turns
+        return PingPong(group, *(index.value(index.add(number, FIRST_BARRIER)) for number in (group, following)))
 
     def begin(self, index: IndexBuilder) -> None:
         """Waits for the turn."""
         index.insert(ScopedBarrierOp(CTA, self.own, THREADS))
 
-    def end(self, index: IndexBuilder, counter: SSAValue, first: SSAValue) -> None:
-        """Passes the turn on, in each turn of a loop but the one where its counter is `first`."""
-        self._pass_if(index, index.compare("ne", counter, first))
-
-    def end_all(self, index: IndexBuilder) -> None:
-        """Passes the last turn on; the last warpgroup has nobody to."""
-        self._pass_if(index, self.is_not_last)
-
-    def _pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
+    def pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
+        """Passes the turn to the next warpgroup, if a condition holds."""
         with index.where(condition) as inside:
             inside.insert(ScopedBarrierOp(CTA, self.next, THREADS, arrive=True))
 
@@ -263,9 +252,8 @@ class ConsumerLoop(NamedTuple):
     in_turns: bool
     in_tensor_memory: bool = False
 
-    def rewrite(self, index: IndexBuilder, start: IndexBuilder) -> IndexBuilder:
-        """Waits for a stage, from `start` in the loop on, and for the products of the one before, where that may be.
-        Returns where the loop has ended and its last products may run."""
+    def rewrite(self, index: IndexBuilder, start: IndexBuilder) -> None:
+        """Waits for a stage, from `start` in the loop on, and for the products of the one before, where that may be."""
         ring, block, after = self.ring, self.loop.body.block, index.after(self.loop)
         if not self.in_tensor_memory:
             wait_late(block)
@@ -283,7 +271,8 @@ class ConsumerLoop(NamedTuple):
         if turns is not None:
             commit = next(op for op in block.ops if isinstance(op, CommitOp))
             turns.begin(index.before([op for op in block.ops if isinstance(op, FenceOp)][-1]))
-            turns.end(index.after(commit), block.args[0], self.loop.lb)
+            passed = index.after(commit)
+            turns.pass_if(passed, passed.compare("ne", block.args[0], self.loop.lb))
         if (end := block.last_op) is not None:
             last = index.before(end)
             if late:
@@ -293,11 +282,11 @@ class ConsumerLoop(NamedTuple):
         if late:
             ring.step(after, RELEASE, late=True)
         if turns is not None:
-            turns.end_all(after)
-        if wait is None:
-            return after
-        load_ahead(wait)
-        return index.before(wait)
+            # The first one begins, for the last one passes the turn to it, and has nobody to pass the last turn to.
+            turns.pass_if(index, index.compare("eq", turns.group, self.groups - 1))
+            turns.pass_if(after, after.compare("ne", turns.group, self.groups - 1))
+        if wait is not None:
+            load_ahead(wait)
 
     def _read_stage(self, stage: SSAValue) -> None:
         """Lets products and loads of tiles read a stage."""
@@ -375,35 +364,19 @@ def _in_block(op: Operation, block: Block) -> Operation:
 # of the tile before: they pass a turn on, by barriers of their own.
 
 
-class OwnTiles(NamedTuple):
-    """The tiles of one of `groups` consumers in a ring, each of `k_tiles` K tiles.
-
-    `tiles` is the loop over all tiles of the CTA, `group` the number of the consumer.
-    """
-
-    groups: int
-    k_tiles: int
-    group: Index
-    tiles: scf.ForOp
-
-    @staticmethod
-    def of(index: IndexBuilder, tiles: scf.ForOp, groups: int, k_tiles: int) -> OwnTiles:
-        """Of the consumer that executes this."""
-        return OwnTiles(groups, k_tiles, index.div(index.insert(SubgroupIdOp()).result, WARPS), tiles)
-
-    def take(self, index: IndexBuilder, ring: Ring, start: IndexBuilder, done: IndexBuilder) -> None:
-        """Lets the consumer pass over the tiles of the others: in the loop, whose K tiles `start` and are all waited
-        for when it is `done`, and before it, at `index`."""
-        body, (first, end, step) = self.tiles.body.block, self.tiles.operands[:3]
-        following = index.wrap(index.add(self.group, 1), self.groups)
-        mine, other = (index.value(index.add(group, FIRST_BARRIER)) for group in (self.group, following))
-        with start.where(start.compare("ne", body.args[0], first)) as inside:
-            inside.insert(ScopedBarrierOp(CTA, mine, THREADS))
-        with done.where(done.compare("slt", done.add(body.args[0], step), end)) as inside:
-            inside.insert(ScopedBarrierOp(CTA, other, THREADS, arrive=True))
-        if body.last_op is not None:
-            ring.step(index.before(body.last_op), READ, by=(self.groups - 1) * self.k_tiles)
-        ring.step(index, READ, by=index.mul(self.group, self.k_tiles))
-        stride = index.folded(step)
-        self.tiles.operands[0] = index.value(index.add(first, index.mul(stride, self.group)))
-        self.tiles.operands[2] = index.value(index.mul(stride, self.groups))
+def take_own_tiles(ring: Ring, tiles: scf.ForOp, loop: scf.ForOp, groups: int, index: IndexBuilder) -> None:
+    """Lets each of `groups` consumers pass over the K tiles of the others: those of a loop over K, in a loop over
+    tiles that `index` precedes."""
+    turns, (first, end, step) = PingPong.of(index, groups), tiles.operands[:3]
+    tile, last, (start, stop, depth) = tiles.body.block.args[0], tiles.body.block.last_op, loop.operands[:3]
+    k_tiles = -(-((constant_value(stop) or 0) - (constant_value(start) or 0)) // (constant_value(depth) or 1))
+    before, behind = index.before(loop), index.after(loop)
+    with before.where(before.compare("ne", tile, first)) as inside:
+        turns.begin(inside)
+    turns.pass_if(behind, behind.compare("slt", behind.add(tile, step), end))
+    if last is not None:
+        ring.step(index.before(last), READ, by=(groups - 1) * k_tiles)
+    ring.step(index, READ, by=index.mul(turns.group, k_tiles))
+    stride = index.folded(step)
+    tiles.operands[0] = index.value(index.add(first, index.mul(stride, turns.group)))
+    tiles.operands[2] = index.value(index.mul(stride, groups))

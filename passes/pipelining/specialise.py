@@ -20,16 +20,19 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
+from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, UnitAttr, i1, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, UnitAttr, i1, i32, i64
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attributes import fragment_of, target_of
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp
+from ...dialect.schedule import Schedule
+from ...dialect.warp.attributes import ScheduleAttr, fragment_of, target_of
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -45,11 +48,12 @@ from ...dialect.warp.synchronisation import (
     ScopedBarrierOp,
     WaitOp,
 )
+from ...dialect.warp.tensor_maps import TensorLoadOp, TensorStoreOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import SetRegistersOp, WgmmaOp
 from ..allocate import needed
 from ..diagnostics import remark
-from ..patterns import IndexBuilder, PatternPass, constant_value
+from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import (
@@ -61,7 +65,7 @@ from .ring import (
     is_load,
     with_stages,
 )
-from .roles import ConsumerLoop, CtaCluster, OwnTiles, Share, behind, slice_of
+from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
@@ -120,13 +124,14 @@ class TensorLoop:
         first = self.tiles or next(op for op in launch.body.ops if op is loop or not _is_shared(op))
         start = launch.body.first_op or first
         self.index = IndexBuilder(Builder(InsertPoint.before(first)), Builder(InsertPoint.before(start)))
-        schedule, self.k_tiles = launch.schedule, self._k_tiles()
+        schedule = launch.schedule
+        if schedule.own_tiles and None in [constant_value(value) for value in loop.operands[:3]]:
+            decline(loop, "consumers have tiles of their own where K is known")
         self.cluster, target = CtaCluster.of(self.index, schedule.cluster), target_of(launch.kernel)
         self.in_tensor_memory = target is not None and adds_in_tensor_memory(target) and bool(self.products)
         self.once = [TensorCopy.of(copy, launch) for copy in once]
         self.copies = [TensorCopy.of(copy, launch, self._share(copy)) for copy in self.copied]
         self.stores, self.loads = self._stage_stores(), self._stage_loads()
-        self.producers = list[Operation]()
         # One thread of the CTA says that products have read a stage, where they are done without warps.
         readers = 1 if self.in_tensor_memory else schedule.warps
         self.of_once = self._make_ring(self._stages_of_fixed(), 1, readers) if once else None
@@ -134,19 +139,10 @@ class TensorLoop:
         writers, readers = 2 if schedule.pairs else 1, readers * (1 + len(peers))
         self.ring = self._make_ring(schedule.stages, writers, readers, peers)
         self.index.insert(FenceOp(ASYNC_PROXY))
-        meet = BarrierOp() if self.cluster is None else ScopedBarrierOp(CLUSTER, mbarriers=True)
-        self.behind: Operation = self.index.insert(meet)
+        self.index.insert(BarrierOp() if self.cluster is None else ScopedBarrierOp(CLUSTER, mbarriers=True))
 
     def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
         return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
-
-    def _k_tiles(self) -> int:
-        """How many K tiles a tile has, if consumers with tiles of their own need to know."""
-        ends = [constant_value(value) for value in self.loop.operands[:3]]
-        if self.launch.schedule.own_tiles and None in ends:
-            decline(self.loop, "consumers have tiles of their own where K is known")
-        first, end, step = (number or 0 for number in ends)
-        return -(-(end - first) // max(1, step))
 
     def _share(self, copy: CopyOp) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
@@ -215,10 +211,10 @@ class TensorLoop:
         start = index.before(next(op for op in body.ops if isinstance(op, gpu.BarrierOp)))
         self._copy(self.copies, self.ring, start)
         for loads in self.loads:
-            self.producers += loads.start(index, self.ring)
+            loads.start(index, self.ring)
         groups, in_turns = self.launch.schedule.consumer_warps // WARPS, self.launch.schedule.consumers == "pingpong"
         consumers = ConsumerLoop(self.loop, self.ring, staged, fixed, groups, in_turns, self.in_tensor_memory)
-        self.done = consumers.rewrite(index.before(self.loop), start)
+        consumers.rewrite(index.before(self.loop), start)
         for loads in self.loads:
             loads.receive(index, self.ring)
         barriers = [op for op in (*self.barriers, *body.ops) if _is_of_copies(op)]
@@ -233,8 +229,9 @@ class TensorLoop:
     def _copy(self, copies: Sequence[TensorCopy], ring: Ring, index: IndexBuilder) -> None:
         """Starts copies to the next stage of a ring."""
         acquired = ring.arrive(index, ACQUIRE, sum(copy.bytes for copy in copies))
-        started = [one for copy in copies for one in copy.start(index, acquired.at, ring)]
-        self.producers += [acquired, *started, ring.step(index, FILLED)]
+        for copy in copies:
+            copy.start(index, acquired.at, ring)
+        ring.step(index, FILLED)
 
     def finish(self) -> None:
         """Gives the launch its threads and its arguments."""
@@ -257,61 +254,6 @@ def _is_of_copies(op: Operation) -> bool:
     return isinstance(op, gpu.BarrierOp) or (isinstance(op, FenceOp) and op.before.data == ASYNC_PROXY)
 
 
-def _registers(made: TensorLoop) -> tuple[int, int] | None:
-    """The registers of a thread of the producer and of the consumers; None if they are not reallocated."""
-    starts = [op.c for op in made.products if not isinstance(op.c.owner, WgmmaOp)]
-    sums, groups = sum(fragment_of(value).registers for value in starts), made.launch.schedule.consumer_warps // WARPS
-    if made.in_tensor_memory:
-        of_attention = any(op.a_in_registers for op in made.products)
-        return (OF_ATTENTION if of_attention else OF_TENSOR_MEMORY).get(groups)
-    return MANY_SUMS if groups == 2 and sums > MOST_SUMS else REGISTERS.get(groups)
-
-
-def _erase(op: Operation) -> None:
-    """Erases an operation, and what it alone is computed from beside it."""
-    operands, block = list(op.operands), op.parent
-    Rewriter.erase_op(op)
-    for made in [value.owner for value in operands if not value.uses]:
-        if isinstance(made, Operation) and made.parent is block and is_pure(made):
-            _erase(made)
-
-
-def _split(made: TensorLoop) -> None:
-    """Gives each role its operations of a kernel: one lane of a further warpgroup starts copies, and the others do all
-    else."""
-    schedule, end = made.launch.schedule, made.launch.body.last_op
-    mine, producers = [op for op in behind(made.behind)[:-1] if not _is_shared(op)], set(made.producers)
-    roles = set(mine)
-    if end is None:
-        return
-    index, registers, consumers = made.index.before(end), _registers(made), schedule.consumer_warps
-    warp = index.insert(SubgroupIdOp()).result
-    with index.where(index.compare("sge", warp, consumers)) as inside:
-        if registers is not None:
-            inside.insert(SetRegistersOp(registers[0]))
-        first = inside.compare("eq", warp, consumers)
-        with inside.where(inside.insert(arith.AndIOp(first, inside.insert(ElectOp()).chosen)).result) as lane:
-            slice_of(lane, mine, producers, {}, lambda op: not roles.isdisjoint((op, *around(op))))
-            if made.cluster is not None:
-                made.ring.drain(lane)
-    for op in reversed(made.producers):
-        _erase(op)
-    with index.where(index.compare("slt", warp, consumers)) as inside:
-        if registers is not None:
-            inside.insert(SetRegistersOp(registers[1], grow=True))
-        for op in [one for one in mine if one.parent is not None]:
-            op.detach()
-            inside.insert(op)
-        if schedule.own_tiles and made.tiles is not None:
-            before = inside.before(made.tiles)
-            own = OwnTiles.of(before, made.tiles, consumers // WARPS, made.k_tiles)
-            own.take(before, made.ring, inside.before(made.loop), made.done)
-        if made.stores:
-            inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
-    if end.prev_op is not None:
-        end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
-
-
 OpT = TypeVar("OpT", bound=Operation)
 
 
@@ -326,8 +268,9 @@ def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
     return before
 
 
-class SpecialiseWarps(LaunchPattern):
-    """Adds a producer warpgroup to a kernel of warpgroups; it copies for the others."""
+class CopyByTensorMaps(LaunchPattern):
+    """Lets the loop over K of a kernel of warpgroups copy by tensor maps to a ring of stages, for a further
+    warpgroup."""
 
     def rewrite(self, launch: LaunchedKernel) -> None:
         if launch.schedule.together == 1:
@@ -336,10 +279,91 @@ class SpecialiseWarps(LaunchPattern):
             try:
                 made = TensorLoop(launch, loop, SpecialisePass.name)
                 made.rewrite()
-                _split(made)
                 made.finish()
             except DeclinedError as declined:
                 remark(declined.op, SpecialisePass.name, f"nobody copies ahead: {declined.reason}")
+
+
+class GiveRoles(RewritePattern):
+    """Gives roles their operations of a kernel that fills and reads stages of rings: one lane of the last warpgroup
+    fills them, and the others do all else."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: gpu.FuncOp, rewriter: PatternRewriter) -> None:
+        attribute, end = op.attributes.get(ScheduleAttr.name), op.body.block.last_op
+        producers = [inner for inner in op.walk() if _fills(inner)]
+        rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
+        if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _have_roles(op):
+            return
+        schedule, registers = attribute.data, _registers(op, attribute.data)
+        # Behind the barrier that makes the rings visible.
+        made, ring = behind(rings[-1]), Ring.of_value(rings[-1].ring)
+        ready = next(i for i, one in enumerate(made) if isinstance(one, gpu.BarrierOp | ScopedBarrierOp))
+        mine = [one for one in made[ready + 1 : -1] if not _is_shared(one)]
+        consumers, roles = schedule.consumer_warps, set(mine)
+        index = IndexBuilder(
+            Builder(InsertPoint.before(end)), Builder(InsertPoint.before(op.body.block.first_op or end))
+        )
+        warp = index.insert(SubgroupIdOp()).result
+        with index.where(index.compare("sge", warp, consumers)) as inside:
+            if registers is not None:
+                inside.insert(SetRegistersOp(registers[0]))
+            first = inside.compare("eq", warp, consumers)
+            with inside.where(inside.insert(arith.AndIOp(first, inside.insert(ElectOp()).chosen)).result) as lane:
+                slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *around(one))))
+                if schedule.cluster != (1, 1):
+                    ring.drain(lane)
+        for one in reversed(producers):
+            _erase(one)
+        with index.where(index.compare("slt", warp, consumers)) as inside:
+            if registers is not None:
+                inside.insert(SetRegistersOp(registers[1], grow=True))
+            for one in [one for one in mine if one.parent is not None]:
+                one.detach()
+                inside.insert(one)
+            if schedule.own_tiles:
+                self._take_own_tiles(mine, ring, consumers // WARPS, inside)
+            if any(isinstance(one, TensorStoreOp) for each in mine for one in each.walk()):
+                inside.insert(WaitOp(BULK, 0, read=True, each_warpgroup=True))
+        if end.prev_op is not None:
+            end.prev_op.attributes[SOME_WARPS] = IntegerAttr(consumers, i64)
+
+    @staticmethod
+    def _take_own_tiles(ops: Sequence[Operation], ring: Ring, groups: int, index: IndexBuilder) -> None:
+        loops = [one for each in ops for one in each.walk() if isinstance(one, scf.ForOp)]
+        for loop in [one for one in loops if any(use.operation.parent is one.body.block for use in ring.value.uses)]:
+            if isinstance(tiles := loop.parent_op(), scf.ForOp):
+                take_own_tiles(ring, tiles, loop, groups, index.before(tiles))
+
+
+def _fills(op: Operation) -> bool:
+    """Whether an operation fills a stage of a ring."""
+    return isinstance(op, TensorLoadOp) or (isinstance(op, PipelineOp) and op.step.data in (ACQUIRE, FILLED))
+
+
+def _have_roles(op: gpu.FuncOp) -> bool:
+    """Whether warps of a kernel have roles."""
+    return any(SOME_WARPS in inner.attributes for inner in op.body.block.ops)
+
+
+def _erase(op: Operation) -> None:
+    """Erases an operation, and what it alone is computed from beside it."""
+    operands, block = list(op.operands), op.parent
+    Rewriter.erase_op(op)
+    for made in [value.owner for value in operands if not value.uses]:
+        if isinstance(made, Operation) and made.parent is block and is_pure(made):
+            _erase(made)
+
+
+def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int] | None:
+    """The registers of a thread of the producer and of the consumers; None if they are not reallocated."""
+    products, target = [op for op in kernel.walk() if isinstance(op, WgmmaOp)], target_of(kernel)
+    starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
+    sums, groups = sum(fragment_of(value).registers for value in starts), schedule.consumer_warps // WARPS
+    if target is not None and adds_in_tensor_memory(target):
+        of_attention = any(op.a_in_registers for op in products)
+        return (OF_ATTENTION if of_attention else OF_TENSOR_MEMORY).get(groups)
+    return MANY_SUMS if groups == 2 and sums > MOST_SUMS else REGISTERS.get(groups)
 
 
 class SpecialisePass(PatternPass):
@@ -352,4 +376,8 @@ class SpecialisePass(PatternPass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-    patterns = (SpecialiseWarps,)
+    patterns = CopyByTensorMaps, GiveRoles
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for pattern in self.patterns:
+            apply_patterns([pattern()], op)

@@ -180,8 +180,8 @@ class TensorCopy(NamedTuple):
         rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
         return self.panels * self.kind.bytes * (rows // self.rows)
 
-    def start(self, index: IndexBuilder, stage: SSAValue, ring: Ring) -> Iterator[Operation]:
-        """Starts the copy of the tile to a stage of a ring, by the operations that it gives."""
+    def start(self, index: IndexBuilder, stage: SSAValue, ring: Ring) -> None:
+        """Starts the copy of the tile to a stage of a ring."""
         row, column = list[Index](self.copy.indices)
         tile, panels = self.copy.destination, self.panels
         one = memory_of(tile).get_shape()[-2] == 1
@@ -208,7 +208,7 @@ class TensorCopy(NamedTuple):
             copy = TensorLoadOp(
                 *(self.map, index.values(where), tile, to, ring.value, stage), mask=mask, offsets=index.values(offsets)
             )
-            yield index.insert(copy)
+            index.insert(copy)
 
 
 def pixels(index: IndexBuilder, images: Im2colOp, where: Sequence[Index]) -> tuple[list[Index], list[Index]]:
@@ -412,21 +412,20 @@ class StagedLoads:
             return index.mul(number, self.rows), 0
         return index.mul(index.rem(number, down), self.rows), index.mul(index.div(number, down), self.columns)
 
-    def start(self, index: IndexBuilder, ring: Ring) -> Iterator[Operation]:
-        """Starts copies to the next stages, before the last of the loads that read each, by the operations that it
-        gives; puts reads of panels, whose stages `receive` says, in the place of the loads."""
+    def start(self, index: IndexBuilder, ring: Ring) -> None:
+        """Starts copies to the next stages, before the last of the loads that read each; puts reads of panels, whose
+        stages `receive` says, in the place of the loads."""
         for turn in range(self.turns):
             panels = self._of(turn, self.loads)
             before = index.before(panels[-1])
-            acquired = ring.arrive(before, ACQUIRE, len(panels) * self.groups * self.kind.bytes)
-            yield acquired
+            stage = ring.arrive(before, ACQUIRE, len(panels) * self.groups * self.kind.bytes).at
             for number, load in enumerate(panels):
                 for group in range(self.groups):
                     row, column = (_of_group(before, place, group) for place in load.indices)
                     where = before.values(self.view.coordinates(before, row, column))
-                    to = before.values([acquired.at, *self._place(before, number * self.groups + group)])
-                    yield before.insert(TensorLoadOp(self.map, where, self.tile, to, ring.value, acquired.at))
-            yield ring.step(before, FILLED)
+                    to = before.values([stage, *self._place(before, number * self.groups + group)])
+                    before.insert(TensorLoadOp(self.map, where, self.tile, to, ring.value, stage))
+            ring.step(before, FILLED)
         for number, load in enumerate(self.loads):
             at = index.values([0, *self.places[number % self.each]])
             read = LoadOp(self.tile, at, fragment_of(load.fragment), matrices="x4")
