@@ -280,8 +280,8 @@ map for each argument.
     yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
     yield prose("""
 One lane of the producer loops over all tiles. For each stage it acquires the stage, says how many bytes will fill it,
-starts a tensor copy of A and one of B, and goes on to the next stage (`producer_advance`). The producer releases most of its registers to the other warpgroups
-(`warp.set_registers`).
+starts a tensor copy of A and one of B, and goes on to the next stage (`producer_advance`). The producer releases most
+of its registers to the other warpgroups (`warp.set_registers`).
 """)
     yield block(
         "mlir",

@@ -1,9 +1,10 @@
 """`warp-specialise`: one warpgroup copies, the others multiply.
 
-The loop over K of a kernel of `warp.wgmma` becomes two. The producer waits until a stage of a ring has been read, and
-starts tensor copies to it. The consumers wait until a stage is full, and start its products; when those of the stage
-before have finished, they say that it has been read. Where CTAs go from tile to tile, the producer copies stages of the
-next tile under the epilogue of this one::
+The loop over K of a kernel of `warp.wgmma` gets the steps of a producer and of consumers of a ring of stages, and each
+role a part of the loop. The producer waits until a stage has been read, and starts tensor copies to it. The consumers
+wait until a stage is full, and start its products; when those of the stage before have finished, they say that it has
+been read. Where CTAs go from tile to tile, the producer copies stages of the next tile under the epilogue of this
+one::
 
     producer                                consumers
       for each tile of this CTA:              for each tile of this CTA:
@@ -202,12 +203,12 @@ class TensorLoop:
         index, body, fixed = self.index, self.loop.body.block, dict[SSAValue, SSAValue]()
         staged, stay = ([copy.copy.destination for copy in copies] for copies in (self.copies, self.once))
         if self.of_once is not None:
-            before, behind = index.before(self.barriers[-1]), index.after(self.loop)
+            before, after = index.before(self.barriers[-1]), index.after(self.loop)
             self._copy(self.once, self.of_once, before)
             fixed = dict.fromkeys(stay, self.of_once.arrive(before, WAIT).at)
             if self.tiles is not None:
-                self.of_once.step(behind, RELEASE)
-                self.of_once.step(behind, READ)
+                self.of_once.step(after, RELEASE)
+                self.of_once.step(after, READ)
         start = index.before(next(op for op in body.ops if isinstance(op, gpu.BarrierOp)))
         self._copy(self.copies, self.ring, start)
         for loads in self.loads:
