@@ -382,7 +382,7 @@ class Tuned:
 
 # Fields that are given for warpgroups: who they say multiplies, and what goes with another tile.
 
-OF_FRAGMENTS = ("cta", "warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
+OF_FRAGMENTS = ("warp", "sliced_k", "pack", "sync", "prefetch", "unroll", "fp8_as", "swizzle")
 """Fields that, given without an instruction, ask for fragments in registers (`mma.sync`)."""
 
 
@@ -397,7 +397,9 @@ def asked_of(fields: Mapping[str, object]) -> str:
         return PLAIN if mma.m >= ROWS else "fragments"
     if in_registers or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
-    return "fragments" if any(name in fields for name in OF_FRAGMENTS) else ""
+    cta = fields.get("cta")
+    small = isinstance(cta, tuple) and cta[0] % ROWS != 0 and cta[1] % ROWS != 0  # pyright: ignore[reportUnknownVariableType]
+    return "fragments" if small or any(name in fields for name in OF_FRAGMENTS) else ""
 
 
 # A schedule with some fields given: these change, and what must follow from them; everything else stays as chosen.
@@ -460,7 +462,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
             return {}
         stages = min(MOST_STAGES, chosen.stages)
         return {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": stages, **_warp_of(fields)}
-    mma = fields.get("mma", chosen.mma)
+    mma = fields.get("mma", _mma_of(chosen, fields))
     if not isinstance(mma, Shape) or changed.isdisjoint(("mma", "cta", "padded")):
         return {}
     lying = chosen.with_fields(**{name: fields[name] for name in ("transpose", "padded") if name in fields})
@@ -474,6 +476,15 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
     around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
     return around
+
+
+def _mma_of(chosen: Schedule, fields: Mapping[str, object]) -> Shape:
+    """The instruction of warpgroups for a CTA tile that is given: as wide as the tile, or as a part of it."""
+    cta = fields.get("cta")
+    if not isinstance(cta, tuple):
+        return chosen.mma
+    across = int(cta[0 if chosen.exchanged else 1])  # pyright: ignore[reportUnknownArgumentType]
+    return chosen.mma._replace(n=across // -(-across // needs.MOST_GROUP_COLUMNS))
 
 
 def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:

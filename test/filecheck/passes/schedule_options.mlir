@@ -3,7 +3,7 @@
 // RUN: not warploom-opt %s -p "warp-set-target{arch=sm_120a},warp-schedule{cta=128,128,64 stages=4}" 2>&1 | filecheck %s --check-prefix=SM120
 // RUN: not warploom-opt %s -p "warp-schedule{cta=128,128,32 warp=128,128}" 2>&1 | filecheck %s --check-prefix=LANE
 // RUN: not warploom-opt %s -p "warp-schedule{cta=512,256,32 warp=64,64 stages=1}" 2>&1 | filecheck %s --check-prefix=SM
-// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,24}" 2>&1 | filecheck %s --check-prefix=MULTIPLE
+// RUN: not warploom-opt %s -p "warp-schedule{cta=64,64,24 warp=32,32}" 2>&1 | filecheck %s --check-prefix=MULTIPLE
 // RUN: not warploom-opt %s -p "warp-schedule{cta=24,24,16}" 2>&1 | filecheck %s --check-prefix=FITTING
 // RUN: not warploom-opt %s -p "warp-schedule{cta=128,128,32 warp=48,64}" 2>&1 | filecheck %s --check-prefix=DIVIDE
 // RUN: not warploom-opt %s -p "warp-schedule{cta=256,128,16 warp=16,8}" 2>&1 | filecheck %s --check-prefix=THREADS
@@ -32,7 +32,7 @@
 // RUN: not warploom-opt %s -p "warp-schedule{stages=two}" 2>&1 | filecheck %s --check-prefix=NUMBER
 
 builtin.module attributes {warp.target = #warp.target<sm_90a>} {
-// SHARED: schedule_options.mlir:{{[0-9]+}}:3: error: schedule: 40 stages of (64, 64, 64) take 640 KiB of shared memory, sm_90a has 227 KiB for a CTA; use fewer stages or a smaller tile
+// SHARED: schedule_options.mlir:{{[0-9]+}}:3: error: schedule: 40 stages of (64, 64, 64) take 640.625 KiB of shared memory, sm_90a has 227 KiB for a CTA; use fewer stages or a smaller tile
 // SM80: error: schedule: 6 stages of (128, 128, 64) take 192 KiB of shared memory, sm_80 has 163 KiB for a CTA; use fewer stages or a smaller tile
 // SM120: error: schedule: 4 stages of (128, 128, 64) take 128 KiB of shared memory, sm_120a has 99 KiB for a CTA; use fewer stages or a smaller tile
 // LANE: error: schedule: a warp tile of 128x128 takes about {{[0-9]+}} registers a lane, there are 255; use a smaller warp tile
