@@ -351,6 +351,8 @@ class CarryStages(RewritePattern):
                 at = self._step(op, at)
             elif isinstance(op, scf.ForOp) and op in self.moves:
                 at = self._loop(op, at)
+            elif op in self.moves and not isinstance(op, scf.IfOp):
+                fail(op, f"expected steps that go on to other stages in scf.for, which carries them, not in {op.name}")
             else:
                 for inner in [each for region in op.regions for each in region.blocks]:
                     self._follow(inner, at)

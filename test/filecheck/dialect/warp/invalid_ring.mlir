@@ -84,3 +84,17 @@ func.func @other() -> !warp.ring<4> {
   // expected-error @below {{func.return is no step of a ring}}
   return %ring : !warp.ring<4>
 }
+
+// -----
+
+func.func @while(%c: i1) {
+  %ring = warp.make_ring {writers = 1 : i64, readers = 1 : i64} : !warp.ring<4>
+  // expected-error @below {{expected steps that go on to other stages in scf.for, which carries them, not in scf.while}}
+  scf.while () : () -> () {
+    warp.pipeline producer_advance %ring : !warp.ring<4>
+    scf.condition(%c)
+  } do {
+    scf.yield
+  }
+  return
+}
