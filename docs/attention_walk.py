@@ -272,7 +272,12 @@ computes for each tile:
 
 2^x is `ex2.approx.ftz.f32`. The PTX ISA bounds its relative error by 2^-22, and results below 2^-126 become 0. The
 interpreter computes the bits of an H200, so both give the same results (`test/gpu/test_attention.py`). Without f,
-c s - c m' is one `fma`. With f, the kernel computes s - m' first, so scores may have any value of f32.
+c s - c m' is one `fma`. In c m - c m' both products are rounded, so that a is 1 while m stays. With f, the kernel
+computes s - m' first, so scores may have any value of f32.
+
+Without f, the p of the largest score is 2^d, where c m was rounded by d. Behind the loop, l gets what rounding this p
+to the type of V changes. So a row whose other keys weigh nothing is exactly the row of V, as the gradients of attention
+expect: they multiply differences of V and O by the scores.
 
 The error is bounded as follows. Let u be the rounding error of P's type (2^-11 for f16, 2^-8 for bf16), D the number of
 columns and N the number of keys. Then

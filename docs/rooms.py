@@ -62,7 +62,7 @@ ADDITIONS = (
     ),
     ("a kernel that reads and writes memory once, without a K loop", "what makes a `Traversal`, in `passes/tile/`"),
     ("the expansion of a macro-operation", "a pattern in `passes/tile/expand.py`, and its operation in `needs`"),
-    ("a step of strategies", "an operation in `dialect/schedule/transform.py`, and a method of `Handle`"),
+    ("a step of strategies", "a method of `Handle`, and MLIR's operation for it in `passes/strategy/transform.py`"),
     ("anything, from a package of your own", "an entry point: [how](strategies.md#packages-of-your-own)"),
     ("another form of product in `linalg`", "`passes/linalg/`: it becomes `warp.matmul`"),
     ("a choice of the lowering", "a field in `dialect/schedule/`, its default in `passes/schedule/`, a rewrite"),

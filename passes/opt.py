@@ -17,10 +17,10 @@ from typing import IO, Any, NoReturn, TypeAlias
 from xdsl.context import Context
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import ArrayAttr, MemRefType, ModuleOp, NoneAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriteWalker, TypeConversionPattern, attr_type_rewrite_pattern
 from xdsl.printer import Printer
+from xdsl.rewriter import Rewriter
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline, parse_spec
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
@@ -52,18 +52,19 @@ from .universe import LAYOUT, NAMES, known_universe, make_context, parse_mlir
 #
 # Operations are printed in their generic form. A memref of MLIR has no layout of another dialect, so that a tile in
 # shared memory is printed without its swizzle; the operation that makes it says it: `warp.layout =
-# #warp.swizzle<128>`.
+# #warp.swizzle<128>`. In a type of another dialect MLIR keeps it as text. Products of a transposed operand have its map
+# and no name of their own, as MLIR 22 has them.
 
 
-@dataclass
-class _WithoutSwizzle(TypeConversionPattern):
-    """Memory without a layout that MLIR does not know."""
-
-    @attr_type_rewrite_pattern
-    def convert_type(self, typ: MemRefType[Attribute]) -> MemRefType[Attribute]:
-        if not isinstance(typ.layout, SwizzleAttr):
-            return typ
-        return MemRefType(typ.element_type, typ.shape, NoneAttr(), typ.memory_space)
+def _renamed(op: Operation, kind: type[Operation]) -> Operation:
+    """An operation of another name and with the same parts, which it takes from `op`."""
+    return kind.create(
+        operands=op.operands,
+        result_types=op.result_types,
+        properties=op.properties,
+        attributes=op.attributes,
+        regions=[op.detach_region(region) for region in list(op.regions)],
+    )
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,19 @@ class UpstreamTarget(Target):
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         plain = module.clone()
-        for op in plain.walk():
+        for op in list(plain.walk()):
+            if transposed := re.fullmatch(r"(linalg\.(batch_)?matmul)_transpose_[ab]", op.name):
+                Rewriter.replace_op(op, _renamed(op, ctx.get_op(transposed[1])))
             for result in op.results:
-                if isa(result.type, MemRefType[Attribute]) and isinstance(result.type.layout, SwizzleAttr):
-                    op.attributes[LAYOUT] = result.type.layout
+                kind = result.type
+                if isa(kind, MemRefType[Attribute]) and isinstance(kind.layout, SwizzleAttr):
+                    op.attributes[LAYOUT] = kind.layout
+                    in_rows = MemRefType(kind.element_type, kind.shape, NoneAttr(), kind.memory_space)
+                    Rewriter.replace_value_with_new_type(result, in_rows)
             if isinstance(op, gpu.FuncOp) and op.kernel is not None:
                 op.attributes["gpu.kernel"] = op.kernel  # which MLIR has as an attribute, not as a property
                 names = [StringAttr(argument.name_hint or "") for argument in op.body.blocks[0].args]
                 op.attributes[NAMES] = ArrayAttr(names)
-        PatternRewriteWalker(_WithoutSwizzle(recursive=True)).rewrite_module(plain)
         Printer(output, print_generic_format=True).print_op(plain)
         output.write("\n")
 

@@ -85,6 +85,9 @@ class PartialConversion:
         for place in [op for op in module.walk() if ASIDE in op.attributes]:
             number = place.attributes[ASIDE]
             op = self.aside[number.value.data if isinstance(number, IntegerAttr) else 0]
+            if op.parent is not None:  # a pass made two of the place
+                op = op.clone()
+                op.location = place.location
             captured = _captured(op)
             own, outer = place.operands[: len(op.operands)], place.operands[len(op.operands) :]
             op.operands = own

@@ -45,25 +45,28 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
 
 def apply_patterns(
     patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
-) -> None:
+) -> bool:
     """Applies patterns to the operations below `root`, and to `root` if `itself`: for each operation the first pattern
-    that rewrites it. Operations that patterns create are not visited.
+    that rewrites it. Operations that patterns create are not visited. Returns whether any was rewritten.
 
     Exceptions of patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR.
     """
+    rewritten = False
     for op in list(root.walk(reverse=reverse)):
         if (itself or op is not root) and op.parent is not None:
-            _apply_first(patterns, op)
+            rewritten |= _apply_first(patterns, op)
+    return rewritten
 
 
-def _apply_first(patterns: Sequence[RewritePattern], op: Operation) -> None:
+def _apply_first(patterns: Sequence[RewritePattern], op: Operation) -> bool:
     rewriter = PatternRewriter(op)
     for pattern in patterns:
         pattern.match_and_rewrite(op, rewriter)
         if rewriter.has_done_action or op.parent is None:
             if (counts := _COUNTS.get()) is not None:
                 counts[type(pattern).__name__] += 1
-            return
+            return True
+    return False
 
 
 class PatternPass(ModulePass):

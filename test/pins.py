@@ -134,14 +134,15 @@ class Level:
         return f"{self.path.stem} by {self.pipeline}"
 
     def ptx(self) -> str:
-        """The PTX of all parts of the file."""
-        parts, texts = self.path.read_text(encoding="utf-8").split("// -----"), list[str]()
-        for part in parts:
+        return "".join(self.texts())
+
+    def texts(self) -> Iterator[str]:
+        """The PTX of each part of the file."""
+        for part in self.path.read_text(encoding="utf-8").split("// -----"):
             context = make_context()
             module = parse_mlir(context, part)
             lower(module, context, self.pipeline)
-            texts.append(print_ptx(ptx_module(module)))
-        return "".join(texts)
+            yield print_ptx(ptx_module(module))
 
 
 @dataclass(frozen=True)
@@ -183,17 +184,25 @@ class Pinned:
         assert not isinstance(self.source, Level), "it is not launched by a function"
         return self.source.compile(self.target, **self.schedule)
 
-    def result(self, checks: Sequence[str] = ()) -> Result:
-        """What the kernel, or a smaller one of the same schedule, computes on the interpreter, watched by checks."""
-        assert not isinstance(self.source, Level), "it is not launched by a function"
-        if isinstance(self.source, Function):
-            return _result_of_function(self.source, self.compile(), checks)
-        if isinstance(self.source, Attention):
-            problem, kernel = attention_problems.problem(self.source), self.compile()
+    def small(self) -> Pinned:
+        """The kernel itself, or of a large product a smaller one of the same schedule."""
+        if not isinstance(self.source, Product):
+            return self
+        return replace(self, source=smaller(self.source, self.target))
+
+    def result(self, checks: Sequence[str] = (), by: Callable[[Kernel], Kernel] | None = None) -> Result:
+        """What the small kernel, or what `by` makes of it, computes on the interpreter, watched by checks."""
+        small = self.small()
+        source, kernel = small.source, small.compile()
+        kernel = kernel if by is None else by(kernel)
+        assert not isinstance(source, Level), "it is not launched by a function"
+        if isinstance(source, Function):
+            return _result_of_function(source, kernel, checks)
+        if isinstance(source, Attention):
+            problem = attention_problems.problem(source)
             done = kernel(*problem.arguments, device="interp", checks=checks)
             return Result(problem.arguments[-1:], problem.wrong, done.notes)
-        product = smaller(self.source, self.target)
-        problem, kernel = problems.problem(product), product.compile(self.target)
+        problem = problems.problem(source)
         done = kernel(*problem.arguments, device="interp", checks=checks)
         return Result([problem.arguments[problem.output]], problem.wrong, done.notes)
 

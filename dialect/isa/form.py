@@ -122,6 +122,9 @@ def element_types(names: str) -> tuple[ElementType, ...]:
 FP8 = ("e4m3", "e5m2")
 """The 8-bit floats that products take."""
 
+F8F6F4 = (*FP8, "e3m2", "e2m3", "e2m1")
+"""All floats of up to 8 bits that products take."""
+
 
 _HELD_AS = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "f64": "f64", "s32": "s32"}
 

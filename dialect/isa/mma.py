@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..layouts.layout import Layout
 from .form import (
+    F8F6F4,
     KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
@@ -165,9 +166,6 @@ def rows() -> tuple[Mma, ...]:
     return (*ROWS, *_m8n8k4_f16(), *_tf32(), *_f64(), *_integer(), *_single_bit(), *_fp8(), *_f8f6f4(), *_scaled())
 
 
-_F8F6F4 = "e4m3 e5m2 e3m2 e2m3 e2m1"
-
-
 def _m8n8k4_f16() -> Iterator[Mma]:
     """9.7.14.5.1  m8n8k4, four products: any layouts; D is f32 if C is."""
     f16, f32 = element_types("f16 f32")
@@ -238,7 +236,7 @@ def _fp8() -> Iterator[Mma]:
 
 def _f8f6f4() -> Iterator[Mma]:
     """9.7.14.5.14  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
-    for (a, b), acc in product(product(element_types(_F8F6F4), repeat=2), element_types("f16 f32")):
+    for (a, b), acc in product(product(map(element_type, F8F6F4), repeat=2), element_types("f16 f32")):
         yield Mma(Shape(16, 8, 32), a, b, acc, acc, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_F8F6F4)
 
 
@@ -255,7 +253,7 @@ def _scaled() -> Iterator[Mma]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
     f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
     byte, nibble = Shape(16, 8, 32), Shape(16, 8, 64)
-    for (a, b), written in product(product(element_types(_F8F6F4), repeat=2), (False, True)):
+    for (a, b), written in product(product(map(element_type, F8F6F4), repeat=2), (False, True)):
         scale = BlockScale(1, ue8m0, written)
         yield Mma(byte, a, b, f32, f32, (8, 7), 120, "9.7.14.5.10", SM_120, kind=KIND_MXF8F6F4, scale=scale)
     for kind, scale in _scales_of_nibbles():
@@ -379,7 +377,7 @@ def _sparse_fp8() -> Iterator[Mma]:
 
 def _sparse_f8f6f4() -> Iterator[Mma]:
     """9.7.14.6.3  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
-    for (a, b), acc in product(product(element_types(_F8F6F4), repeat=2), element_types("f16 f32")):
+    for (a, b), acc in product(product(map(element_type, F8F6F4), repeat=2), element_types("f16 f32")):
         yield _byte(a, b, acc, (8, 7), 120, only=SM_120, kind=KIND_F8F6F4)
 
 
@@ -390,7 +388,7 @@ SM_120A_121A: Specific = (("sm_120a", (8, 7)), ("sm_121a", (8, 8)))
 def _sparse_scaled() -> Iterator[Mma]:
     """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
     f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
-    for (a, b), written in product(product(element_types(_F8F6F4), repeat=2), (False, True)):
+    for (a, b), written in product(product(map(element_type, F8F6F4), repeat=2), (False, True)):
         scale = BlockScale(1, ue8m0, written)
         yield _byte(a, b, f32, (8, 7), 120, only=SM_120, kind=KIND_MXF8F6F4, scale=scale)
     for kind, scale in _scales_of_nibbles():

@@ -126,18 +126,37 @@ _IM2COL = 1 << 31
 """In the word of the number of pixels, that the map is one of im2col mode."""
 
 
+EXPANDED, EXPANDED_UNIT = 128, 32
+"""Elements of less than a byte that a row of a box has, and a row of the tensor a multiple of; bytes that addresses and
+strides are multiples of. 9.7.9.25.5.1"""
+
+
 class Element(NamedTuple):
-    """An element type: its code in the map, its bytes, its name in the driver's API, and whether it is tf32."""
+    """An element type: its code in the map, its bytes, its name in the driver's API, and whether it is tf32.
+
+    Of types of less than a byte 16 elements are copied `together`, which make `size` bytes.
+    """
 
     name: str
     code: int
     size: int
     driver: str
     rounded: bool = False
+    together: int = 1
 
     @property
     def is_float(self) -> bool:
-        return self.name[0] in "fbt"
+        return self.together == 1 and self.name[0] in "fbt"
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory that elements take that are copied together."""
+        return UNIT if self.expands else self.size
+
+    @property
+    def expands(self) -> bool:
+        """Whether a copy to shared memory adds padding."""
+        return self.name.endswith(("_p64", "_p32"))
 
 
 ELEMENTS = (
@@ -154,7 +173,11 @@ ELEMENTS = (
     Element("bf16", 10, 2, "BFLOAT16"),
     Element("tf32", 7, 4, "TFLOAT32", rounded=True),
     Element("tf32.ftz", 8, 4, "TFLOAT32_FTZ", rounded=True),
+    Element("b4x16", 13, 8, "16U4_ALIGN8B", together=16),
+    Element("b4x16_p64", 14, 8, "16U4_ALIGN16B", together=16),
+    Element("b6x16_p32", 15, 12, "16U6_ALIGN16B", together=16),
 )
+"""In the order of `tensormap.replace`. Codes of types of less than a byte are our own: nothing shows the driver's."""
 
 
 class TensorMapError(ValueError):
@@ -217,7 +240,7 @@ class TensorMapFields:
                 raise TensorMapError(f"{name}: expected 1 to {largest} along dimension {i}, got {value}")
 
     def _check_alignment(self) -> None:
-        unit = 32 if self.interleave == 32 else UNIT
+        unit = EXPANDED_UNIT if self.interleave == 32 or self.element.expands else UNIT
         if self.address % unit:
             raise TensorMapError(f"address: expected a multiple of {unit} bytes, got {self.address:#x}")
         for i, stride in enumerate(self.strides, 1):
@@ -227,7 +250,9 @@ class TensorMapFields:
                 )
 
     def _check_swizzle(self) -> None:
-        inner = self.inner * self.element.size
+        inner = self.inner * self.element.shared // self.element.together
+        if self.element.expands:
+            self._check_expanded()
         if self.interleave not in INTERLEAVES or self.swizzle not in SWIZZLES:
             raise TensorMapError(
                 f"expected an interleave of 0, 16 or 32 bytes and a swizzle of 0, 32, 64 or 128 bytes, got "
@@ -250,6 +275,18 @@ class TensorMapFields:
                 f"{inner}; {self.swizzle // self.element.size} elements fit"
             )
 
+    def _check_expanded(self) -> None:
+        if self.inner != EXPANDED or self.sizes[0] % EXPANDED:
+            raise TensorMapError(
+                f"{self.element.name}: expected a box of {EXPANDED} elements, of a tensor of a multiple of them, along "
+                f"the fastest dimension, got {self.inner} and {self.sizes[0]}"
+            )
+        if self.swizzle not in (0, SWIZZLES[-1]) or self.interleave:
+            raise TensorMapError(
+                f"{self.element.name}: expected no interleave, and a swizzle of {SWIZZLES[-1]} bytes or none, got "
+                f"{self.interleave} and {self.swizzle}"
+            )
+
     @property
     def inner(self) -> int:
         """Elements of the box along the fastest dimension."""
@@ -257,27 +294,30 @@ class TensorMapFields:
 
     @property
     def copied(self) -> tuple[int, ...]:
-        """How many elements of the box are copied along each dimension, or the channels and pixels. Steps along the
-        fastest dimension count only if the tensor is interleaved."""
+        """How many elements of the box, or of what is copied together, are copied along each dimension, or the channels
+        and pixels. Steps along the fastest dimension count only if the tensor is interleaved."""
+        together = self.element.together
         if isinstance(self.box, PixelBox):
-            return self.box.channels, self.box.pixels
+            return self.box.channels // together, self.box.pixels
         steps = self.steps if self.interleave else (1, *self.steps[1:])
-        return tuple(-(-n // step) for n, step in zip(self.box, steps, strict=True))
+        first, *others = (-(-n // step) for n, step in zip(self.box, steps, strict=True))
+        return first // together, *others
 
     @property
     def pitch(self) -> int:
         """Bytes between rows in shared memory: those of a row, but no less than the swizzle."""
-        return max(self.copied[0] * self.element.size, self.swizzle)
+        return max(self.copied[0] * self.element.shared, self.swizzle)
 
     @property
     def extent(self) -> int:
         """Bytes of shared memory from the first row to the end of the last."""
-        row = self.copied[0] * self.element.size
+        row = self.copied[0] * self.element.shared
         return (prod(self.copied[1:]) - 1) * self.pitch + row
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that one copy transfers: the whole box, including what lies outside of the tensor."""
+        """Bytes that one copy transfers: the whole box, including what lies outside of the tensor, and no padding, as
+        CUTLASS counts them."""
         return prod(self.copied) * self.element.size
 
     def encode(self) -> bytes:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..layouts.layout import LANES, Layout, accumulator, multiplicand, row
 from .form import (
+    F8F6F4,
     FP8,
+    IN_BYTES,
+    KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
     KIND_MXF8F6F4,
@@ -186,7 +189,7 @@ class Wgmma(ProductForm):
     UNIT: ClassVar = "wgmma "
 
     def __post_init__(self) -> None:
-        if self.stored_k * self.a.bits != 8 * ROW_BYTES:
+        if self.stored_k * self.container_bits("a") != 8 * ROW_BYTES:
             raise ValueError(f"{self.spelling}: expected {ROW_BYTES} bytes of each row of A")
 
     @cached_property
@@ -304,17 +307,18 @@ def doubled(row: Wgmma) -> Wgmma:
 
 
 @cache
-def scaled() -> tuple[Wgmma, ...]:
-    """The products with scales of blocks, of 128 rows, which only tensor memory has: of 8-bit floats, and of pairs of
-    4-bit ones. 9.7.16.10.7."""
+def of_kinds() -> tuple[Wgmma, ...]:
+    """The products that name a kind, which only tensor memory has: of floats of 8, 6 and 4 bits, a byte each, alone and
+    with scales of blocks, and of pairs of 4-bit ones. Those with scales have 128 rows. 9.7.16.2.1, 9.7.16.10.7."""
     ue8m0, f32 = element_type("ue8m0"), element_type("f32")
-    forms = [(KIND_MXF8F6F4, a, b, BlockScale(1, ue8m0)) for a, b in product(FP8, repeat=2)]
-    forms += [(kind, "e2m1", "e2m1", BlockScale(2, ue8m0)) for kind in (KIND_MXF4, KIND_MXF4NVF4)]
-    forms.append((KIND_MXF4NVF4, "e2m1", "e2m1", BlockScale(4, element_type("ue4m3"))))
+    forms = [(KIND_F8F6F4, a, b, None, m) for a, b in product(F8F6F4, repeat=2) for m in (M, 2 * M)]
+    forms += [(KIND_MXF8F6F4, a, b, BlockScale(1, ue8m0), 2 * M) for a, b in product(F8F6F4, repeat=2)]
+    forms += [(kind, "e2m1", "e2m1", BlockScale(2, ue8m0), 2 * M) for kind in (KIND_MXF4, KIND_MXF4NVF4)]
+    forms.append((KIND_MXF4NVF4, "e2m1", "e2m1", BlockScale(4, element_type("ue4m3")), 2 * M))
     rows: list[Wgmma] = []
-    for (kind, a, b, scale), n in product(forms, _FLOAT_N):
+    for (kind, a, b, scale, m), n in product(forms, _FLOAT_N):
         left, right = element_type(a), element_type(b)
-        shape = Shape(2 * M, n, 8 * ROW_BYTES // left.bits)
-        row = Wgmma(shape, left, right, f32, f32, (8, 6), "9.7.16.10.9.1", sm=100, only=TENSOR_MEMORY)
-        rows.append(replace(row, kind=kind, scale=scale))
+        shape = Shape(m, n, ROW_BYTES if kind in IN_BYTES else 8 * ROW_BYTES // left.bits)
+        row = Wgmma(shape, left, right, f32, f32, (8, 6), "9.7.16.10.9.1", sm=100, only=TENSOR_MEMORY, kind=kind)
+        rows.append(replace(row, scale=scale))
     return tuple(rows)

@@ -6,11 +6,11 @@ Source: MLIR 22, `mlir/include/mlir/Dialect/LLVMIR/{LLVMOps,LLVMIntrinsicOps}.td
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import IntAttr, IntegerType, UnitAttr, VectorType
-from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue
+from xdsl.dialects.builtin import IntAttr, IntegerType, NoneAttr, UnitAttr, VectorType
+from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -52,6 +52,21 @@ class ConstantRangeAttr(ParametrizedAttribute):
         with printer.in_angle_brackets():
             printer.print_attribute(self.type)
             printer.print_string(f", {self.lower.data}, {self.upper.data}")
+
+
+class PointerSyntax(ParametrizedAttribute, TypeAttribute):
+    """The text of a pointer, which is read as xDSL's type: `!llvm.ptr<0>` is `!llvm.ptr`, as in MLIR."""
+
+    name = llvm.LLVMPointerType.name
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        (space,) = llvm.LLVMPointerType.parse_parameters(parser)
+        return (NoneAttr() if space == IntAttr(0) else space,)
+
+    @classmethod
+    def new(cls, params: Sequence[Attribute]) -> Any:
+        return llvm.LLVMPointerType.new(params)
 
 
 @irdl_op_definition
@@ -138,7 +153,9 @@ OPERATIONS: Sequence[type[Operation]] = (ExtractElementOp, GEPOp, *CASTS.values(
 
 _OTHERS = [op for op in llvm.LLVM.operations if op is not llvm.GEPOp]
 
-LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*llvm.LLVM.attributes, ConstantRangeAttr])
+_ATTRIBUTES = [kind for kind in llvm.LLVM.attributes if kind is not llvm.LLVMPointerType]
+
+LLVM = Dialect("llvm", [*_OTHERS, *OPERATIONS], [*_ATTRIBUTES, PointerSyntax, ConstantRangeAttr])
 
 ARITHMETIC: Mapping[str, str] = {
     "add": "add.i", "sub": "sub.i", "mul": "mul.lo.i", "udiv": "div.u", "sdiv": "div.s", "urem": "rem.u",
@@ -149,3 +166,31 @@ ARITHMETIC: Mapping[str, str] = {
     "intr.fabs": "abs.f", "intr.sqrt": "sqrt.rn.f", "intr.fma": "fma.rn.f",
 }  # fmt: skip
 """What operations are in PTX, in front of the bits of the type; `i` is an integer with or without a sign."""
+
+SPACES: Mapping[int, str] = {
+    0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 6: "tensor", 7: "shared::cluster", 101: "param",
+}  # fmt: skip
+"""The state spaces of PTX by the address spaces of LLVM's NVPTX; generic addresses have none."""
+
+DIRECTIVES: Mapping[str, str] = {
+    "nvvm.reqntid": ".reqntid", "nvvm.maxntid": ".maxntid", "nvvm.cluster_dim": ".reqnctapercluster",
+    "nvvm.minctasm": ".minnctapersm", "nvvm.maxnreg": ".maxnreg", "nvvm.cluster_max_blocks": ".maxclusterrank",
+}  # fmt: skip
+"""The directives of a kernel by the attributes that say the same."""
+
+_ROUNDED = [f"{name}.{mode}" for name in ("sqrt", "rcp", "div") for mode in ("rn", "rz", "rm", "rp")]
+_APPROXIMATE = [f"{name}.approx" for name in ("ex2", "lg2", "rsqrt", "sqrt", "div")]
+
+FUNCTIONS: Mapping[str, str] = {
+    **{f"llvm.nvvm.{name}{ftz}.f": f"{name}{ftz}.f32" for name in _APPROXIMATE + _ROUNDED for ftz in ("", ".ftz")},
+    **{f"llvm.nvvm.{name}.d": f"{name}.f64" for name in _ROUNDED},
+    **{
+        f"llvm.nvvm.f{name}{nan.lower()}.xorsign.abs.f": f"{name}{nan}.xorsign.abs.f32"
+        for name in ("min", "max")
+        for nan in ("", ".NaN")
+    },
+    **{f"llvm.nvvm.ff2{kind}.rn": f"cvt.rn.{kind}.f32" for kind in ("f16x2", "bf16x2")},
+    **{f"llvm.nvvm.{kind}.to.f16x2.rn": f"cvt.rn.f16x2.{kind}" for kind in ("e4m3x2", "e5m2x2")},
+    **{f"llvm.nvvm.ff.to.{kind}.rn": f"cvt.rn.satfinite.{kind}.f32" for kind in ("e4m3x2", "e5m2x2")},
+}
+"""The instructions of PTX that LLVM has a function for, and no operation."""

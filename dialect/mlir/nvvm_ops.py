@@ -336,7 +336,7 @@ COPIES = (
         "cp.async.bulk.tensor.shared.cluster.global",
         "Copies a box of a tensor to shared memory; its bytes count at an mbarrier.",
         "cp.async.bulk.tensor.{#coordinates}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        "{multicastMask?=.multicast::cluster}"
+        "{multicastMask?=.multicast::cluster}{group?/cta_1=.cta_group::1/cta_2=.cta_group::2}"
         " [dstMem@shared::cluster], [tmaDescriptor, {coordinates}], [mbar@shared], multicastMask?",
         "$dstMem `,` $tmaDescriptor `,` $mbar `,` `box` `[` $coordinates `]` (`im2col` `[` $im2colOffsets^"
         " `]`)? (`multicast_mask` `=` $multicastMask^)? (`l2_cache_hint` `=` $l2CacheHint^)? (`predicate` `=`"
@@ -369,7 +369,8 @@ COPIES = (
     operation(
         "prefetch",
         "Brings memory into a cache.",
-        "prefetch{@addr}.{cacheLevel} [addr]",
+        "prefetch{uniform?/=u}{in_param_space?/=.param}{@addr}{cacheLevel?/L1=.L1/L2=.L2}"
+        "{evictPriority?/evict_last=::evict_last/evict_normal=::evict_normal}{tensormap?/=.tensormap} [addr]",
         "(`level` `=` $cacheLevel^ (`uniform` $uniform^)? `,`)? (`tensormap` $tensormap^ (`in_param_space`"
         " $in_param_space^)? `,`)? (`evict_priority` `=` $evictPriority^ `,`)? $addr (`,` `predicate` `=`"
         " $predicate^)? attr-dict `:` type($addr) (`,` type($predicate)^)?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -37,21 +38,19 @@ MOST_REGISTERS = 1 << 20
 UNREAD = ""
 """The type of registers whose declaration names none that there is."""
 
-_ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z]\w*(?:\s*\([^()]*\))?)\s*\))?"
+_ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z](?:[^()]|\([^()]*\))*)\))?"
 VARIABLE = re.compile(
     r"\s*" + _ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
     r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + _ATTRIBUTE.format("attribute")
-    + r"(?:\s*\.align\s+(?P<align>\d+))?" + _ATTRIBUTE.format("after")
+    + r"(?:\s*\.align\s+(?P<align>\w+))?" + _ATTRIBUTE.format("after")
     + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
     r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
     re.ASCII,
 )  # fmt: skip
 _DECLARATOR = re.compile(
-    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\d+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
+    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\w+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
 )
-_INITIALISER_END = re.compile(
-    r"[^,;{}()]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}|\((?:[^()]|\([^()]*+\))*+\)|[^,;{}()]*+)*+", re.ASCII
-)
+_BRACKET = re.compile(r"[{}(),;]")
 
 
 class DeclarationReader(Cursor):
@@ -66,7 +65,7 @@ class DeclarationReader(Cursor):
             if head["space"] == "reg":
                 yield self.register(head, tail, line)
             else:
-                yield self.variable(head, tail, self.initialiser(), line)
+                yield from self.variables(head, tail, line)
             if not self.text.startswith(",", self.skip_space()):
                 break
             self.position += 1
@@ -76,13 +75,13 @@ class DeclarationReader(Cursor):
         """One parameter of a function, from its text at `offset`."""
         head = VARIABLE.match(text)
         tail = head and _DECLARATOR.fullmatch(text, head.end())
-        if not head or not tail:
+        if not head or not tail or tail["count"]:
             raise self.error(f"expected a parameter such as '.param .u64 name', got '{text.strip()}'", offset)
         at = self.skipped(offset)
         return self.variable(head, tail, None, self.text.count("\n", 0, at) + 1, offset)
 
     def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
-        type, count = head["type"], None if tail["count"] is None else int(tail["count"])
+        type, count = head["type"], None if tail["count"] is None else self.number(tail["count"], tail.start("count"))
         if type not in REGISTER_BITS:
             types = ", ".join(f".{name}" for name in REGISTER_BITS)
             self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
@@ -91,15 +90,31 @@ class DeclarationReader(Cursor):
             raise self.error(
                 f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
             )
-        if head["align"] and int(head["align"]).bit_count() != 1:
-            self.note(self.error(f"the alignment must be a power of two, got {head['align']}", head.start("align")))
+        if tail["dims"].strip():
+            self.note(self.error(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims")))
+        if attached := next((head[part] for part in ("linking", "before", "attribute", "after") if head[part]), ""):
+            self.note(self.error(f"a register has no {attached}", head.start()))
+        if head["align"] and (align := self.number(head["align"], head.start("align"))).bit_count() != 1:
+            self.note(self.error(f"the alignment must be a power of two, got {align}", head.start("align")))
         return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
+
+    def variables(self, head: re.Match[str], tail: re.Match[str], line: int) -> Iterator[Variable]:
+        """The variable of one declarator, or those that `name<n>` numbers."""
+        init = self.initialiser()
+        variable = self.variable(head, tail, init, line)
+        if tail["count"] is None:
+            yield variable
+            return
+        if init is not None or variable.count is not None:
+            raise self.error("numbered variables are no arrays, and have no initial values", tail.start())
+        for number in range(self.number(tail["count"], tail.start("count"))):
+            yield replace(variable, name=f"{variable.name}{number}")
 
     def variable(
         self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
     ) -> Variable:
         extents = tuple(
-            self.extent(d.strip(), tail["name"], offset + tail.start("dims"))
+            self.number(d.strip() or "0", offset + tail.start("dims"), 64)
             for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
         )
         align = head["align"]
@@ -108,7 +123,7 @@ class DeclarationReader(Cursor):
             head["type"],
             tail["name"],
             count=extent(extents) if extents else None,
-            align=int(align) if align else None,
+            align=self.number(align, offset + head.start("align")) if align else None,
             linking=head["linking"] or "",
             vector=int(head["vector"] or 1),
             init=init,
@@ -119,24 +134,25 @@ class DeclarationReader(Cursor):
             column=self.column(self.skipped(offset + head.start())),
         )
 
-    def extent(self, text: str, name: str, position: int) -> int:
-        """The elements of one dimension of an array, a literal as ptxas wants it; 0 where it is left open."""
-        if text in WARP_SIZE:
-            return WARP_SIZE[text]
+    def number(self, text: str, position: int, bits: int = 32) -> int:
+        """A size, a count or an alignment: a literal without a sign, as ptxas wants it."""
         try:
-            if text.startswith(("-", "+")):
-                raise ValueError(text)
-            return integer(text) if text else 0
+            value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
         except ValueError:
-            complaint = f"variable '{name}': expected a size such as [64], got '[{text}]'"
-            raise self.error(complaint, position) from None
+            value = -1
+        if text.startswith(("-", "+")) or not 0 <= value < 1 << bits:
+            raise self.error(f"expected a number of {bits} bits such as 64, got '{text}'", position)
+        return value
 
     def initialiser(self) -> str | None:
         if not self.text.startswith("=", self.skip_space()):
             return None
-        start = self.position + 1
-        end = _INITIALISER_END.match(self.text, start)
-        self.position = end.end() if end else start
+        start, depth = self.position + 1, 0
+        for mark in _BRACKET.finditer(self.text, start):
+            if mark[0] == ";" or (mark[0] == "," and depth == 0):
+                self.position = mark.start()
+                break
+            depth += {"{": 1, "(": 1, "}": -1, ")": -1, ",": 0}[mark[0]]
         return " ".join(self.text[start : self.position].split())
 
 
@@ -171,6 +187,21 @@ def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyn
         return None, [*errors, error]
 
 
+def read_prototype(text: str) -> Function:
+    """The function that a `.callprototype` describes.
+
+    Raises:
+        PtxSyntaxError: if it is none.
+    """
+    header = text.replace(".callprototype", ".func", 1)
+    match = _FUNCTION.match(header)
+    if match is None or match["name"] != "_":
+        raise PtxSyntaxError(
+            "<ptx>", 1, 1, f"expected a prototype such as .callprototype _ (.param .b32 _);, got {text}"
+        )
+    return _Parser(header, "<ptx>").function(match)
+
+
 _STATEMENT = re.compile(
     rf"""\s*(?:
       (?P<label>{IDENTIFIER})\s*:(?!:)
@@ -191,7 +222,9 @@ _DECLARING = frozenset((*_SPACES, ".visible", ".extern", ".weak", ".common", ".a
 
 _HEADER = re.compile(r"\s*\.(?P<kind>version|target|address_size)\s+(?P<value>[\w.]+(?:[ \t]*,[ \t]*\w+)*)", re.ASCII)
 _FUNCTION = re.compile(
-    rf"\s*(?:\.(?P<linking>visible|extern|weak)\s+)?\.(?P<kind>entry|func)\b\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
+    r"\s*(?:\.(?P<linking>visible|extern|weak)\s+)?\.(?P<kind>entry|func)\b"
+    + _ATTRIBUTE.format("attribute")
+    + rf"\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
     re.ASCII,
 )
 _NAMES = (
@@ -205,6 +238,8 @@ _NAMES = (
     "calltargets",
     "callprototype",
 )
+_INNER = (".loc", ".branchtargets", ".calltargets", ".callprototype")
+"""Directives that stand inside functions alone."""
 _DIRECTIVES = tuple(f".{name}" for name in _NAMES)
 _DIRECTIVE = re.compile(rf"(?:{'|'.join(map(re.escape, _DIRECTIVES))})\b", re.ASCII)
 _LINE_DIRECTIVE = re.compile(r"\.(?:loc|loc_intermediate|file)\b[^\n;]*", re.ASCII)
@@ -291,6 +326,8 @@ class _Parser(DeclarationReader):
                 else:
                     self.declare_variables((declared,))
                     yield declared
+        elif self.text.startswith(_INNER, start):
+            raise self.error(f"expected it inside a function, got {self.next_word()}")
         elif self.text.startswith(".", start):
             yield self.directive()
         else:

@@ -100,8 +100,7 @@ def declaration(variable: Variable) -> str:
     words.append(f".{variable.type}")
     if variable.pointer:
         words.append(variable.pointer)
-    dimensions = variable.dimensions or (() if variable.count is None else (variable.count,))
-    words.append(variable.name + "".join(f"[{d or ''}]" for d in dimensions))
+    words.append(variable.name + "".join(f"[{d or ''}]" for d in variable.extents))
     return " ".join(words) + (f" = {variable.init}" if variable.init is not None else "")
 
 

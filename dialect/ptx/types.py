@@ -163,8 +163,7 @@ def print_variable(printer: Printer, variable: Variable) -> None:
     printer.print_string(f"{variable.type} ")
     printer.print_string_literal(variable.name)
     if variable.count is not None:
-        dimensions = variable.dimensions or (variable.count,)
-        printer.print_string(f" dims [{', '.join(map(str, dimensions))}]")
+        printer.print_string(f" dims [{', '.join(map(str, variable.extents))}]")
     if variable.align is not None:
         printer.print_string(f" align {variable.align}")
     if variable.vector != 1:

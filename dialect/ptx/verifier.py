@@ -60,6 +60,14 @@ class TargetContext(NamedTuple):
         """The rows of the targets. A target without a row has only its number and suffix."""
         return _targets(self.targets)
 
+    def lacks(self, version: Version, sm: int = 0) -> str:
+        """Why the module cannot have what needs a version and a target; "" if it can."""
+        if self.version < version:
+            return "needs PTX {}.{} or later, the module's version is {}.{}".format(*version, *self.version)
+        if any(target.sm < sm for target in self.rows):
+            return f"needs sm_{sm} or later, the module's target is {', '.join(self.targets)}"
+        return ""
+
     def problem(self, row: Row) -> str | None:
         """Why the module cannot have an instruction: its target or its PTX version."""
         for target in self.rows:
@@ -257,6 +265,8 @@ def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
 
 def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     type, scalar, fitting = slot.holds or slot.type, None, None
+    if operand == _SINK and slot.written and slot.discards:
+        return None
     if not isinstance(operand, Vector):
         return f"expected a vector of {slot.count} x .{type}, got {_describe(operand, type_of)}"
     items = operand.items
@@ -280,6 +290,8 @@ def _check_vector(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
                 continue
         scalar = scalar or replace(slot, kind=SCALAR, type=type, discards=slot.written or slot.discards)
         problem = _check_value(scalar, item, type_of)
+        if problem is None and isinstance(item, Register) and type_of(item) is None and bits_of(type) < 32:
+            problem = f"the special register {item.name} is wider than .{type}"
         if problem is not None:
             return f"element {index}: {problem}"
     if mixed and not alike(type_of(item) or "" for item in items if isinstance(item, Register)):

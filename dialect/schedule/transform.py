@@ -1,4 +1,4 @@
-"""MLIR's dialect `transform`: text and operations that xDSL lacks, and those of this project, `transform.warp.*`.
+"""MLIR's dialect `transform`: text and operations that xDSL lacks.
 
 A strategy is a `transform.named_sequence`. Its values are handles, which stand for operations of the program, or
 parameters, which are attributes. Source: MLIR, Transform Dialect. Steps that no strategy applies are read and printed
@@ -15,7 +15,6 @@ from typing import ClassVar, Self
 from xdsl.dialects import transform
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DictionaryAttr,
     FunctionType,
     IntegerAttr,
     StringAttr,
@@ -47,8 +46,6 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
-
-from .partial import PartialScheduleAttr
 
 Handle = transform.TransformOpHandleType
 IN_DICTIONARY = (ParsePropInAttrDict(),)
@@ -186,68 +183,31 @@ class FuseIntoContainingOp(IRDLOperation):
     assembly_format = "$producer `into` $containing_op attr-dict `:` functional-type(operands, results)"
 
 
-# Operations of this project.
+@irdl_op_definition
+class ParamConstantOp(IRDLOperation):
+    """An attribute as a parameter: `%p = transform.param.constant #warp.schedule<stages = 3> -> !transform.any_param`.
+    Its type may be one that says nothing, where xDSL's operation wants the type of a number."""
+
+    name = "transform.param.constant"
+
+    value = prop_def(Attribute)
+    param = result_def(transform.TransformParamHandleType)
+
+    assembly_format = "$value attr-dict `->` type($param)"
 
 
 @irdl_op_definition
-class WhereOp(IRDLOperation):
-    """The operations of a handle for which facts hold: `transform.warp.where %h {m = "64..", k = 4096, types = [f16,
-    f16], in = "mlp"} : ...`.
+class AnnotateOp(IRDLOperation):
+    """Sets an attribute of operations: `transform.annotate %h "warp.schedule" = %p : !transform.any_op,
+    !transform.any_param`. Of a schedule, fields that were set earlier stay; `warp-schedule` chooses the others."""
 
-    `m`, `n`, `k` and `batch` are sizes of a product, a number or a range `"64..256"` of which either end may be left
-    out; `types` the element types of its operands, `in` the function or kernel that it is in, `name` a name of one of
-    its operands or results.
-    """
+    name = "transform.annotate"
 
-    name = "transform.warp.where"
-
-    facts = prop_def(DictionaryAttr)
+    attribute = prop_def(StringAttr, prop_name="name")
     target = operand_def(Handle)
-    result = result_def(Handle)
+    param = opt_operand_def(transform.TransformParamHandleType)
 
-    assembly_format = "$target $facts attr-dict `:` functional-type(operands, results)"
-
-
-@irdl_op_definition
-class SetOp(IRDLOperation):
-    """Sets fields of the schedules of products: `transform.warp.set %h to #warp.schedule<cta = 128x128x32> :
-    !transform.any_op`. Fields that were set earlier stay; `warp-schedule` chooses the others."""
-
-    name = "transform.warp.set"
-
-    fields = prop_def(Attribute)
-    target = operand_def(Handle)
-
-    assembly_format = "$target `to` $fields attr-dict `:` type($target)"
-
-    def verify_(self) -> None:
-        if self.fields.name != PartialScheduleAttr.name:
-            raise VerifyException(f"expected fields of a schedule, #{PartialScheduleAttr.name}<...>, got {self.fields}")
-
-
-@irdl_op_definition
-class ApplyPatternsOp(IRDLOperation):
-    """Applies rewrite patterns, by name, to operations and what is in them: `transform.warp.apply_patterns %h
-    ["FoldFill"] : !transform.any_op`."""
-
-    name = "transform.warp.apply_patterns"
-
-    patterns = prop_def(ArrayAttr[StringAttr])
-    target = operand_def(Handle)
-
-    assembly_format = "$target $patterns attr-dict `:` type($target)"
-
-
-@irdl_op_definition
-class FuseProductsOp(IRDLOperation):
-    """Makes one kernel of a chain of products, in which each reads rows that the one before computes. A CTA computes
-    some rows of all products, one product after another."""
-
-    name = "transform.warp.fuse_products"
-
-    targets = var_operand_def(Handle)
-
-    assembly_format = "$targets attr-dict `:` type($targets)"
+    assembly_format = "$target $name attr-dict (`=` $param^)? `:` type($target) (`,` type($param)^)?"
 
 
 OWN = (
@@ -257,10 +217,8 @@ OWN = (
     SplitHandleOp,
     MergeHandlesOp,
     FuseIntoContainingOp,
-    WhereOp,
-    SetOp,
-    ApplyPatternsOp,
-    FuseProductsOp,
+    ParamConstantOp,
+    AnnotateOp,
 )
 
 

@@ -66,7 +66,8 @@ from .op_shapes import BareWord, FragmentChange
 #     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
 #     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
 
-WORD_BITS = 32
+ROW_BITS = (32, 64)
+"""Of an element that becomes of a row."""
 
 
 def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
@@ -98,9 +99,9 @@ class ReduceOp(FragmentChange):
         %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
         %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
 
-    Elements have 32 bits. Each lane combines the first and the second half of its elements, then the halves of the
-    result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of the
-    lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
+    Elements have 32 or 64 bits. Each lane combines the first and the second half of its elements, then the halves of
+    the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
+    the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
     """
 
     name = "warp.reduce"
@@ -117,8 +118,8 @@ class ReduceOp(FragmentChange):
         source, result = fragment_of(self.input), fragment_of(self.fragment)
         if self.kind.data not in IDENTITIES:
             raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
-        if source.bits != WORD_BITS:
-            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if source.bits not in ROW_BITS:
+            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
         if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
             raise VerifyException(f"expected each row within one warp, got {source}")
         complete, parts = column_of(source), column_of(source, parts=True)
@@ -138,8 +139,8 @@ class BroadcastOp(FragmentChange):
 
     def verify_(self) -> None:
         source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if source.bits != WORD_BITS:
-            raise VerifyException(f"expected elements of {WORD_BITS} bits, got {source}")
+        if source.bits not in ROW_BITS:
+            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
         if (expected := column_of(result)) != source:
             raise VerifyException(f"expected a column {expected}, got {source}")
 

@@ -57,8 +57,8 @@ from .views import BlocksAttr
 #
 # `warp.copy`, `warp.pack`.
 
-SPREAD = "b4x16_p64"
-"""The format in which `warp.copy` lays out elements of 4 bits that are to have a byte each (PTX ISA 9.7.14.5.15)."""
+SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
+"""The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
 
 
 @irdl_op_definition
@@ -73,7 +73,8 @@ class CopyOp(IRDLOperation):
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
     the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
     written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
-    then has a byte for each element::
+    then has a byte for each element. Elements of 6 bits, a byte each in the source, begin each 16 bytes likewise;
+    `warp-pack` gives the copy a source in which they do::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -156,7 +157,7 @@ class CopyOp(IRDLOperation):
                 f"expected a destination of {len(self.stage)} stage index(es) and a tile, got rank {rank}"
             )
         if self.packed is not None:
-            self._verify_packed(self.packed.data, source, destination)
+            self.verify_packed(self.packed.data, source, destination)
         elif not same_words(source.element_type, destination.element_type):
             raise VerifyException(
                 f"expected source and destination of one element type, got {source.element_type} "
@@ -167,19 +168,20 @@ class CopyOp(IRDLOperation):
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
 
     @staticmethod
-    def _verify_packed(packed: str, source: Memory, destination: Memory) -> None:
+    def verify_packed(packed: str, source: Memory, destination: Memory) -> None:
         from_, to = element_row(source.element_type), element_row(destination.element_type)
-        if packed != SPREAD:
-            raise VerifyException(f"expected a packed format of {SPREAD}, got '{packed}'")
-        if from_ is None or to is None or (from_.bits, to.bits) != (4, 8):
-            raise VerifyException(
-                f"{packed} is of elements of 4 bits in a tile of bytes, got {source} to {destination}"
-            )
+        if packed not in (SPREAD, DENSE):
+            raise VerifyException(f"expected a packed format of {SPREAD} or {DENSE}, got '{packed}'")
+        bits, wanted = (4, 8) if packed == SPREAD else (6, 6), "4 bits in a tile of bytes"
+        if from_ is None or to is None or (from_.bits, to.bits) != bits:
+            wanted = wanted if packed == SPREAD else "6 bits"
+            raise VerifyException(f"{packed} is of elements of {wanted}, got {source} to {destination}")
 
 
 @irdl_op_definition
 class PackOp(IRDLOperation):
     """Copies a matrix to a larger one in global memory, with longer or more rows. The additional elements are zero.
+    With `packed`, 16 elements of 6 bits begin each 16 bytes of the larger one, without bits between them.
 
     The CTAs of a grid share the work. Each copies part number `%share` of `shares` parts::
 
@@ -201,16 +203,24 @@ class PackOp(IRDLOperation):
     share = operand_def(IndexType())
     shares = prop_def(IntegerAttr)
     blocks = opt_prop_def(BlocksAttr)
+    packed = opt_prop_def(StringAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$source `to` $destination `share` $share attr-dict `:` type($source) `to` type($destination)"
 
     def __init__(
-        self, source: SSAValue, destination: SSAValue, share: SSAValue, shares: int, blocks: BlocksAttr | None = None
+        self,
+        source: SSAValue,
+        destination: SSAValue,
+        share: SSAValue,
+        shares: int,
+        blocks: BlocksAttr | None = None,
+        packed: StringAttr | None = None,
     ):
         super().__init__(
-            operands=[source, destination, share], properties={"shares": IntegerAttr(shares, i64), "blocks": blocks}
+            operands=[source, destination, share],
+            properties={"shares": IntegerAttr(shares, i64), "blocks": blocks, "packed": packed},
         )
 
     def verify_(self) -> None:
@@ -222,6 +232,8 @@ class PackOp(IRDLOperation):
         rank = source.get_num_dims()
         if rank < 2 or (rank > 2 and self.blocks is None) or destination.get_num_dims() != 2:
             raise VerifyException(f"expected matrices of rank 2, got {source} and {destination}")
+        if self.packed is not None:
+            CopyOp.verify_packed(self.packed.data, source, destination)
         if self.blocks is not None:
             self._verify_blocks(self.blocks, source.get_shape(), destination.get_shape())
         elif any(to < size for size, to in zip(source.get_shape(), destination.get_shape(), strict=True)):
@@ -310,27 +322,20 @@ class PipelineOp(IRDLOperation):
     """One step of who fills or reads a stage of a ring; steps have the names that CUTLASS gives them::
 
         %s = warp.pipeline producer_acquire %ring {bytes = 49152 : i64} : !warp.ring<4> -> index
-        warp.pipeline producer_advance %ring : !warp.ring<4>
-        %t = warp.pipeline consumer_wait %ring : !warp.ring<4> -> index
         warp.pipeline consumer_release %ring {late} : !warp.ring<4>
         warp.pipeline consumer_advance %ring by %n : !warp.ring<4>
 
-    - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`.
-    - `producer_commit` comes after the copies to a stage were started. Of tensor copies the bytes are enough; with
-      `products`, the stage is full when the products in tensor memory that were started so far are done.
-    - `consumer_wait` waits until a stage is full.
+    - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`;
+      `consumer_wait` waits until it is full.
+    - `producer_commit` comes after copies to a stage were started, if they have no bytes; with `products`, the stage is
+      full when the products in tensor memory that were started so far are done.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
       tensor memory that were started so far are done; with `late`, that the stage before has been, if there is one.
     - `producer_advance` and `consumer_advance` go on to the next stage, or by a number of stages.
 
-    Producers and consumers are at a stage each, of a phase; at first at stage 0. Branches of `scf.if`, which roles of
-    warps execute, go on each for themselves. A result is the number of the stage. A step may name its stage instead::
-
-        warp.pipeline producer_acquire %ring[%stage] parity %parity {bytes = 49152 : i64} : !warp.ring<4>
-        warp.pipeline consumer_release %ring[%stage] : !warp.ring<4>
-
-    Parities tell phases of a stage apart, as those of `warp.await`. Of a ring with `ahead` no stage is named: all
-    threads come to one after the other.
+    Producers and consumers are at a stage each, first at stage 0; branches of `scf.if` go on each for themselves. A
+    result is the number of the stage. A step may name it instead, and where it waits the parity of its phase:
+    `%ring[%stage] parity %parity`. Of a ring with `ahead`, all threads come to one stage after the other.
     """
 
     name = "warp.pipeline"
@@ -366,17 +371,15 @@ class PipelineOp(IRDLOperation):
         late: bool = False,
         numbered: bool = False,
     ):
-        count = None if bytes is None else IntegerAttr(bytes, i64)
-        properties = {"step": StringAttr(step), "bytes": count, "products": flag(products), "late": flag(late)}
-        number = IndexType() if numbered else None
-        super().__init__(operands=[ring, stage, parity, by], properties=properties, result_types=[number])
+        properties = {"step": StringAttr(step), "products": flag(products), "late": flag(late)}
+        properties |= {} if bytes is None else {"bytes": IntegerAttr(bytes, i64)}
+        results = [IndexType() if numbered else None]
+        super().__init__(operands=[ring, stage, parity, by], properties=properties, result_types=results)
 
     @property
     def at(self) -> SSAValue:
         """The number of the stage of a step that waits for one."""
-        if self.number is None:
-            raise ValueError(f"{self.step.data} has no number of a stage")
-        return self.number
+        return self.results[0]
 
     def verify_(self) -> None:
         step = self.step.data
@@ -389,18 +392,15 @@ class PipelineOp(IRDLOperation):
             raise VerifyException(f"expected products in {COMMIT} or {RELEASE}, got them in {step}")
         if self.bytes is not None and step != ACQUIRE:
             raise VerifyException(f"expected bytes in {ACQUIRE}, got them in {step}")
-        if self.late is not None and (step != RELEASE or self.stage is not None):
+        if self.late and (step != RELEASE or self.stage):
             raise VerifyException(f"expected late in {RELEASE} without a stage, got it in {step}")
         if (self.by is not None or self.stage is not None) and (self.by is None) == (step in (FILLED, READ)):
             raise VerifyException(f"expected 'by' in {FILLED} or {READ}, and a stage in other steps, got {step}")
-        if self.number is not None and (step not in (ACQUIRE, WAIT) or self.stage is not None):
+        if self.number and (step not in (ACQUIRE, WAIT) or self.stage):
             raise VerifyException(f"expected a number of {ACQUIRE} or {WAIT} without a stage, got one of {step}")
 
 
 # What a host function assumes of its arguments: disjoint memory, divisible sizes and addresses.
-
-
-# What a host function asks of its caller before a launch.
 
 
 @irdl_op_definition

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, Float32Type, MemRefType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64
 from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
+    AnyOf,
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    VarConstraint,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -35,9 +38,11 @@ class AcrossOp(IRDLOperation):
 
     name = "warp.across"
 
+    FLOAT: ClassVar = VarConstraint("FLOAT", AnyOf.get(f32, f64))
+
     kind = prop_def(KindAttr)
-    element = operand_def(Float32Type())
-    result = result_def(Float32Type())
+    element = operand_def(FLOAT)
+    result = result_def(FLOAT)
 
     traits = traits_def(Pure())
     assembly_format = "$kind $element attr-dict `:` type($element)"
@@ -71,7 +76,8 @@ class RowsOp(IRDLOperation):
         warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
 
     Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
-    input; it yields one element of each output, and computes floats in f32. `warp.index` is the index along a loop.
+    input; it yields one element of each output, and computes floats in f32 or f64. `warp.index` is the index along a
+    loop.
     """
 
     name = "warp.rows"

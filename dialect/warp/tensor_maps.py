@@ -41,7 +41,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, NoMemoryEffect, Pur
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ElementType
-from ..isa.tensor_map import ELEMENTS, MOST_RANK, PixelBox, TensorMapError, TensorMapFields
+from ..isa.tensor_map import ELEMENTS, EXPANDED_UNIT, MOST_RANK, Element, PixelBox, TensorMapError, TensorMapFields
 from ..isa.wgmma import UNIT
 from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .cta import RingType
@@ -74,7 +74,11 @@ def moved_as(element_type: Attribute) -> Attribute:
 class TensorMapType(ParametrizedAttribute, TypeAttribute):
     """A tensor map, an argument of a kernel of 128 bytes. The type has the box that one copy moves, slowest dimension
     first, and the swizzle in bytes: `!warp.tensor_map<64x64xf16, swizzle 128>`. A map in im2col mode moves channels of
-    pixels of a tensor of so many dimensions: `!warp.tensor_map<64x64xf16, swizzle 128, im2col 4>`."""
+    pixels of a tensor of so many dimensions: `!warp.tensor_map<64x64xf16, swizzle 128, im2col 4>`. Copies by a map of
+    elements of 4 bits add padding to tiles of bytes, 8 bytes to each 16 elements (PTX ISA 5.5.1.1)::
+
+        !warp.tensor_map<128x128xf4E2M1FN, swizzle 128>
+    """
 
     name = "warp.tensor_map"
 
@@ -98,24 +102,34 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
         """The ISA's row of the element type.
 
         Raises:
-            VerifyException: if it has none of whole bytes.
+            VerifyException: if it has none of whole bytes, or of floats of 4 bits.
         """
         row = element_row(self.element_type)
-        if row is None or row.memory_bits < UNIT // 2:
+        if row is None or (row.memory_bits < BYTE and not self.expands):
             raise VerifyException(f"expected a tensor map of elements of whole bytes, got {self.element_type}")
         return row
 
     @property
+    def expands(self) -> bool:
+        """Whether copies add padding to elements of 4 bits."""
+        row = element_row(self.element_type)
+        return row is not None and row.is_float and row.memory_bits == BYTE // 2
+
+    @property
+    def copied(self) -> Element:
+        """The elements of the map."""
+        name = "b4x16_p64" if self.expands else f"u{self.element.memory_bits}"
+        return next(e for e in ELEMENTS if e.name == name)
+
+    @property
     def bytes(self) -> int:
-        """Bytes of a box: what a mbarrier is to expect of a copy."""
-        return prod(self.shape) * self.element.memory_bits // 8
+        """Bytes of a box: what a mbarrier is to expect of a copy, without padding."""
+        return prod(self.shape) * self.element.memory_bits // BYTE
 
     def verify(self) -> None:
-        size = self.element.memory_bits // 8
-        words = next(e for e in ELEMENTS if e.name == f"u{8 * size}")
-        box = self.shape[::-1]
+        box, strides = self.shape[::-1], (EXPANDED_UNIT,) * (len(self.box) - 1)
         try:
-            TensorMapFields(0, words, box, (UNIT,) * (len(box) - 1), box, (1,) * len(box), self.swizzle.data)
+            TensorMapFields(0, self.copied, box, strides, box, (1,) * len(box), self.swizzle.data)
         except TensorMapError as error:
             raise VerifyException(f"{error} (dimensions count from the fastest)") from None
 
@@ -194,7 +208,8 @@ class EncodeTensorMapOp(IRDLOperation):
         every = sorted(self.order) == list(range(memory.get_num_dims()))
         if not every or not (kind.im2col.data or rank == len(kind.shape)):
             raise VerifyException(f"expected the dimensions of {memory}, each once, for a box of {kind}")
-        if not same_words(kind.element_type, moved := moved_as(memory.element_type)):
+        moved = memory.element_type if kind.expands else moved_as(memory.element_type)
+        if not same_words(kind.element_type, moved):
             raise VerifyException(f"expected a tensor map of elements of {moved}, got {kind}")
         strides = memory.get_strides()
         if strides is None or [*strides][self.order[-1]] != 1:
@@ -341,9 +356,10 @@ def _verify_box(kind: TensorMapType, coordinates: Sequence[SSAValue], tile: Memo
     verify_tile(tile, at, "the tile", shared_bytes=True)
     if len(coordinates) != kind.rank:
         raise VerifyException(f"expected {kind.rank} coordinates for a box of {kind}, got {len(coordinates)}")
-    if not same_words(kind.element_type, moved_as(tile.element_type)):
-        raise VerifyException(f"expected a tile of elements of {kind.element_type}, got {tile}")
-    width, size, swizzle = panel_of(tile, "the tile"), kind.element.memory_bits // 8, kind.swizzle.data
+    wanted = i8 if kind.expands else kind.element_type
+    if not same_words(wanted, moved_as(tile.element_type)):
+        raise VerifyException(f"expected a tile of elements of {wanted}, got {tile}")
+    width, size, swizzle = panel_of(tile, "the tile"), max(kind.element.memory_bits, BYTE) // BYTE, kind.swizzle.data
     if (swizzle or UNIT) != width:
         nearest = f"#warp.swizzle<{swizzle or UNIT}>"
         raise VerifyException(f"a copy of {kind} writes {nearest}, which is not the layout of {tile}")

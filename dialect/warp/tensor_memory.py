@@ -147,7 +147,8 @@ class TensorMmaOp(IRDLOperation):
         *_, rows, columns = memory_of(self.d).get_shape()
         kind = "" if self.kind is None else self.kind.data
         sparse = len(self.side_operands) == 1
-        return find_row(multiplied(a), multiplied(b), d, columns, rows, sparse=sparse, kind=kind, scale=self.scale)
+        types = multiplied(a, kind), multiplied(b, kind), d
+        return find_row(*types, columns, rows, sparse=sparse, kind=kind, scale=self.scale)
 
     @property
     def row(self) -> TensorProduct:

@@ -35,8 +35,8 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..isa.form import ELEMENT_TYPES, ElementType, having
-from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, rows, scaled
+from ..isa.form import ELEMENT_TYPES, IN_BYTES, ElementType, having
+from ..isa.wgmma import SWIZZLES, UNIT, DescriptorError, M, MatrixDescriptor, Wgmma, doubled, of_kinds, rows
 from ..layouts.layout import Layout, permuted
 from .attributes import (
     SHARED_SPACE,
@@ -70,14 +70,14 @@ def find_row(
     kind: str = "",
     scale: str = "",
 ) -> Wgmma:
-    """The row that multiplies these element types to `n` columns of 64 rows, or of 128, which only tensor memory has.
-    With scales, it has their kind and type.
+    """The row that multiplies these element types to `n` columns of 64 rows, or of 128, which only tensor memory has;
+    of a `kind`, if there is one, with scales of a type.
 
     Raises:
         VerifyException: if there is none, with the nearest types or N.
     """
-    if scale:
-        some = having(scaled, a=a, b=b, d=d, kind=kind, scale_type=scale)
+    if kind:
+        some = [row for row in having(of_kinds, a=a, b=b, d=d, kind=kind, scale_type=scale) if row.shape.m == m]
     else:
         some = having(rows, a=a, b=b, d=d, satfinite=satfinite, sparse=sparse, bit_op="")
     if not some:
@@ -219,6 +219,9 @@ class WgmmaOp(IRDLOperation):
         %d = warp.wgmma %As[%s, %zero, %k], %Bs[%s, %zero, %k], %c sparse %e {selector = 0 : i64} : ...,
             !warp.fragment<meta, 64x8xi4, [c2 f0 r0 r1 r2 | c0 c1 r3 | r4 r5]>
 
+    Products of kind "f8f6f4" and "mxf8f6f4", which only tensor memory has, read elements of 6 and 4 bits from tiles of
+    bytes: 16 of them begin each 16 bytes. A tile of i8 has those of 4 bits.
+
     Products of 128 rows, whose sums `warp-tensor-memory` puts in tensor memory, take the scales of A and B, or the
     metadata of a sparse A, as tiles in shared memory; `step` says which of the products of these tiles it is::
 
@@ -298,18 +301,17 @@ class WgmmaOp(IRDLOperation):
     @property
     def row(self) -> Wgmma:
         """The instruction."""
+        kind, sums = "" if self.kind is None else self.kind.data, self.sums
         a, b = self._element_a(), element_row(memory_of(self.b).element_type)
-        kind = self.sums
         if a is None or b is None:
             raise VerifyException("expected operands of element types of the ISA")
-        types = a if self.a_in_registers else multiplied(a), multiplied(b), kind.element
-        rows, columns = kind.shape
+        types = a if self.a_in_registers else multiplied(a, kind), multiplied(b, kind), sums.element
+        rows, columns = sums.shape
         sparse = self.e is not None or len(self.side_operands) == 1
         scale, satfinite = (
             scale_type(self.side_operands) if len(self.side_operands) > 1 else "",
             self.satfinite is not None,
         )
-        kind = "" if self.kind is None else self.kind.data
         return find_row(*types, columns, rows, satfinite=satfinite, sparse=sparse, kind=kind, scale=scale)
 
     @property
@@ -384,8 +386,10 @@ class WgmmaOp(IRDLOperation):
         descriptor_of(memory, mn_major=along)
 
 
-def multiplied(element: ElementType) -> ElementType:
-    """What elements are multiplied as: f32 in memory is tf32."""
+def multiplied(element: ElementType, kind: str = "") -> ElementType:
+    """What elements are multiplied as: f32 in memory is tf32; bytes of a kind of floats hold 4-bit ones."""
+    if kind in IN_BYTES and not element.is_float:
+        return ELEMENT_TYPES["e2m1"]
     return ELEMENT_TYPES["tf32"] if element.name == "f32" else element
 
 

@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, f32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
@@ -108,6 +108,9 @@ class AttentionMatch:
             element = self._divided_behind(element)
         else:
             self._narrowed_behind()
+        kept, stored = element_type(self.v[0]), memory_of(self.o[0]).element_type
+        if kept == bf16 != element_type(v) and stored != bf16:
+            decline(f"P would be rounded to bf16 as V is, and its result is stored as {stored}")
         exponential, total = self._quotient(element) or (element, element)
         _check_unrounded("its exponentials are", exponential)
         _check_unrounded("the sum of each row is", total)
@@ -400,7 +403,8 @@ class FuseAttentionPass(ModulePass):
     """Replaces two products with a softmax between them by one `warp.attention`, which keeps the scores in registers.
 
     The operations must be `linalg` operations on memory in one block. `warp-bufferize` converts functions on tensors.
-    With `tf32`, a softmax in f32 that multiplies a V of f16, extended to f32, is rounded to f16.
+    With `tf32`, a softmax in f32 that multiplies a V of f16, extended to f32, is rounded to f16; to bf16 if V and the
+    result are of it.
     """
 
     name = "warp-fuse-attention"

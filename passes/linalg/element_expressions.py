@@ -20,8 +20,10 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    bf16,
     f16,
     f32,
+    f64,
     i1,
     i32,
 )
@@ -48,9 +50,9 @@ from .operand import root
 # What an element of memory is, as an expression of elements that were there before: through every operation of
 # `linalg` that makes it, however the work is divided among them.
 #
-# Two ways to write the same elements give equal expressions, which are computed in f32. An `arith.truncf` is a
-# rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in f32 rounded once more. An
-# extension changes nothing, and neither does rounding what has the type already.
+# Two ways to write the same elements give equal expressions, which are computed in f32, or in f64 where they are
+# written so. An `arith.truncf` is a rounding to its `type`; so is arithmetic in a narrower type, which is arithmetic in
+# f32 rounded once more. An extension to f32 changes nothing, and neither does rounding what has the type already.
 
 Name: TypeAlias = "int | str | tuple[tuple[Name, int], ...]"
 """A loop; or several that a dimension runs along, slowest first, with their sizes."""
@@ -74,6 +76,9 @@ REDUCTIONS = {
 }
 """What reductions over a loop are called."""
 
+WIDE_REDUCTIONS = (Kind.Add, Kind.Mul, Kind.Max, Kind.Min)
+"""Those of f64: PTX has no maximum of f64 that is NaN where one number is."""
+
 
 @dataclass(frozen=True)
 class ElementExpression:
@@ -82,7 +87,7 @@ class ElementExpression:
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
     reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
-    is what an `arith.truncf` rounds to.
+    is what an `arith.truncf` rounds to, or f64 of what is computed in it.
     """
 
     kind: str
@@ -102,6 +107,15 @@ class ElementExpression:
         for operand in self.operands:
             leaves |= operand.leaves(kind)
         return leaves
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its value is an f64."""
+        if self.kind == "reduce":
+            return self.operands[0].is_wide
+        if self.kind in ("load", "outside"):
+            return self.value is not None and element_type(self.value) == f64
+        return self.type == f64
 
     def is_op(self, *names: str) -> bool:
         """Whether it is one of these operations."""
@@ -130,6 +144,14 @@ class ElementExpression:
             return replace(self, number=number)
         return ElementExpression("op", ROUNDED, (self,), type=kind)
 
+    def narrowed(self, kind: Attribute) -> ElementExpression | None:
+        """An f64 rounded to f32; None for other types, to which an f64 is not rounded at once."""
+        if kind != f32:
+            return None
+        if self.kind == "constant":
+            return replace(self, type=None)
+        return ElementExpression("op", ROUNDED, (self,), type=f32)
+
     def unrounded(self, kind: Attribute) -> ElementExpression:
         """What is rounded to a type last; itself if nothing is."""
         return self.operands[0] if self.is_op(ROUNDED) and self.type == kind else self
@@ -140,6 +162,24 @@ def is_computed_in_f32(op: Operation) -> bool:
     `fma` of 16 bits would be rounded twice to another one."""
     floats = [result.type.bitwidth for result in op.results if isinstance(result.type, AnyFloat)]
     return all(bits == f32.bitwidth or (bits < f32.bitwidth and not isinstance(op, FmaOp)) for bits in floats)
+
+
+def is_wide(op: Operation) -> bool:
+    """Whether an operation makes an f64."""
+    return any(result.type == f64 for result in op.results)
+
+
+def _as_narrow(operands: tuple[ElementExpression, ...]) -> tuple[ElementExpression, ...]:
+    """What is compared, in f32 where it was only extended to f64."""
+    narrow = list[ElementExpression]()
+    for operand in operands:
+        if operand.is_op("arith.extf"):
+            narrow.append(operand.operands[0])
+        elif operand.kind == "constant" and operand.number == FloatAttr(operand.number or 0.0, f32).value.data:
+            narrow.append(replace(operand, type=None))
+        else:
+            return operands
+    return tuple(narrow)
 
 
 def nearest(number: float, kind: Attribute) -> float | None:
@@ -156,6 +196,9 @@ def _constant(number: float | int, op: Operation) -> ElementExpression:
 
 class ElementReader:
     """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
+
+    wide = False
+    """Whether expressions may be computed in f64."""
 
     beyond = 6e4
     """A maximum that is subtracted from all scores, whatever it is, may start from minus this, or below: f16 has
@@ -212,12 +255,15 @@ class ElementReader:
             if not isinstance(operand.type, MemRefType):
                 return self._from_outside(operand)
             loops = loops_of(op.get_indexing_maps().data[value.index].data)
-            return self.element(operand, tuple(names.get(loop, FIXED) for loop in loops), op)
+            element = self.element(operand, tuple(names.get(loop, FIXED) for loop in loops), op)
+            return None if self.wide and element.kind == "load" and element.is_wide else element
         if owner.parent is not body or isinstance(owner, arith.ConstantOp):
             return self._from_outside(value)
         if isinstance(owner, IndexOp):
             return ElementExpression("index", names[owner.dim.value.data])
-        if not owner.operands or not only_computes(owner) or not is_computed_in_f32(owner):
+        if not owner.operands or not only_computes(owner):
+            return None
+        if not is_computed_in_f32(owner) and not (self.wide and is_wide(owner)):
             return None
         if (wide := contracted(owner)) is not None:
             return self._value(op, wide, names)
@@ -225,21 +271,24 @@ class ElementReader:
         operands = tuple(operand for operand in parts if operand is not None)
         if len(operands) != len(parts):
             return None
-        if isinstance(owner, arith.ExtFOp):
+        kind, wide_kind = owner.results[0].type, f64 if self.wide and is_wide(owner) else None
+        if isinstance(owner, arith.ExtFOp) and (wide_kind is None or operands[0].is_wide):
             return operands[0]
         if isinstance(owner, arith.TruncIOp) and operands[0].is_op("arith.extui") and owner.result.type == i1:
             return operands[0].operands[0]
-        kind = owner.results[0].type
         if isinstance(owner, arith.TruncFOp):
-            return operands[0].rounded(kind)
+            return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
+        if isinstance(owner, arith.CmpfOp):
+            operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))
-        return ElementExpression("op", owner.name, operands, properties=properties, op=owner).rounded(kind)
+        made = ElementExpression("op", owner.name, operands, properties=properties, op=owner, type=wide_kind)
+        return made.rounded(kind)
 
-    @staticmethod
-    def _from_outside(value: SSAValue) -> ElementExpression:
+    def _from_outside(self, value: SSAValue) -> ElementExpression:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
-            return _constant(owner.value.value.data, owner).rounded(value.type)
+            number = _constant(owner.value.value.data, owner).rounded(value.type)
+            return replace(number, type=f64) if self.wide and value.type == f64 else number
         return ElementExpression("outside", value=value)
 
     def _product(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:
@@ -260,10 +309,12 @@ class ElementReader:
             return None
         kind = Kind.Add if subtracted else REDUCTIONS[combined.name]
         element = self._value(op, how.value, names | {left[0]: self.over})
-        if element is None:
+        wide = is_wide(combined)
+        if element is None or element.is_wide != wide or (wide and kind not in WIDE_REDUCTIONS):
             return None
         if subtracted:
-            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(how.value))
+            of_wide = f64 if wide else None
+            element = ElementExpression("op", "arith.negf", (element,), op=arith.NegfOp(how.value), type=of_wide)
         taken = ElementExpression("reduce", kind.value, (element,))
         total = taken if self.starts_from(op, IDENTITIES[kind]) else self._onto(op, at, combined, taken)
         return None if total is None else total.rounded(combined.results[0].type)
@@ -275,20 +326,22 @@ class ElementReader:
         before = self.element(op.outputs[0], at, op)
         if isinstance(combined, arith.SubfOp):
             combined = arith.AddfOp(combined.lhs, combined.rhs)
-        return ElementExpression("op", combined.name, (before, taken), op=combined)
+        return ElementExpression(
+            "op", combined.name, (before, taken), op=combined, type=f64 if is_wide(combined) else None
+        )
 
     def source(
         self, value: SSAValue, at: Subscripts, before: Operation, *, widened: bool = False
     ) -> tuple[SSAValue, Subscripts]:
         """The memory that an operand of a product is copied or transposed from, with the place of its element there;
-        else the operand. With `widened`, f32 may be copied from f16."""
+        else the operand. With `widened`, f32 may be copied from f16 or bf16."""
         reader = copy(self)
         reader.used, reader._known = {}, {}
         element = reader.element(value, at, before)
         if element.kind != "load" or element.value is None or FIXED in element.place:
             return value, at
         kinds = element_type(element.value), element_type(value)
-        if kinds[0] != kinds[1] and not (widened and kinds == (f16, f32)):
+        if kinds[0] != kinds[1] and not (widened and kinds in ((f16, f32), (bf16, f32))):
             return value, at
         self.used |= reader.used
         return element.value, element.place
@@ -424,7 +477,7 @@ class ElementBuilder(NamedTuple):
 
     def widened(self, argument: SSAValue) -> SSAValue:
         """An element of 16 bits in f32."""
-        if argument.type == f32 or isa(argument.type, IntegerType):
+        if argument.type in (f32, f64) or isa(argument.type, IntegerType):
             return argument
         self.block.add_op(op := arith.ExtFOp(argument, f32))
         return op.result
@@ -466,8 +519,8 @@ class ElementBuilder(NamedTuple):
         operands = [self.built(operand) for operand in expression.operands]
         properties = dict(op.properties)
         if isinstance(op, arith.ConstantOp):
-            properties["value"] = _number_of(op, expression.number)
-        types = [_computed_as(result.type) for result in op.results]
+            properties["value"] = _number_of(op, expression)
+        types = [f64 if expression.is_wide else _computed_as(result.type) for result in op.results]
         made = type(op).create(operands=operands, result_types=types, properties=properties)
         self.block.add_op(made)
         return made.results[0]
@@ -480,10 +533,10 @@ def _computed_as(kind: Attribute) -> Attribute:
     return kind if isa(kind, IntegerType) else f32
 
 
-def _number_of(op: arith.ConstantOp, number: float | None) -> FloatAttr | IntegerAttr:
-    value = op.value
+def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr | IntegerAttr:
+    value, number = op.value, expression.number
     if isinstance(value, FloatAttr) and number is not None:
-        return FloatAttr(number, f32)
+        return FloatAttr(number, f64 if expression.is_wide else f32)
     if isinstance(value, IntegerAttr):
         kind = _computed_as(value.type)
         return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)

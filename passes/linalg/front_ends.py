@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import log
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     TensorType,
     f32,
+    i8,
     i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -34,8 +36,9 @@ from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value
-from .moved_operands import element_of
+from .generalize import EXPANDED
 from .operand import root
+from .reshapes import element_of
 
 
 def return_in_arguments(function: func.FuncOp) -> None:
@@ -232,6 +235,126 @@ def _product(builder: Builder, base: SSAValue, power: int, one: SSAValue) -> SSA
         base = builder.insert(arith.MulfOp(base, base)).result
 
 
+# Functions that no instruction computes, by those that one does. Where a sum would cancel, 1 + x is rounded, and what
+# it is rounded by is made up for by a quotient (W. Kahan's log1p and expm1).
+
+Scalar = SSAValue
+Expansion = Callable[..., SSAValue]
+
+
+def _number(value: float) -> Scalar:
+    return arith.ConstantOp(FloatAttr(value, f32)).result
+
+
+def _equal(a: Scalar, b: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    return arith.SelectOp(arith.CmpfOp(a, b, "oeq"), then, otherwise).result
+
+
+def _log1p(x: Scalar) -> Scalar:
+    above = arith.AddfOp(_number(1), x).result
+    rounded, log = arith.SubfOp(above, _number(1)).result, math.LogOp(above).result
+    mended = arith.MulfOp(log, arith.DivfOp(x, rounded)).result
+    return _equal(above, _number(1), x, _equal(rounded, x, log, mended))
+
+
+def _expm1(x: Scalar) -> Scalar:
+    power = math.ExpOp(x).result
+    less = arith.SubfOp(power, _number(1)).result
+    mended = arith.MulfOp(less, arith.DivfOp(x, math.LogOp(power))).result
+    large = _equal(less, power, power, _equal(less, _number(-1), less, mended))
+    return _equal(power, _number(1), x, large)
+
+
+def _copysign(x: Scalar, y: Scalar) -> Scalar:
+    size, zero, inverse = math.AbsFOp(x).result, _number(0), arith.DivfOp(_number(1), y)
+    is_negative = arith.OrIOp(arith.CmpfOp(y, zero, "olt"), arith.CmpfOp(inverse, zero, "olt"))  # 1 / -0 is
+    return arith.SelectOp(is_negative, arith.NegfOp(size), size).result
+
+
+def _round(x: Scalar) -> Scalar:
+    whole = math.TruncOp(x).result
+    far = arith.CmpfOp(math.AbsFOp(arith.SubfOp(x, whole)), _number(0.5), "oge")
+    return arith.AddfOp(whole, arith.SelectOp(far, _copysign(_number(1), x), _number(0))).result
+
+
+def _half_power(x: Scalar) -> tuple[Scalar, Scalar]:
+    """exp(|x|) / 2, which may be finite where exp(|x|) is not, and exp(|x| / 2)."""
+    root_ = math.ExpOp(arith.MulfOp(math.AbsFOp(x), _number(0.5))).result
+    return arith.MulfOp(arith.MulfOp(root_, _number(0.5)), root_).result, root_
+
+
+def _sinh(x: Scalar) -> Scalar:
+    less = _expm1(math.AbsFOp(x).result)
+    more = arith.AddfOp(less, _number(1)).result
+    near = arith.MulfOp(arith.AddfOp(less, arith.DivfOp(less, more)), _number(0.5)).result
+    return _copysign(_equal(more, less, _half_power(x)[0], near), x)
+
+
+def _cosh(x: Scalar) -> Scalar:
+    half, root_ = _half_power(x)
+    return arith.AddfOp(half, arith.DivfOp(arith.DivfOp(_number(0.5), root_), root_)).result
+
+
+def _asinh(x: Scalar) -> Scalar:
+    size = math.AbsFOp(x).result
+    inverse = arith.DivfOp(_number(1), size).result
+    root_ = math.SqrtOp(arith.AddfOp(_number(1), arith.MulfOp(inverse, inverse)))
+    return _copysign(_log1p(arith.AddfOp(size, arith.DivfOp(size, arith.AddfOp(inverse, root_))).result), x)
+
+
+def _acosh(x: Scalar) -> Scalar:
+    above = arith.SubfOp(x, _number(1)).result
+    roots = arith.MulfOp(math.SqrtOp(above), math.SqrtOp(arith.AddfOp(above, _number(2))))
+    return _log1p(arith.AddfOp(above, roots).result)
+
+
+def _atanh(x: Scalar) -> Scalar:
+    size = math.AbsFOp(x).result
+    quotient = arith.DivfOp(arith.AddfOp(size, size), arith.SubfOp(_number(1), size)).result
+    return _copysign(arith.MulfOp(_log1p(quotient), _number(0.5)).result, x)
+
+
+def _logarithm(base: float) -> Expansion:
+    return lambda x: arith.MulfOp(math.LogOp(x), _number(1 / log(base))).result
+
+
+OF_FLOATS: dict[str, Expansion] = {
+    "math.log1p": _log1p,
+    "math.expm1": _expm1,
+    "math.copysign": _copysign,
+    "math.round": _round,
+    "math.sinh": _sinh,
+    "math.cosh": _cosh,
+    "math.tan": lambda x: arith.DivfOp(math.SinOp(x), math.CosOp(x)).result,
+    "math.asinh": _asinh,
+    "math.acosh": _acosh,
+    "math.atanh": _atanh,
+    "math.log2": _logarithm(2),
+    "math.log10": _logarithm(10),
+}
+"""Functions of f32; of narrower floats they are computed in f32."""
+
+
+class ExpandFunction(RewritePattern):
+    """Replaces functions that no instruction computes by others."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType):
+            return
+        with ImplicitBuilder(Builder(InsertPoint.before(op))):
+            if op.name == "math.absi":
+                zero = arith.ConstantOp(IntegerAttr(0, kind))  # pyright: ignore[reportArgumentType]
+                result = arith.MaxSIOp(op.operands[0], arith.SubiOp(zero, op.operands[0])).result
+            elif isinstance(kind, AnyFloat) and kind.bitwidth <= f32.bitwidth:
+                wide = kind == f32
+                values = [v if wide else arith.ExtFOp(v, f32).result for v in op.operands]
+                result = OF_FLOATS[op.name](*values)
+                result = result if wide else arith.TruncFOp(result, kind).result
+            else:
+                return
+        rewriter.replace(op, [], [result])
+
+
 class ReadNumber(RewritePattern):
     """Makes an operation read a one-element tensor as an input, if its body uses the extracted element."""
 
@@ -308,22 +431,59 @@ class AddStart(RewritePattern):
         rewriter.replace(op, made)
 
 
+class NarrowSums(RewritePattern):
+    """Adds products in i32 whose sums in i64 are only read modulo 2^32."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        kind, product = op.results[0].type if len(op.results) == 1 else None, op.inputs[0].owner if op.inputs else None
+        first = op.body.block.first_op
+        if not isinstance(first, arith.TruncIOp) or not isa(kind, TensorType[Attribute]) or kind.element_type != i32:
+            return
+        if not isinstance(product, LinalgStructuredOperation) or not product.results[0].has_one_use():
+            return
+        nest, outer, body = Nest.of(product), Nest.of(op), weighted(product.body.block)
+        fill = product.outputs[0].owner
+        if not nest.summed or body is None or not body.is_plain or not isinstance(fill, FillOp):
+            return
+        elements = [element_of(value) for value in product.inputs]
+        in_order = outer.is_elementwise and outer.maps[0] == outer.maps[1] and constant_value(fill.inputs[0]) == 0
+        if not in_order or outer.yielded[0] is not first.result or any(e not in (i8, i32) for e in elements):
+            return
+        block = Block(arg_types=[*elements, i32])
+        with ImplicitBuilder(block):
+            a, b = (v if v.type == i32 else arith.ExtSIOp(v, i32).result for v in block.args[:2])
+            YieldOp(arith.AddiOp(block.args[2], arith.MuliOp(a, b)).result)
+        zero = rewriter.insert(arith.ConstantOp(IntegerAttr(0, i32))).result
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        filled = rewriter.insert(FillOp([zero], [empty], [kind]))
+        filled.location = fill.location
+        made = generic(product, product.inputs, [filled.results[0]], Region(block), nest.maps, nest.summed, [kind])
+        rewriter.replace(op, made)
+
+
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     """Gives each operation a single result, and lets products read operands without the operations that moved them.
     With `tf32`, f32 factors may be rounded."""
-    from . import moved_operands, tensors
+    from . import moved_operands, reshapes, tensors
 
     wide = tensors.FuseWide()
     tensors.drop_unused(function.body.block, function)
-    first = tensors.OneResultEach(), ReadNumber(), AddStart(), FillForEach()
+    first = tensors.OneResultEach(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
     apply_patterns(first, function)
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
     if any(isinstance(op, math.ExpOp | tensor.ExpandShapeOp) for op in function.walk()):
-        from .scaled_products import PATTERNS, LargestOfAll, ScaleBehind
+        from .scaled_products import PATTERNS, ExpandBatch, LargestOfAll, ScaleBehind
+
+        apply_patterns((ExpandBatch(),), function)
 
         decomposed = (*PATTERNS, *([ScaleBehind()] if tf32 else []), wide, wide, LargestOfAll())
-    moved = (*moved_operands.UNIT_PATTERNS, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
-    for pattern in (*moved, wide):
+    units = reshapes.DropUnitLoops(), moved_operands.ReshapeUnits()
+    moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
+    for pattern in (*moved, wide, reshapes.DropUnitLoops()):
         apply_patterns((pattern,), function)
+    if apply_patterns((reshapes.CollapseSummed(),), function):
+        apply_patterns((reshapes.CollapseRow(),), function)
+        apply_patterns((reshapes.CollapseRow(),), function, reverse=True)
     tensors.drop_unused(function.body.block)

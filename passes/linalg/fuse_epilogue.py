@@ -360,12 +360,15 @@ class Replacement:
     def objection(self) -> str:
         """The reason why the replacement would change a visible result; "" if it would not."""
         op: Operation | None = min(self.used, key=place_in_block)
+        read = set[SSAValue]()
         while op is not self.last and op is not None:
+            if op in self.used:
+                read |= self.read & {*map(root, op.operands)}
             if op not in self.dead:
                 touches = touched(op)
                 if touches is None:
                     return f"{name_of(op)} stands between its operations, and may touch any memory"
-                if touches[1] & self.read:
+                if touches[1] & read:
                     return f"{op.name} between its operations writes what it reads"
                 used = [value for value in op.operands if root(value) in touches[0] | touches[1]]
                 if any(

@@ -56,7 +56,7 @@ class RowReader(ElementReader):
     """An element reader that reads through all memory but that in `kept` and the results of products. `places` maps
     each operation that it has read through to the subscripts of its elements."""
 
-    beyond = math.inf
+    beyond, wide = math.inf, True
 
     def __init__(self, kept: Set[SSAValue]) -> None:
         super().__init__(ALONG)

@@ -54,6 +54,12 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
+    *(
+        EXPANDED := (
+            *("math.log1p", "math.expm1", "math.copysign", "math.round", "math.sinh", "math.cosh", "math.tan"),
+            *("math.asinh", "math.acosh", "math.atanh", "math.log2", "math.log10", "math.absi"),
+        )
+    ),
     *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
     *TENSORS,
 )
@@ -98,6 +104,10 @@ def generalize(module: ModuleOp) -> None:
     if not names.isdisjoint(TENSORS):
         patterns += PATTERNS
     apply_patterns(patterns, module)
+    if not names.isdisjoint(EXPANDED):
+        from .front_ends import ExpandFunction
+
+        apply_patterns((ExpandFunction(),), module)
 
 
 def _inline(module: ModuleOp) -> None:

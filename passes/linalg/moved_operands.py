@@ -13,182 +13,19 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, TransposeOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.nest import Nest, generic
 from ...dialect.warp.elements import shape_of
-from .operand import Groups, groups_of, reassociation
-
-# Dimensions of size 1 that reductions keep: loops and results without them.
-#
-# A front end reduces `tensor<40x72xf32>` to `tensor<40x1xf32>`, or to `tensor<40xf32>`, which it then expands. Here the
-# reduction, and the elementwise operations on what it makes, have the first form of neither: a result is expanded
-# behind its operation, and an operand that was expanded is read as it was before.
-
-
-def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
-    """A tensor with one dimension for each group."""
-    kind = TensorType(element_of(value), sizes)
-    return tensor.CollapseShapeOp.build(
-        operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
-    )
-
-
-def expand(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.ExpandShapeOp:
-    """A tensor with several dimensions for each, of known sizes."""
-    kind = TensorType(element_of(value), sizes)
-    return tensor.ExpandShapeOp(value, [], reassociation(groups), list(sizes), kind)
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """The type of a tensor's elements."""
-    return value.type.element_type if isa(value.type, TensorType[Attribute]) else value.type
-
-
-def around(kept: Sequence[int], rank: int) -> list[list[int]]:
-    """All dimensions in groups, each with one of the kept dimensions."""
-    ends = [*kept[1:], rank]
-    starts = [0, *ends[:-1]]
-    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
-
-
-def added_units(value: SSAValue) -> dict[int, int] | None:
-    """The source dimension of each dimension of a tensor that was only expanded by dimensions of size 1; else None."""
-    op = value.owner
-    if not isinstance(op, tensor.ExpandShapeOp):
-        return None
-    shape, kept = shape_of(value), dict[int, int]()
-    for source, group in enumerate(groups_of(op)):
-        others = [d for d in group if shape[d] != 1]
-        if len(others) > 1:
-            return None
-        kept[others[0] if others else group[0]] = source
-    return kept
-
-
-class DropUnitLoops(RewritePattern):
-    """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        if len(op.results) != 1 or len(op.outputs) != 1:
-            return
-        nest = Nest.of(op)
-        (written,), shape = nest.writes, shape_of(op.results[0])
-        units = [d for d, size in enumerate(shape) if size == 1]
-        kept = [d for d in range(len(shape)) if d not in units]
-        loops = {written.loops[d] for d in units}
-        follows = any(
-            (added_units(v) or {}).keys() ^ set(range(len(shape_of(v)))) for v in op.inputs if _is_expanded(v)
-        )
-        follows = follows and not any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
-        if not kept or not units or not (FIXED in loops or (follows and nest.is_elementwise)) or min(shape) < 0:
-            return
-        if loops & set(nest.indices.values()) or (init := _without(written.value, kept, rewriter)) is None:
-            return
-        left = [loop for loop in range(nest.loops) if loop not in loops]
-        reads = [_read(access, left) for access in nest.reads]
-        maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
-        if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
-            return
-        summed = [left.index(loop) for loop in nest.summed if loop in left]
-        kind = TensorType(element_of(op.results[0]), [shape[d] for d in kept])
-        made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
-        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape)
-        wide.location = op.location
-        rewriter.replace(op, wide)
-
-
-def _is_expanded(value: SSAValue) -> bool:
-    return isinstance(value.owner, tensor.ExpandShapeOp) and added_units(value) is not None
-
-
-def _body(op: GenericOp, left: Sequence[int]) -> Region:
-    """The body of an operation, with the numbers of the loops that are left."""
-    body = op.body.clone()
-    for inner in body.block.ops:
-        if isinstance(inner, IndexOp):
-            inner.dim = IntegerAttr(left.index(inner.dim.value.data) if inner.dim.value.data in left else 0, i64)
-    return body
-
-
-def _on(map_: AffineMap, left: Sequence[int], kept: Sequence[int]) -> AffineMap:
-    """The results `kept` of a map, on the loops `left`. The other loops are 0."""
-    zero = AffineConstantExpr(0)
-    every: list[AffineExpr] = [
-        AffineDimExpr(left.index(loop)) if loop in left else zero for loop in range(map_.num_dims)
-    ]
-    results = tuple(map_.results[d] for d in kept)
-    return AffineMap(map_.num_dims, 0, results).replace_dims_and_symbols(every, [], len(left), 0)
-
-
-def _read(access: NestAccess, left: Sequence[int]) -> tuple[SSAValue, AffineMap]:
-    """An operand as it was before dimensions of size 1 were added that no loop runs along; and its map."""
-    added = added_units(access.value)
-    if added is None or not isinstance(op := access.value.owner, tensor.ExpandShapeOp):
-        return access.value, _on(access.map, left, range(len(access.map.results)))
-    return op.src, _on(access.map, left, sorted(added, key=added.__getitem__))
-
-
-def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) -> SSAValue | None:
-    """What an output starts from, without its dimensions of size 1."""
-    kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
-    if isinstance(value.owner, tensor.EmptyOp):
-        return rewriter.insert(tensor.EmptyOp([], kind)).tensor
-    if isinstance(fill := value.owner, FillOp):
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
-        made = FillOp(fill.inputs, [empty], [kind])
-        made.location = fill.location
-        return rewriter.insert(made).results[0]
-    return rewriter.insert(collapse(value, around(kept, len(shape_of(value))), list(kind.get_shape()))).result
-
-
-class CollapseSummed(RewritePattern):
-    """Merges several reduction loops into one, if they are contiguous in all operands."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
-        nest = Nest.of(op)
-        summed = list(nest.summed)
-        if (
-            len(summed) < 2
-            or len(op.results) != 1
-            or nest.combination is None
-            or set(summed) & {*nest.indices.values()}
-        ):
-            return
-        if any(set(summed) & set(access.loops) for access in nest.writes) or len(op.inputs) != 1:
-            return
-        (read,) = nest.reads
-        shape, at = shape_of(read.value), read.loops.index(summed[0]) if summed[0] in read.loops else FIXED
-        if at == FIXED or read.loops[at : at + len(summed)] != tuple(summed) or min(shape) < 0:
-            return
-        behind = at + len(summed)
-        groups = around([*range(at + 1), *range(behind, len(shape))], len(shape))
-        sizes = [prod(shape[d] for d in group) for group in groups]
-        left = [loop for loop in range(nest.loops) if loop not in summed[1:]]
-        source = rewriter.insert(collapse(read.value, groups, sizes))
-        source.location = op.location
-        maps = [_on(read.map, left, [group[0] for group in groups])]
-        maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
-        one = [left.index(summed[0])]
-        rewriter.replace(
-            op, generic(op, [source.result], list(op.outputs), op.body.clone(), maps, one, op.result_types)
-        )
-
-
-UNIT_PATTERNS: tuple[RewritePattern, ...] = (DropUnitLoops(), CollapseSummed())
-
-
-Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
+from .operand import Groups, groups_of
+from .reshapes import FoldReshapes, Reshape, added_units, around, collapse, element_of, expand, with_units
 
 
 class Movement(NamedTuple):
@@ -205,7 +42,7 @@ class Movement(NamedTuple):
         op = value.owner
         if (units := added_units(value)) is not None and isinstance(op, tensor.ExpandShapeOp):
             places = sorted(units, key=units.__getitem__)
-            return Movement(op.src, tuple(d if shape_of(value)[d] != 1 else FIXED for d in places), None)
+            return Movement(op.src, tuple(places), None)
         if isinstance(op, TransposeOp) and op.results:
             return Movement(op.inputs[0], tuple(op.permutation.get_values()), None)._inverse()
         if not isinstance(op, GenericOp) or len(op.results) != 1 or len(op.inputs) != 1:
@@ -233,7 +70,8 @@ class Movement(NamedTuple):
 
     def applied(self, op: Operation, source: SSAValue, along: Sequence[int], shape: Sequence[int]) -> GenericOp:
         """The same movement of another tensor to a shape, as an operation for another one; its output is empty."""
-        read_type, made = element_of(source), element_of(op.results[0])
+        read_type = element_of(source)
+        made = read_type if self.extension is None else self.extension.results[0].type
         block = Block(arg_types=[read_type, made])
         value: SSAValue = block.args[0]
         if self.extension is not None:
@@ -339,6 +177,25 @@ class ReshapeBeforeMoving(RewritePattern):
         rewriter.replace(op, made)
 
 
+class ExtendBehind(RewritePattern):
+    """Extends elements behind a reshape that merges dimensions which are not contiguous before the movement, as those
+    of heads that share K and V: what is copied is narrow, and the product reads it so."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.CollapseShapeOp, rewriter: PatternRewriter) -> None:
+        shape, movement = shape_of(op.result), Movement.of(op.src)
+        if movement is None or movement.extension is None or min(*shape, *shape_of(movement.source)) < 0:
+            return
+        if _collapsed(movement, op) is not None:
+            return
+        copied = movement._replace(extension=None).applied(op, movement.source, movement.along, shape_of(op.src))
+        narrow = collapse(copied.results[0], groups_of(op), shape)
+        narrow.location = op.location
+        made = movement.applied(op, narrow.result, range(len(shape)), shape)
+        rewriter.insert([copied.outputs[0].owner, copied, narrow, made.outputs[0].owner])  # pyright: ignore[reportArgumentType]
+        rewriter.replace(op, made)
+
+
 Split = tuple[list[list[int]], list[int], list[int]]
 """Groups of dimensions, along which dimensions of the result the new source runs, and its sizes."""
 
@@ -393,15 +250,8 @@ class ReshapeUnits(RewritePattern):
             return
         before, after = shape_of(op.inputs[0]), shape_of(op.results[0])
         lying = [place for d, place in enumerate(movement.along) if before[d] != 1]
-        if lying != sorted(lying) or not lying or min(before) < 0:
-            return
-        value, kept = op.inputs[0], [[d for d, size in enumerate(shape) if size != 1] for shape in (before, after)]
-        if len(kept[0]) < len(before):
-            narrow = collapse(value, around(kept[0], len(before)), [before[d] for d in kept[0]])
-            wide = expand(narrow.result, around(kept[1], len(after)), after)
-            narrow.location = wide.location = op.location
-            value = rewriter.insert([narrow, wide])[-1].results[0]
-        rewriter.replace(op, [], [value])
+        if lying == sorted(lying) and lying and min(before) >= 0:
+            rewriter.replace(op, [], [with_units(op, op.inputs[0], after, rewriter)])
 
 
-PATTERNS: tuple[RewritePattern, ...] = (ReshapeUnits(), ReshapeBeforeMoving(), ReadMoved())
+PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReshapeBeforeMoving(), ReadMoved())

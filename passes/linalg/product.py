@@ -128,6 +128,8 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
         return ()
     if op.outer > op.batch:
         fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
+    if dynamic or any(DYNAMIC_INDEX in memory_of(each).get_shape() for each in op.scales):
+        fail(op, f"a scaled product needs static sizes, got {a.type} and {b.type}")
     operands = zip("AB", op.scales, (M, N), op.maps, strict=False)
     along = [(name, value, own, loops_beside(map_, own, op.outer)) for name, value, own, map_ in operands]
     loops = op.outer + 3
@@ -139,8 +141,6 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
     for operand in scales:
         if operand.transposed:
             fail(op, f"expected the scales of a row or a column side by side in memory, got {operand.type}")
-    if dynamic or any(DYNAMIC_INDEX in operand.type.get_shape() for operand in scales):
-        fail(op, f"a scaled product needs static sizes, got {a.type} and {b.type}")
     return scales
 
 
@@ -156,11 +156,12 @@ def read_metadata(op: MatmulOp, a: MatrixOperand, *, dynamic: bool) -> MatrixOpe
         return None
     if dynamic or DYNAMIC_INDEX in memory_of(op.metadata).get_shape():
         fail(op, f"a sparse A and its metadata need static sizes, got {a.type} and {op.metadata.type}")
-    metadata = read_matrix(op, "E", op.metadata, (0, 1), {})
+    if op.outer > op.batch:
+        fail(op, "a product of a sparse A that is summed over several loops is not lowered; write a product for each")
+    loops = map_along(op.outer + 3, loops_beside(op.maps[0], M, op.outer))
+    metadata = read_matrix(op, "E", op.metadata, (M, K), {}, loops)
     if a.transposed or metadata.transposed:
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
-    if op.outer:
-        fail(op, "a sparse A in a batch is not lowered; write a product for each matrix")
     return metadata
 
 

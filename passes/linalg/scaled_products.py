@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f16, f32, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, bf16, f16, f32, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -25,8 +25,9 @@ from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, generic, is_constant
 from ...dialect.warp.elements import shape_of
 from ..patterns import float_value
-from .moved_operands import ReadMoved, element_of, expand
+from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of
+from .reshapes import FoldReshapes, element_of, expand
 
 
 def _filled(value: SSAValue) -> FillOp | None:
@@ -66,10 +67,7 @@ def _product(op: Operation) -> FillOp | None:
 
 
 def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
-    """What multiplies each element of a tensor, extended from f16 to f32, with a constant, and may transpose it.
-
-    No sum of products of f16 leaves the range of f32, whatever is scaled first.
-    """
+    """What multiplies each element of a tensor, in f32, with a constant, and may extend and transpose it."""
     op = value.owner
     if not isinstance(op, GenericOp) or len(op.inputs) != 1 or len(op.results) != 1 or element_of(value) != f32:
         return None
@@ -85,12 +83,19 @@ def _scaling(value: SSAValue) -> tuple[GenericOp, arith.MulfOp] | None:
     source = op.inputs[0]
     if not nest.is_elementwise or not is_projection(nest.reads[0].map) or not isinstance(source.type, TensorType):
         return None
-    return (op, scaled) if element_of(source) == f16 and scaled.lhs is read else None
+    return (op, scaled) if element_of(source) in (f16, bf16, f32) and scaled.lhs is read else None
+
+
+LEAST_SCALE = 2.0**-8
+"""The least scale of factors of bf16 or f32 that is moved behind their product: 1 / sqrt(65536)."""
 
 
 class ScaleBehind(RewritePattern):
     """Moves the scales of factors behind the product. It is limited to products whose factors may be rounded to tf32,
-    which loses more than the roundings that are left out."""
+    which loses more than the roundings that are left out.
+
+    Sums of bf16 or f32 may then overflow before they are scaled, as in PyTorch's own kernels of attention: scales are
+    at least `LEAST_SCALE`, so that only elements beyond 2^120 do. No sum of products of f16 leaves the range of f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LinalgStructuredOperation) or _product(op) is None:
@@ -98,6 +103,9 @@ class ScaleBehind(RewritePattern):
         scalings = [_scaling(value) for value in op.inputs]
         scale = math.prod(float_value(each[1].rhs) or 0.0 for each in scalings if each is not None)
         kind = op.results[0].type
+        narrow = all(each is None or element_of(each[0].inputs[0]) == f16 for each in scalings)
+        if not narrow and abs(scale) < LEAST_SCALE:
+            return
         if not any(scalings) or not scale or element_of(op.results[0]) != f32 or not isa(kind, TensorType[Attribute]):
             return
         product = op.clone()
@@ -135,10 +143,13 @@ class ExpandBatch(RewritePattern):
             return
         if (fill := _product(product)) is None:
             return
-        nest = Nest.of(product)
-        sizes = {loop: [shape[d] for d in group] for loop, group in zip(nest.writes[0].loops, groups, strict=True)}
+        nest, sizes = Nest.of(product), dict[int, list[int]]()
+        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+            parts = [shape[d] for d in group]
+            is_batch = all(loop in access.loops for access in nest.reads)
+            sizes[loop] = parts if is_batch or sum(part > 1 for part in parts) > 1 else [math.prod(parts)]
         split = {loop for loop, parts in sizes.items() if len(parts) > 1}
-        if all(sum(part > 1 for part in sizes[loop]) <= 1 for loop in split):  # a view of the result says as much
+        if not split:  # a view of the result says as much
             return
         if any(loop not in access.loops for loop in split for access in nest.reads):
             return
@@ -148,10 +159,17 @@ class ExpandBatch(RewritePattern):
         count = sum(map(len, places))
         maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
         inputs = [rewriter.insert(_split(access.value, access.loops, sizes)).result for access in nest.reads]
-        zeros = _fill(rewriter, fill, fill.inputs[0], TensorType(element_of(op.result), shape))
+        kind = TensorType(element_of(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
+        zeros = _fill(rewriter, fill, fill.inputs[0], kind)
         summed = [place for loop in nest.summed for place in places[loop]]
-        body = product.regions[0].clone()
-        rewriter.replace(op, generic(product, inputs, [zeros], body, maps, summed, [op.result.type]))
+        made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
+        if kind == op.result.type:
+            rewriter.replace(op, made)
+            return
+        apart = list[list[int]]()
+        for loop, group in zip(nest.writes[0].loops, groups, strict=True):
+            apart += [[d] for d in group] if loop in split else [group]
+        rewriter.replace(op, expand(rewriter.insert(made).results[0], apart, shape))
 
 
 # Rows that are masked: whether all scores of a row are minus infinity is whether the largest is.
@@ -196,19 +214,7 @@ OEQ = 1
 """The predicate of `arith.cmpf` for numbers that are equal."""
 
 
-class FoldReshapes(RewritePattern):
-    """Replaces an expansion that undoes a collapse by the operand of the collapse."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
-        before = op.src.owner
-        if not isinstance(before, tensor.CollapseShapeOp) or before.src.type != op.result.type:
-            return
-        if groups_of(before) == groups_of(op):
-            rewriter.replace(op, [], [before.src])
-
-
-PATTERNS: tuple[RewritePattern, ...] = (ExpandBatch(), FoldReshapes(), *[ReadMoved()] * 3)
+PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReadMoved(), ExtendBehind(), *[ReadMoved()] * 3)
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 

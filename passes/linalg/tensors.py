@@ -27,10 +27,11 @@ from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import only_computes, shape_of
 from ..diagnostics import remark
-from ..patterns import IndexBuilder
+from ..patterns import IndexBuilder, apply_patterns
 from .constants import number_for_input
 from .contraction import adds_products
-from .moved_operands import element_of
+from .moved_operands import Movement
+from .reshapes import element_of
 
 
 def maker_of(op: LinalgStructuredOperation, number: int) -> GenericOp | None:
@@ -288,6 +289,8 @@ class ComputeParts(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         nest = _elementwise(op)
+        if Movement.of(op.results[0]) is not None:  # what reads it can read it before, where it is narrower
+            return
         for read in nest.reads if nest is not None else ():
             joined = read.value.owner
             if nest is None or not isinstance(joined, tensor.ConcatOp) or len(joined.inputs) > MOST:
@@ -345,6 +348,19 @@ class ComputeSlice(RewritePattern):
             rewriter.erase(source)
 
 
+class ReadKnownSizes(RewritePattern):
+    """Makes a concatenation read a tensor of known sizes, not what only forgets them."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ConcatOp, rewriter: PatternRewriter) -> None:
+        for number, value in enumerate(op.operands):
+            cast = value.owner
+            if isinstance(cast, tensor.CastOp) and min(shape_of(cast.source), default=0) >= 0:
+                op.operands[number] = cast.source
+                rewriter.has_done_action = True
+
+
 def compute_parts(module: ModuleOp) -> None:
     """Applies the patterns to a module, in place, as often as they apply."""
+    apply_patterns((ReadKnownSizes(),), module)
     PatternRewriteWalker(GreedyRewritePatternApplier([ComputeParts(), ComputeSlice()])).rewrite_module(module)

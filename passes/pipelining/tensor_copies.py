@@ -24,7 +24,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -99,11 +99,14 @@ class TensorView(NamedTuple):
         return kind.shape[self.row - len(self.order)]
 
 
-def box_type(tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None) -> TensorMapType:
+def box_type(
+    tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None, *, spread: bool = False
+) -> TensorMapType:
     """The type of a tensor map whose boxes are panels of a tile, or one of `parts` of them with as many rows each. Rows
-    are those of a matrix, or pixels of `images`."""
+    are those of a matrix, or pixels of `images`. Elements of 4 bits are `spread` to bytes of the tile."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
+    moved = memory_of(tensor.memory).element_type if spread else moved
     width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
     rows = max(1, lines // parts)
     columns = box_bytes(tile, parts if lines == 1 else 1) * 8 // (element.memory_bits if element else 8)
@@ -146,16 +149,19 @@ class TensorCopy(NamedTuple):
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
         made = launch.operands[tensor.memory.index].owner
         images = made if isinstance(made, Im2colOp) else None
-        kind = box_type(tensor, tile, copy.place[1], images)
+        spread = copy.packed is not None and copy.packed.data == SPREAD
+        if copy.packed is not None and not spread and memory_of(copy.source).element_count():
+            decline(copy, f"no tensor copy makes {copy.packed.data} of {memory_of(copy.source)}: pack it")
+        kind = box_type(tensor, tile, copy.place[1], images, spread=spread)
         share = share if copy.place[1] == 1 else None
         if share is not None and share.mask is None:
             shape = list(tile.get_shape())
             shape[share.axis] //= share.count
             with_shape(copy.destination, shape)
-            kind = box_type(tensor, memory_of(copy.destination))
+            kind = box_type(tensor, memory_of(copy.destination), spread=spread)
         elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
-            kind = kind if share is None else box_type(tensor, tile, share.count, images)
+            kind = kind if share is None else box_type(tensor, tile, share.count, images, spread=spread)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 
     @property

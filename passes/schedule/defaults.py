@@ -241,7 +241,7 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
 def can_change(operand: MatrixOperand) -> bool:
     """Whether a launch can change the layout of an operand: a single matrix, of static size and whole bytes."""
     static = operand.is_whole and min(operand.type.get_shape()) > 0
-    return static and operand.memory_bits >= BYTE and operand.stored is None
+    return static and operand.element.bits >= BYTE and operand.stored is None
 
 
 def _checked(operand: MatrixOperand, field: str) -> MatrixOperand:

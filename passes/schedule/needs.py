@@ -8,11 +8,11 @@ from math import gcd, prod
 from xdsl.dialects.builtin import NoneAttr
 
 from ...dialect.isa import mma, wgmma
-from ...dialect.isa.form import FP8, having
+from ...dialect.isa.form import FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
-from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, scaled
+from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
+from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
@@ -24,7 +24,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES
 from ...dialect.warp.views import MatrixOp, strides_of
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Multiplied, Product, block, images_of, shared_bits
+from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
 from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, panel_columns, stages_beside
@@ -211,10 +211,10 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     for the transposed product, whose first operand is converted in registers."""
     if product.b.stored is not None and not exchanged:
         return ()
-    if product.variant.scale_type:
-        a, b, variant = product.a.element, product.b.element, product.variant
-        return () if exchanged else having(scaled, a=a, b=b, kind=variant.kind, scale_type=variant.scale_type)
-    a, b, sparse = product.a.element, product.b.element, product.sparsity > 1
+    a, b, sparse, variant = product.a.element, product.b.element, product.sparsity > 1, product.variant
+    if variant.kind:
+        kind, scale = variant.kind, variant.scale_type
+        return () if exchanged or sparse else having(of_kinds, a=a, b=b, kind=kind, scale_type=scale)
     a, b = (b, a) if exchanged else (a, b)
     every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
     return every if exchanged else (*every, *map(doubled, every))
@@ -294,6 +294,22 @@ def staging_buffers(schedule: Schedule) -> int:
     """Parts of D in shared memory at a time for each warpgroup: one is filled while the other is stored. One is enough
     where D comes from tensor memory, for products do not wait for it."""
     return 2 if schedule.mma.m == wgmma.M else 1
+
+
+def in_containers(product: Multiplied, operand: MatrixFactor) -> bool:
+    """Whether products of warpgroups read elements of less than 8 bits, of which 16 begin each 16 bytes."""
+    return product.variant.kind in IN_BYTES and operand.element.bits < BYTE
+
+
+def not_boxed(product: Product, operand: MatrixOperand) -> str:
+    """Why tensor copies cannot bring an operand as products of warpgroups read it."""
+    if not in_containers(product, operand) or not operand.shape[1]:
+        return not_copied(operand)
+    if operand.element.bits < operand.element.memory_bits:
+        return f"of {operand.element.name} must have 16 elements in each 16 bytes, got {operand.type}"
+    if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or not operand.has_rows_of(EXPANDED):
+        return f"must have rows of {EXPANDED} elements, at multiples of {EXPANDED_UNIT} bytes, got {operand.type}"
+    return not_copied(operand)
 
 
 def not_copied(operand: MatrixOperand) -> str:

@@ -16,7 +16,7 @@ from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k
+from ..linalg.product import Product, along_k, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed, roles
@@ -67,7 +67,7 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
     if schedule.warp != schedule.covered:
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
-    if cta[2] * product.a.element.memory_bits // 8 % LINE:
+    if cta[2] * shared_bits(product, product.a) // 8 % LINE:
         raise ScheduleError(f"K tiles of warpgroups are multiples of {LINE} bytes, got {cta[2]} elements")
     if max(cta) > MOST_BOX:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
@@ -218,7 +218,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
         if name in roles(_transposed(product, role)):
             if product.second is not None or not (packed and can_change(operand)):
                 return f"{operand.name} of {operand.element.name} must lie along k"
-        elif (reason := needs.not_copied(operand)) and not (
+        elif (reason := needs.not_boxed(product, operand)) and not (
             product.second is None and role == PLAIN and packed and packs(product, operand)
         ):
             return f"{operand.name} {reason}"
@@ -274,13 +274,13 @@ def prepared(product: Product, role: str) -> dict[str, str]:
 
 def packs(product: Product, operand: MatrixOperand) -> bool:
     """Whether tensor copies can move an operand that is packed before."""
-    movable = (operand.element.memory_bits >= BYTE or bool(product.scales)) and not not_packed(operand)
+    movable = (operand.element.memory_bits >= BYTE or bool(product.variant.kind)) and not not_packed(operand)
     return movable and product.metadata is None and not product.dynamic
 
 
 def _packed(product: Product) -> str:
     """The operands that must be packed, as the field `pack` names them."""
-    return "".join(role for role, operand in (("a", product.a), ("b", product.b)) if needs.not_copied(operand)) or PLAIN
+    return "".join(role for role, o in (("a", product.a), ("b", product.b)) if needs.not_boxed(product, o)) or PLAIN
 
 
 def pays(product: Product, target: Target, role: str) -> bool:
@@ -289,8 +289,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
     be transposed, the launch takes the smaller one."""
     if why_not(product, target, role):
         return False
-    if product.convolves or product.scales:
-        return role == PLAIN  # of scales no mma.sync is left where there is tensor memory
+    if product.convolves or product.variant.kind:
+        return role == PLAIN  # of kinds no mma.sync is left where there is tensor memory
     transpose = _transposed(product, role)
     if product.second is not None:
         return True  # no other way has both sums of an element in one lane
@@ -492,5 +492,5 @@ def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and not packs(product, operand):
             raise ScheduleError(f"packing takes a single dense matrix of static size without gaps, got {operand.type}")
-        if role not in roles(schedule.pack) and (reason := needs.not_copied(operand)):
+        if role not in roles(schedule.pack) and (reason := needs.not_boxed(product, operand)):
             raise ScheduleError(f"{operand.name} {reason}; or pack it")

@@ -21,7 +21,7 @@ from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLO
 from ...dialect.schedule import Schedule
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, block
+from ..linalg.product import Product, along_k, block, shared_bits
 from .model import roles
 
 LINE = 128
@@ -240,7 +240,7 @@ def starts_from_zero(product: Product) -> bool:
 
 def k_of(product: Product) -> int:
     """K of a tile, in elements."""
-    return LINE * 8 // product.a.element.memory_bits
+    return LINE * 8 // shared_bits(product, product.a)
 
 
 def tile_count(product: Product, tile: GroupTile) -> int:

@@ -219,7 +219,11 @@ class Handle:
         return self.of(*matched)
 
     def where(self, **facts: object) -> Handle:
-        """The operations for which facts hold, see `transform.warp.where`: `m="64..", types=["f16", "f16"]`.
+        """The operations for which facts hold: `m="64..", types=["f16", "f16"]`.
+
+        `m`, `n`, `k` and `batch` are sizes of a product, a number or a range `"64..256"` of which either end may be
+        left out; `types` the element types of its operands, `in` the function or kernel that it is in, `name` a name
+        of one of its operands or results.
 
         Raises:
             StepError: for an unknown fact.

@@ -8,7 +8,16 @@ from typing import Any, ClassVar, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import transform
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
@@ -16,21 +25,26 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 from ...dialect.schedule.partial import PartialScheduleAttr
 from ...dialect.schedule.transform import (
     AlternativesOp,
-    ApplyPatternsOp,
+    AnnotateOp,
     ForeachOp,
     FuseIntoContainingOp,
-    FuseProductsOp,
     IncludeOp,
     MergeHandlesOp,
-    SetOp,
+    ParamConstantOp,
     SplitHandleOp,
-    WhereOp,
 )
 from ...dialect.warp.attributes import ScheduleAttr
 from ..diagnostics import fail, located, name_of, remark
 from ..source import read_text
 from ..universe import parse_mlir
 from .handle import BY, Handle, StepError, Strategy
+
+FACTS_OF = "warp.where"
+"""The attribute of a match that stands for facts, `{m = "256..", types = [f16, f16]}` (`Handle.where`). A match by
+facts alone takes operations of the handle, not those inside them."""
+
+FUSE_PRODUCTS, APPLY_PATTERNS = "warp-fuse-products", "warp-apply-patterns"
+"""What is applied as a pass, and takes a handle of other operations than functions."""
 
 MAIN = "__transform_main"
 """The sequence that a strategy begins with, as in upstream."""
@@ -127,26 +141,20 @@ def _alternatives(interpreter: Interpreter, op: AlternativesOp, operands: Sequen
 
 @step(transform.MatchOp)
 def _match(interpreter: Interpreter, op: transform.MatchOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    types = op.filter_operand_types
-    matched = operands[0].match(
-        *(() if op.ops is None else (name.data for name in op.ops)),
-        attributes=None if op.op_attrs is None else op.op_attrs.data,
-        operands=None if types is None else types.data,
-        result=op.filter_result_type,
-        structured=op.interface is not None,
-    )
-    return _told(op, matched)
-
-
-@step(WhereOp)
-def _where(interpreter: Interpreter, op: WhereOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    if not operands[0].ops:
-        return operands
-    return _told(op, operands[0].where(**{name: _plain(value) for name, value in op.facts.data.items()}))
-
-
-def _told(op: Operation, matched: Handle) -> Sequence[Value]:
-    """A handle. If it is empty, a remark names its origin."""
+    target, types = operands[0], op.filter_operand_types
+    attributes = {} if op.op_attrs is None else dict(op.op_attrs.data)
+    facts = attributes.pop(FACTS_OF, None)
+    matched = target
+    if op.ops is not None or op.interface is not None or attributes or types is not None or facts is None:
+        matched = target.match(
+            *(() if op.ops is None else (name.data for name in op.ops)),
+            attributes=attributes,
+            operands=None if types is None else types.data,
+            result=op.filter_result_type,
+            structured=op.interface is not None,
+        )
+    if isinstance(facts, DictionaryAttr) and matched.ops:
+        matched = matched.where(**{name: _plain(value) for name, value in facts.data.items()})
     if not matched.ops:
         remark(op, BY, f"{op.name} matches no operation")
     return (matched,)
@@ -192,16 +200,21 @@ def _merged(interpreter: Interpreter, handles: Iterable[Value]) -> Handle:
 # What changes the program.
 
 
-@step(SetOp)
-def _set(interpreter: Interpreter, op: SetOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    fields = op.fields.data.options() if isinstance(op.fields, PartialScheduleAttr | ScheduleAttr) else {}
-    operands[0].set(**fields)
-    return ()
+@step(ParamConstantOp)
+def _param(interpreter: Interpreter, op: ParamConstantOp, operands: Sequence[Value]) -> Sequence[Value]:
+    return (op.value,)
 
 
-@step(FuseProductsOp)
-def _fuse_products(interpreter: Interpreter, op: FuseProductsOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    interpreter.strategy.root.of(*(each for handle in operands for each in handle.ops)).fuse_products()
+@step(AnnotateOp)
+def _annotate(interpreter: Interpreter, op: AnnotateOp, operands: Sequence[Any]) -> Sequence[Value]:
+    target, value, name = operands[0], operands[1] if op.param is not None else UnitAttr(), op.attribute.data
+    if isinstance(value, PartialScheduleAttr | ScheduleAttr) and name == ScheduleAttr.name:
+        target.set(**value.data.options())
+    elif name == ScheduleAttr.name:
+        raise StepError(op.name, f"expected fields of a schedule, #{name}<...>, got {value}")
+    else:
+        for each in target.needed(op.name):
+            each.attributes[name] = value
     return ()
 
 
@@ -220,20 +233,20 @@ def _fuse(interpreter: Interpreter, op: FuseIntoContainingOp, operands: Sequence
 
 @step(transform.ApplyRegisteredPassOp)
 def _pass(interpreter: Interpreter, op: transform.ApplyRegisteredPassOp, operands: Sequence[Handle]) -> Sequence[Value]:
+    name, target = op.pass_name.data, operands[0]
+    if name == FUSE_PRODUCTS:
+        target.fuse_products()
+        return (target,)
+    if name == APPLY_PATTERNS:
+        return (target.rewrite(*_option(op.options.data.get("patterns", StringAttr(""))).split(",")),)
     options = " ".join(f"{name}={_option(value)}" for name, value in op.options.data.items())
-    return (operands[0].run(f"{op.pass_name.data}{{{options}}}" if options else op.pass_name.data),)
+    return (target.run(f"{name}{{{options}}}" if options else name),)
 
 
 def _option(value: Attribute) -> str:
     """A value as the options of a pass have it."""
     plain = _plain(value)
     return ",".join(map(str, plain)) if isinstance(plain, list) else str(plain)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-@step(ApplyPatternsOp)
-def _patterns(interpreter: Interpreter, op: ApplyPatternsOp, operands: Sequence[Handle]) -> Sequence[Value]:
-    operands[0].rewrite(*(name.data for name in op.patterns))
-    return ()
 
 
 # The pass.

@@ -5,10 +5,10 @@ With s the scores of a tile, m and l what is known of each row, and c the scale 
     m' = max(m, max(s)),  p = 2^(c s - c m'),  a = 2^(c m - c m')
     l' = a l + sum(p),    O' = a O + p V
 
-and O / l at the end. Warps of a CTA may share the keys of each tile, and CTAs may share all keys. Each then has an m,
-an l and an O of its own, a state. States are merged in the same way: m' is the largest m, and all l and O are
-multiplied by 2^(c m - c m') before they are added, those of warps in shared memory, those of CTAs by the last one to
-arrive.
+and O / l at the end, where l gets what rounding changed of the largest p. Warps of a CTA may share the keys of each
+tile, and CTAs may share all keys. Each then has an m, an l and an O of its own, a state. States are merged in the same
+way: m' is the largest m, and all l and O are multiplied by 2^(c m - c m') before they are added, those of warps in
+shared memory, those of CTAs by the last one to arrive.
 
 l stays in parts, one for each lane that has elements of a row. m begins with a number that is
 lower than any score of use, and finite, so that a row of which nothing counts yet is multiplied by 1 and not by NaN.
@@ -50,12 +50,8 @@ from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
 from .tiling import Tiling
 
-LOWEST = -1e38
-"""The largest score of a row before the first, in units of the scale."""
-
 LOWEST_OF_F32 = -(2.0 - 2.0**-23) * 2.0**127
-"""The same where a region makes scores: these may be that low."""
-
+"""The largest score of a row before the first, where a region makes scores: these may be that low."""
 
 EXPONENT_OF_BYTES = 8
 """The exponent of two that P is multiplied with where it is rounded to e4m3, whose largest number is 448: numbers below
@@ -170,7 +166,8 @@ class AttentionBuilder:
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
-        self._finish(SoftmaxState(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment, parts))
+        total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment)
+        self._finish(SoftmaxState(largest, total, parts))
 
     def _end(self, rows: int) -> Index:
         """Where keys end that count for a row of the CTA."""
@@ -269,11 +266,25 @@ class AttentionBuilder:
         in_tile = index.insert(ReduceOp(Kind.Max, scores)).fragment
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
-        again = mapped(index, self._raised, before, subtracted)
+        again = mapped(index, self._again, before, subtracted)
         p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
         sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
         return largest, sums, again, p
+
+    def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
+        """The sums with the largest p of each row as the second product has it: rounded to the type of V. It is 1, or
+        2^d where c m was rounded by d, which a row whose other keys weigh nothing must not notice."""
+        if self.computed or self.bias:
+            return total
+        kind = self.values.fragment("a").element_type
+
+        def added(x: Sequence[SSAValue]) -> SSAValue:
+            p = self._raised([x[0], self._subtracted(x)])
+            rounded = arith.ExtFOp(arith.TruncFOp(p, kind).result, f32).result
+            return arith.AddfOp(x[1], arith.SubfOp(rounded, p).result).result
+
+        return mapped(self.index, added, largest, total)
 
     def _subtracted(self, x: Sequence[SSAValue]) -> SSAValue:
         """What is added to exponents for the largest score of a row."""
@@ -296,6 +307,13 @@ class AttentionBuilder:
             return power(arith.MulfOp(arith.AddfOp(x[0], x[1]).result, number(self.factor)).result)
         return power(fma(x[0], number(self.factor), x[1]))
 
+    def _again(self, x: Sequence[SSAValue]) -> SSAValue:
+        """2^(c m - c m') of two largest scores, of which both products are rounded: 1 where they are equal, also after
+        many tiles."""
+        if self.computed:
+            return self._raised(x)
+        return power(arith.AddfOp(arith.MulfOp(x[0], number(self.factor)).result, x[1]).result)
+
     def _logarithm(self, x: Sequence[SSAValue]) -> SSAValue:
         """The logarithm of the sum of the exponentials of a row, from its largest score and its sum."""
         logarithm = math_dialect.LogOp(x[1]).result
@@ -313,7 +331,7 @@ class AttentionBuilder:
         subtracted = mapped(index, self._subtracted, largest)
         scaled: list[SoftmaxState] = []
         for state in states:
-            again = mapped(index, self._raised, state.largest, subtracted)
+            again = mapped(index, self._again, state.largest, subtracted)
             parts = [times(index, part, again) for part in state.parts]
             scaled.append(SoftmaxState(largest, times(index, state.sum, again), parts))
         return reduce(partial(self._added, index), scaled)
@@ -346,11 +364,8 @@ class AttentionBuilder:
     def _initial(self) -> list[SSAValue]:
         """What the loop hands on, before it: the largest score of each row, its sum in parts, the columns of O."""
         index, scores, part = self.index, self.scores.fragment("acc"), self.values.fragment("acc")
-        lowest = LOWEST / max(1.0, self.factor) if self.op.score is None else LOWEST_OF_F32
-        some = self.slices > 1 or self.schedule.split_k > 1 or self.op.window is not None or self.op.documents
-        if self.op.score is None and some:
-            # Of a state without keys c m - c m must be 0: the product is exact.
-            lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1])))
+        # Its product with c is exact.
+        lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1]))) if self.op.score is None else LOWEST_OF_F32
         width = self.values.schedule.cta[1]
         parts = [constant(index, part, 0.0) for _ in range(0, width, part.shape[1])]
         largest = constant(index, column_of(scores), lowest)
@@ -383,7 +398,7 @@ class AttentionBuilder:
         sink = mapped(index, lambda x: arith.MulfOp(x[0], number(scale)).result, loaded)
         largest = mapped(index, _larger, state.largest, sink)
         subtracted = mapped(index, self._subtracted, largest)
-        again = mapped(index, self._raised, state.largest, subtracted)
+        again = mapped(index, self._again, state.largest, subtracted)
         added = mapped(index, self._raised, sink, self._biased(index, subtracted))
         total = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sum, again, added)
         return SoftmaxState(largest, total, [times(index, part, again) for part in state.parts])

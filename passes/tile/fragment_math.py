@@ -10,9 +10,9 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, f64, i32
 from xdsl.dialects.utils import FastMathFlag
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.isa.form import ElementType
@@ -69,9 +69,9 @@ def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue
     return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, spread(index, column, fragment))
 
 
-def number(value: float) -> SSAValue:
-    """A constant of f32, in a region on elements."""
-    return arith.ConstantOp(FloatAttr(value, f32)).result
+def number(value: float, kind: Attribute = f32) -> SSAValue:
+    """A constant of f32 or f64, in a region on elements."""
+    return arith.ConstantOp(FloatAttr(value, f64 if kind == f64 else f32)).result
 
 
 def integer(value: int) -> SSAValue:
@@ -91,7 +91,7 @@ def power(exponent: SSAValue) -> SSAValue:
 
 def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) -> SSAValue:
     """The element if its column is before `end`, `otherwise` if not."""
-    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise)).result
+    return arith.SelectOp(arith.CmpiOp(column, end, "slt"), element, number(otherwise, element.type)).result
 
 
 def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     Float16Type,
     MemRefType,
     ModuleOp,
+    StringAttr,
     i64,
 )
 from xdsl.dialects.linalg.ops import CopyOp as LinalgCopyOp
@@ -41,7 +42,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     schedule_around,
 )
-from ...dialect.warp.cta import CopyOp, PackOp
+from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
@@ -177,22 +178,34 @@ def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
         Rewriter.erase_op(view)
 
 
+class _Packed(NamedTuple):
+    """An operand and the memory that a launch packs it to: its blocks, or the format of its elements."""
+
+    source: VectorOperand
+    destination: VectorOperand
+    blocks: BlocksAttr | None
+    format: StringAttr | None
+
+
 def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
     """Lets a kernel copy what a kernel before it has packed."""
-    pairs: list[tuple[VectorOperand, VectorOperand, BlocksAttr | None]] = []
+    packed: list[_Packed] = []
     for copy, source in sources.items():
         name, value = source.name_hint or "", launch.operands[source.index]
+        dense = copy.packed if copy.packed is not None and copy.packed.data == DENSE else None
         scratch = launch.host.scratch(_packed(copy, prod(launch.schedule.cluster)))
         if memory_of(source).element_count():
-            pairs.append((VectorOperand(name, value), VectorOperand(f"{name}_packed", scratch), copy.blocks))
+            to = VectorOperand(f"{name}_packed", scratch)
+            packed.append(_Packed(VectorOperand(name, value), to, copy.blocks, dense))
         if copy.blocks is not None:
             _copy_blocks(copy, copy.blocks, launch.insert(source.index, scratch, f"{name}_packed"))
             launch.drop_unused(source)
         else:
             launch.replace(source, [copy], scratch, f"{name}_packed")
             copy.in_bounds = bounds_attribute(True, True)
-    if pairs:
-        kernel = _launch(launch, pairs)
+            copy.packed = None if dense is not None else copy.packed
+    if packed:
+        kernel = _launch(launch, packed)
         kernel.detach()
         launch.host.kernels.body.block.insert_op_before(kernel, launch.kernel)
     launch.finish()
@@ -203,16 +216,14 @@ def _bytes(memory: SSAValue) -> int:
     return 0 if element is None else kind.element_count() * element.memory_bits // 8
 
 
-def _launch(
-    launch: LaunchedKernel, pairs: Sequence[tuple[VectorOperand, VectorOperand, BlocksAttr | None]]
-) -> gpu.FuncOp:
+def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
     """One kernel packs all operands, some in blocks: every CTA does a share of each."""
-    shares = -(-sum(_bytes(to.value) for _, to, _ in pairs) // (16 * THREADS * CHUNKS))
-    operands = [operand for pair in pairs for operand in pair[:2]]
+    shares = -(-sum(_bytes(each.destination.value) for each in packed) // (16 * THREADS * CHUNKS))
+    operands = [operand for each in packed for operand in each[:2]]
     index, body, _ = kernel_body(operands)
     share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
-    for source, destination, (_, _, blocks) in zip(body.args[::2], body.args[1::2], pairs, strict=True):
-        index.insert(PackOp(source, destination, share, shares, blocks))
+    for source, destination, each in zip(body.args[::2], body.args[1::2], packed, strict=True):
+        index.insert(PackOp(source, destination, share, shares, each.blocks, each.format))
     index.insert(ReturnOp([]))
     return launch.host.launch("pack", operands, body, shares, THREADS)
 

@@ -19,7 +19,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
-from ...dialect.warp.cta import SPREAD, CopyOp
+from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import MatrixMove
@@ -38,6 +38,7 @@ from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import PIECES, Delivery
+from ..schedule.needs import in_containers
 from ..schedule.warpgroup_model import held_columns
 from .tiling import ProductT, Tiling, schedule_of
 
@@ -78,9 +79,12 @@ class OperandTiles(Generic[ProductT]):
 
     @property
     def packed(self) -> str:
-        """The format of 4-bit elements that have a byte each in shared memory; "" for others."""
-        spread = shared_bits(self.tiling.product, self.operand) > self.operand.element.memory_bits
-        return SPREAD if spread else ""
+        """The format of 4-bit elements that have a byte each in shared memory, and of 6-bit ones that warpgroups read
+        there; "" for others."""
+        product, element = self.tiling.product, self.operand.element
+        if shared_bits(product, self.operand) > element.memory_bits:
+            return SPREAD
+        return DENSE if self.tiling.schedule.together > 1 and in_containers(product, self.operand) else ""
 
     def place(self, index: IndexBuilder, at: dict[str, Index]) -> list[SSAValue]:
         """The row and column in memory, or in the tile, of the element at `at`: of a sparse A among the stored ones."""
@@ -152,7 +156,7 @@ class OperandTiles(Generic[ProductT]):
         line = columns * shared_bits(product, operand) // 8
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
-        element = i8 if self.packed else plain
+        element = i8 if self.packed == SPREAD else plain
         swizzle = SwizzleAttr(width, self.delivery.skip if width > CHUNK else 0)
         return MemRefType(element, [rows, columns], swizzle, IntegerAttr(SHARED_SPACE, i64))
 
@@ -470,7 +474,9 @@ class WarpgroupProduct(Multiplication):
             where_b = b.place(outside, at)
             op = WgmmaOp(of_a, where_a, self.tiles[1], where_b, accumulator, **flags, sparse=chosen, side_operands=side)
             if side:
-                op.kind, op.step = StringAttr(self.op.variant.kind), IntegerAttr(number, i64)
+                op.step = IntegerAttr(number, i64)
+            if kind := self.op.variant.kind:
+                op.kind = StringAttr(kind)
             accumulator = index.insert(op).d
         index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))

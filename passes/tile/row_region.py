@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_dialect
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
@@ -40,6 +40,9 @@ COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
     Kind.Minimum: lambda a, b: arith.MinimumfOp(a, b).result,
 }
 """Two elements of a row as one."""
+
+REPEATED = (f32, f64, i32)
+"""Types of values of a row that are spread out without an instruction."""
 
 FragmentOf: TypeAlias = Callable[[TypeAttribute], FragmentType]
 Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
@@ -104,7 +107,7 @@ class RowRegion(NamedTuple):
     ) -> SSAValue:
         """One reduction as a loop along rows."""
         kind = op.kind.data
-        start = constant(index, column_of(self.fragment(f32), parts=True), IDENTITIES[kind])
+        start = constant(index, column_of(self.fragment(_type(op.element)), parts=True), IDENTITIES[kind])
         with index.loop(0, end, step, [start]) as turn:
             part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
             turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]
@@ -138,7 +141,7 @@ def _shows_its_start(op: AcrossOp) -> bool:
 
 def _started(index: IndexBuilder, kind: Kind, column: SSAValue) -> SSAValue:
     """A column combined with the identity of the reduction."""
-    return mapped(index, lambda x: COMBINED[kind](x[0], number(IDENTITIES[kind])), column)
+    return mapped(index, lambda x: COMBINED[kind](x[0], number(IDENTITIES[kind], x[0].type)), column)
 
 
 @dataclass
@@ -172,7 +175,7 @@ class RowChunk:
             return self.index.insert(StepOp("columns", start, self.region.fragment(i32))).fragment
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)
-        if self.region.is_column(value) and value.type in (f32, i32):
+        if self.region.is_column(value) and value.type in REPEATED:
             return self.index.insert(BroadcastOp(self.column(value), kind)).fragment
         return self._mapped(value, kind, self._is_element, self.spread)
 
@@ -193,7 +196,7 @@ class RowChunk:
         """Whether a value is a fragment."""
         if isinstance(value, BlockArgument):
             return not self.region.is_number(value)
-        is_column = self.region.is_column(value) and value.type in (f32, i32)
+        is_column = self.region.is_column(value) and value.type in REPEATED
         return value in self.elements or is_column or isinstance(value.owner, IndexOp)
 
     def inverse(self, value: SSAValue) -> SSAValue:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import Bit, Layout
@@ -16,7 +16,7 @@ from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attention import ReduceOp
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, memory_of, target_of
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -243,7 +243,8 @@ class RowJoin:
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
         if count == 1:
             return column
-        kind = MemRefType(f32, [1, max(count, CHUNK_ELEMENTS)], NoneAttr(), IntegerAttr(SHARED_SPACE, i64))
+        element = fragment_of(column).element_type
+        kind = MemRefType(element, [1, max(count, CHUNK_ELEMENTS)], NoneAttr(), IntegerAttr(SHARED_SPACE, i64))
         memory = index.insert(memref.AllocOp([], [], kind)).memref
         warp: Index = index.insert(SubgroupIdOp()).result
         if ctas == 1:
@@ -260,7 +261,7 @@ class RowJoin:
         bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
-        every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, f32, layout)))
+        every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, element, layout)))
         return index.insert(ReduceOp(by, every.fragment)).fragment
 
 

@@ -12,7 +12,7 @@ from xdsl.dialects import llvm
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialect.mlir.llvm import ARITHMETIC, CASTS, INTRINSICS, LLVM
+from ...dialect.mlir.llvm import ARITHMETIC, CASTS, FUNCTIONS, INTRINSICS, LLVM
 from ...dialect.ptx.text.operands import operand_text
 from ...dialect.ptx.text.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 from ...dialect.ptx.types import bits_of
@@ -36,8 +36,25 @@ def converts(*roots: str) -> Callable[[Converter], Converter]:
     return register
 
 
+_FUNCTIONS = {opcode: name for name, opcode in FUNCTIONS.items()}
+
+
+def convert(of: PtxInstruction) -> bool:
+    """Adds the operations of `llvm`, or the call of its function, for an instruction. Returns False if there are
+    none."""
+    if of.words[0] in CONVERTERS and CONVERTERS[of.words[0]](of):
+        return True
+    if of.opcode not in _FUNCTIONS:
+        return False
+    source = value_type(of.words[-1])
+    result = value_type(of.words[-2]) if of.words[0] == "cvt" else source
+    arguments = [of.value(i, source) for i in range(1, len(of.operands))]
+    of.set(of.build.add(llvm.CallIntrinsicOp(_FUNCTIONS[of.opcode], arguments, [result])))
+    return True
+
+
 def _is_float(type: str) -> bool:
-    return type in ("f32", "f64")
+    return type.removesuffix("x2") in FLOATS
 
 
 # Operations on two values of one type.
@@ -54,13 +71,11 @@ def _binary(of: PtxInstruction) -> bool:
     text = ".".join(words)
     if text == "mul.wide":
         return _wide(of, type)
-    letters = "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
+    letters = "f" if _is_float(type) else "b" if type == "pred" else f"{type[0]}i" if type[0] in "us" else type[0]
     make = next((_BINARY[key] for letter in letters if (key := f"{text}.{letter}") in _BINARY), None)
-    if make is None or (type[0] == "f" and not _is_float(type)):
+    if make is None or _constant_divisor(of, words[0]) == 0:
         return False
-    if _constant_divisor(of, words[0]) == 0:
-        return False
-    of.set(of.build.add(make(of.value(1), of.value(2))))
+    of.set(of.build.add(make(of.value(1, value_type(type)), of.value(2, value_type(type)))))
     return True
 
 
@@ -159,25 +174,6 @@ def _bit_field(of: PtxInstruction) -> bool:
     return True
 
 
-# Functions that LLVM has for PTX alone.
-
-_APPROXIMATE = frozenset(
-    ("ex2.approx.ftz", "lg2.approx.ftz", "rsqrt.approx.ftz", "sqrt.approx.ftz", "sqrt.rn", "rcp.rn", "div.approx.ftz",
-     "ex2.approx", "lg2.approx", "rsqrt.approx", "sqrt.approx", "div.approx")
-)  # fmt: skip
-
-
-@converts("ex2", "lg2", "rsqrt", "sqrt")
-def _function(of: PtxInstruction) -> bool:
-    *words, type = of.words
-    name = ".".join(words)
-    if name not in _APPROXIMATE or not _is_float(type) or (type == "f64" and words[1] != "rn"):
-        return False
-    suffix = {"f32": ".f", "f64": ".d"}[type]
-    of.set(of.build.intrinsic(f"nvvm.{name}{suffix}", [of.value(1)], value_type(type)))
-    return True
-
-
 # Comparisons.
 
 
@@ -189,13 +185,7 @@ def _compare(of: PtxInstruction) -> bool:
     kind = value_type(type)
     first, second = of.value(1, kind), of.value(2, kind)
     if _is_float(type):
-        predicate = {"num": "ord", "nan": "uno"}.get(how) or (
-            how if len(how) == 3 else f"{'u' if how == 'ne' else 'o'}{how}"
-        )
-        predicate = {"ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "equ": "ueq", "neu": "une"}.get(
-            how, predicate
-        )
-        predicate = "one" if how == "ne" else predicate
+        predicate = {"num": "ord", "nan": "uno"}.get(how) or (f"u{how[:2]}" if how[2:] else f"o{how}")
         of.set(of.build.add(llvm.FCmpOp(first, second, predicate)))
         return True
     sign = "s" if type[0] == "s" else "u"
@@ -271,14 +261,6 @@ def _convert(of: PtxInstruction) -> bool:
         return True
     if (to, source, words) in (("f16", "f32", ["rn"]), ("f32", "f64", ["rn"])):
         of.set(of.build.add(llvm.FPTruncOp(of.value(1, FLOATS[source]), FLOATS[to])))
-        return True
-    if to in ("f16x2", "bf16x2") and source == "f32" and words == ["rn"]:
-        arguments = [of.value(1, FLOATS["f32"]), of.value(2, FLOATS["f32"])]
-        of.set(of.build.intrinsic(f"nvvm.ff2{to}.rn", arguments, value_type(to)))
-        return True
-    if to == "f16x2" and source in ("e4m3x2", "e5m2x2") and words == ["rn"]:
-        arguments = [of.value(1, IntegerType(16))]
-        of.set(of.build.intrinsic(f"nvvm.{source}.to.f16x2.rn", arguments, value_type(to)))
         return True
     return False
 

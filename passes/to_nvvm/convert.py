@@ -11,13 +11,13 @@ Each instruction becomes the operation of `nvvm` that stands for it, else operat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
 from xdsl.context import Context
-from xdsl.dialects import gpu, llvm
+from xdsl.dialects import arith, gpu, llvm, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
@@ -36,17 +36,20 @@ from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.utils.target import Target
 
+from ...dialect.mlir.gpu_async import OPERATIONS
 from ...dialect.mlir.launch import BinaryOp, assembly
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
+from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import NvvmTargetAttr
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.printer import print_ptx
 from ...dialect.ptx.text.syntax import Variable
 from ...dialect.ptx.types import VarOp, bits_of
+from ...dialect.warp.attributes import ZEROED, is_memory
 from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
-from .arithmetic import CONVERTERS
+from .arithmetic import convert as to_llvm
 from .blocks import Node, Registers, flattened, split
 from .instruction import POINTERS, SPACES, Builder, PtxInstruction, Symbols, declared_type, integer, register_type
 from .nvvm_operations import convert as to_nvvm
@@ -54,10 +57,7 @@ from .nvvm_operations import convert as to_nvvm
 
 def convert(instruction: PtxInstruction) -> str:
     """Adds the operations for an instruction. Returns its opcode if that is inline PTX, "" otherwise."""
-    if to_nvvm(instruction):
-        return ""
-    make = CONVERTERS.get(instruction.words[0])
-    if make is not None and make(instruction):
+    if to_nvvm(instruction) or to_llvm(instruction):
         return ""
     instruction.inline()
     return instruction.opcode
@@ -84,10 +84,7 @@ def _array(variable: Variable) -> tuple[Attribute, Attribute]:
     return IntAttr(variable.count or 0), integer(bits_of(variable.type))
 
 
-_DIRECTIVES = {
-    ".reqntid": "nvvm.reqntid", ".maxntid": "nvvm.maxntid", ".reqnctapercluster": "nvvm.cluster_dim",
-    ".minnctapersm": "nvvm.minctasm", ".maxnreg": "nvvm.maxnreg", ".maxclusterrank": "nvvm.cluster_max_blocks",
-}  # fmt: skip
+_ATTRIBUTES = {directive: name for name, directive in DIRECTIVES.items()}
 
 
 def _attributes(function: FuncOp) -> dict[str, Attribute]:
@@ -97,12 +94,12 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
         name, _, text = directive.data.partition(" ")
         if name == ".explicitcluster":
             continue
-        if name not in _DIRECTIVES:
+        if name not in _ATTRIBUTES:
             fail(function, f"there is nothing in nvvm for the directive '{directive.data}'")
         numbers = [int(word) for word in text.split(",")]
         single = name in (".minnctapersm", ".maxnreg", ".maxclusterrank")
         value = IntegerAttr(numbers[0], i32) if single else DenseArrayBase.from_list(i32, numbers)
-        attributes[_DIRECTIVES[name]] = value
+        attributes[_ATTRIBUTES[name]] = value
     return attributes
 
 
@@ -186,6 +183,40 @@ def converted(module: ptx.ModuleOp) -> tuple[list[Operation], Counter[str]]:
     return [*map(_global, declared), *functions], inlined
 
 
+# Memory of launches.
+
+_ASYNC = {op.name: op for op in OPERATIONS}
+
+
+def _awaited(name: str, *operands: SSAValue | Sequence[SSAValue], results: Sequence[Attribute] = ()) -> list[Operation]:
+    """An operation of the device in a stream of its own, for which the host waits: upstream lowers no other."""
+    token = gpu.AsyncTokenType()
+    begin = _ASYNC["gpu.wait"].build(operands=[[]], result_types=[[token]])
+    op = _ASYNC[name].build(operands=[[begin.results[0]], *operands], result_types=[*results, [token]])
+    return [begin, op, _ASYNC["gpu.wait"].build(operands=[[op.results[-1]]], result_types=[[]])]
+
+
+def _is_scratch(memory: SSAValue) -> bool:
+    """Whether nothing but launches use memory, or views of it."""
+    users = [use.operation for use in memory.uses if not isinstance(use.operation, memref.DeallocOp)]
+    views = [op for op in users if op.name.startswith("memref.") and [r for r in op.results if is_memory(r.type)]]
+    launched = all(isinstance(op, gpu.LaunchFuncOp) for op in users if op not in views)
+    return bool(users) and launched and all(_is_scratch(op.results[0]) for op in views)
+
+
+def _to_device(alloc: memref.AllocOp) -> None:
+    """Makes scratch memory memory of the device, zeroed where the launches want it."""
+    made = _awaited("gpu.alloc", alloc.dynamic_sizes, [], results=[alloc.memref.type])
+    memory = made[1].results[0]
+    if ZEROED in alloc.attributes:
+        zero = arith.ConstantOp(IntegerAttr(0, i32))
+        made += [zero, *_awaited("gpu.memset", memory, zero.result)]
+    Rewriter.replace_op(alloc, made, [memory])
+    for use in list(memory.uses):
+        if isinstance(use.operation, memref.DeallocOp):
+            Rewriter.replace_op(use.operation, _awaited("gpu.dealloc", memory), [])
+
+
 OLDEST = (8, 0)
 """The PTX version below which no module is made: LLVM lacks intrinsics there that this conversion uses."""
 
@@ -216,6 +247,8 @@ class ConvertWarpToNvvmPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if any(isinstance(each, gpu.ModuleOp) for each in op.body.block.ops):
             ConvertWarpToPtxPass().apply(ctx, op)
+        for alloc in [each for each in op.walk() if isinstance(each, memref.AllocOp) and _is_scratch(each.memref)]:
+            _to_device(alloc)
         modules = [each for each in op.body.block.ops if isinstance(each, ptx.ModuleOp)]
         for module in modules if self.binary else ():
             target = NvvmTargetAttr(DictionaryAttr({"chip": StringAttr(module.target.data.partition(",")[0])}))

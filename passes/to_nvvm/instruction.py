@@ -29,6 +29,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Bindings, Row, Slot
 from ...dialect.mlir.llvm import CASTS, ExtractElementOp
+from ...dialect.mlir.llvm import SPACES as LLVM_SPACES
 from ...dialect.mlir.nvvm_ops import SPECIAL_OPERATIONS
 from ...dialect.ptx.instruction import InstOp, read_form
 from ...dialect.ptx.instructions import find
@@ -37,6 +38,7 @@ from ...dialect.ptx.text.syntax import Address, Immediate, Not, Operand, Pair, R
 from ...dialect.ptx.types import REGISTER_BITS, RegisterType, bits_of
 from ...dialect.ptx.verifier import fitting
 from ..diagnostics import fail
+from ..to_ptx.llvm_kernel import bits_of as width
 from .blocks import Registers
 
 # Values of `llvm` for the operands of PTX: constants, bits as another type, pointers, vectors.
@@ -44,10 +46,7 @@ from .blocks import Registers
 
 FLOATS: dict[str, AnyFloat] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": Float32Type(), "f64": Float64Type()}
 
-SPACES = {
-    "": 0, "global": 1, "shared": 3, "shared::cta": 3, "const": 4, "local": 5, "tensor": 6, "shared::cluster": 7,
-    "param": 101,
-}  # fmt: skip
+SPACES = {name: number for number, name in LLVM_SPACES.items()} | {"shared::cta": 3}
 """The address spaces of LLVM's NVPTX by the state spaces of PTX."""
 
 POINTERS = {name: llvm.LLVMPointerType(IntAttr(number) if number else NoneAttr()) for name, number in SPACES.items()}
@@ -70,15 +69,6 @@ def value_type(type: str) -> Attribute:
     if type in ("f16x2", "bf16x2"):
         return VectorType(FLOATS[type[:-2]], [2])
     return FLOATS[type] if type in FLOATS else register_type(type)
-
-
-def width(kind: Attribute) -> int:
-    """Bits of a type."""
-    if isa(kind, VectorType[Attribute]):
-        return width(kind.element_type) * math.prod(kind.get_shape())
-    if isa(kind, IntegerType):
-        return kind.width.data
-    return kind.bitwidth if isinstance(kind, AnyFloat) else 64
 
 
 class Builder:
@@ -160,10 +150,6 @@ class Builder:
         for i, value in enumerate(values):
             made = self.add(llvm.InsertValueOp(DenseArrayBase.from_list(i64, [i]), made, value))
         return made
-
-    def intrinsic(self, name: str, arguments: Sequence[SSAValue], kind: Attribute) -> SSAValue:
-        """Calls an LLVM intrinsic that has no operation of its own."""
-        return self.add(llvm.CallIntrinsicOp(f"llvm.{name}", arguments, [kind]))
 
 
 def declared_type(register: SSAValue) -> str:

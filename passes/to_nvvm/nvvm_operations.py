@@ -15,7 +15,7 @@ from xdsl.irdl import EqAttrConstraint, IRDLOperation, OptOperandDef, VarOperand
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
-from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, WgmmaMmaAsyncOp, WmmaMmaOp
+from ...dialect.mlir.nvvm import OPERATIONS, MmaOp, MmaSparseOp, WgmmaMmaAsyncOp, WmmaMmaOp
 from ...dialect.mlir.nvvm_types import (
     COUNT,
     ELEMENTS,
@@ -249,19 +249,18 @@ class _Match:
 # Products of a warp.
 
 _TYPES = frozenset(("f16", "bf16", "tf32", "f64", "s8", "u8", "s4", "u4", "b1"))
+_SPARSE_TYPES = frozenset(("f16", "bf16", "tf32"))
+"""Those whose registers MLIR counts as the instruction has them."""
 
 
 def product(of: PtxInstruction, row: Mma) -> bool:
-    """Converts those `mma` for which LLVM has an intrinsic: dense ones without a kind, scales or a rounding."""
-    if row.sparse or row.kind or row.scale or row.rounding or row.a.name not in _TYPES:
+    """Converts those `mma` for which LLVM has an intrinsic: without a kind, scales or a rounding."""
+    if row.kind or row.scale or row.rounding or row.a.name not in (_SPARSE_TYPES if row.sparse else _TYPES):
         return False
     if row.a.name == "f64" and str(row.shape) != "m8n8k4":
         return False
-    layouts = [word for word in of.words if word in ("row", "col")]
     properties: dict[str, Attribute] = {
         "shape": ShapeAttr(*map(IntAttr, row.shape)),
-        "layoutA": MMA_LAYOUT.of(layouts[0]),
-        "layoutB": MMA_LAYOUT.of(layouts[1]),
         "multiplicandAPtxType": MMA_TYPE.of(row.a.name),
         "multiplicandBPtxType": MMA_TYPE.of(row.b.name),
     }
@@ -271,8 +270,15 @@ def product(of: PtxInstruction, row: Mma) -> bool:
         properties["b1Op"] = MMA_BIT_OP.of(f"{row.bit_op}_popc")
     d, *inputs = (_fragment_type(row.element(role).name) for role in "dabc")
     operands = [[of.read(item, kind) for item in of.items(i + 1)] for i, kind in enumerate(inputs)]
+    if row.sparse:
+        operands += [[of.value(4, IntegerType(32))], [of.value(5, IntegerType(32))]]
+        properties |= {"orderedMetadata": UnitAttr()} if of.words[1] == "sp::ordered_metadata" else {}
+    else:
+        layouts = (MMA_LAYOUT.of(word) for word in of.words if word in ("row", "col"))
+        properties |= dict(zip(("layoutA", "layoutB"), layouts, strict=True))
     items = of.items(0)
-    op = MmaOp.build(operands=operands, result_types=[struct([d] * len(items))], properties=properties)
+    made = struct([d] * len(items))
+    op = (MmaSparseOp if row.sparse else MmaOp).build(operands=operands, result_types=[made], properties=properties)
     for item, value in zip(items, of.build.extract(of.build.add(op), len(items)), strict=True):
         of.write(item, value)
     return True

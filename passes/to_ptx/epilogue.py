@@ -357,7 +357,12 @@ def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> Virtu
 def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister, distance: int) -> VirtualRegister:
     """A register combined with that of the lane whose number differs in one bit."""
     emitter = lowering.emitter
-    other = emitter.compute("shfl.sync.bfly.b32", register, distance, *WARP, type=register.type)
+    words, is_wide = [register], register.type == "f64"
+    if is_wide:
+        words = emitter.registers("b32", 2)
+        emitter.emit("mov.b64", words, register)
+    others = [emitter.compute("shfl.sync.bfly.b32", each, distance, *WARP, type=each.type) for each in words]
+    other = emitter.compute("mov.b64", others, type="f64") if is_wide else others[0]
     return emitter.compute(opcode, register, other)
 
 

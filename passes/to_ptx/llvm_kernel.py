@@ -21,6 +21,7 @@ from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
+from ...dialect.mlir.llvm import DIRECTIVES, SPACES
 from ...dialect.mlir.nvvm import MmaOp, MmaScaledOp, MmaSparseOp, MmaSparseScaledOp, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
@@ -29,9 +30,6 @@ from ...dialect.ptx.text.syntax import Address, Immediate, Register, Symbol, Var
 from ...dialect.ptx.types import VariableAttr
 from ..diagnostics import fail
 from .emitter import At, Both, EmittedOperand, Emitter, ScalarOperand, Second, TensorBox, VirtualRegister, floating
-
-POINTERS = {0: "", 1: "global", 3: "shared", 4: "const", 5: "local", 6: "tensor", 7: "shared::cluster", 101: "param"}
-"""The state spaces of PTX by the address spaces of LLVM; generic addresses have none."""
 
 Words: TypeAlias = "list[VirtualRegister | Immediate]"
 """What holds a value: registers, or literals."""
@@ -51,7 +49,7 @@ def bits_of(kind: Attribute) -> int:
 def space_of(kind: Attribute) -> str:
     """The state space of a pointer."""
     space = kind.addr_space if isinstance(kind, llvm.LLVMPointerType) else None
-    return POINTERS.get(space.data, "") if isinstance(space, IntAttr) else ""
+    return SPACES.get(space.data, "") if isinstance(space, IntAttr) else ""
 
 
 def types_of(kind: Attribute) -> list[str]:
@@ -191,7 +189,7 @@ class LlvmKernel:
 
     def _directives(self) -> list[str]:
         made: list[str] = []
-        for name, text in _DIRECTIVES.items():
+        for name, text in DIRECTIVES.items():
             value = self.function.attributes.get(name)
             if value is None:
                 continue
@@ -234,12 +232,6 @@ def resized(
     return kernel.compute(f"cvt.{sign}{max(16, want)}.{sign}{max(16, have)}", to, register)
 
 
-_DIRECTIVES = {
-    "nvvm.reqntid": ".reqntid", "nvvm.maxntid": ".maxntid", "nvvm.cluster_dim": ".reqnctapercluster",
-    "nvvm.minctasm": ".minnctapersm", "nvvm.maxnreg": ".maxnreg", "nvvm.cluster_max_blocks": ".maxclusterrank",
-}  # fmt: skip
-
-
 def literal(attribute: Attribute, kind: Attribute) -> Immediate:
     """A number as PTX writes it: floats by their bits."""
     if isa(attribute, FloatAttr):
@@ -252,7 +244,7 @@ def literal(attribute: Attribute, kind: Attribute) -> Immediate:
 
 def variable(op: llvm.GlobalOp) -> Variable:
     """A variable of the module."""
-    kind, space = op.global_type, POINTERS.get(op.addr_space.value.data, "")
+    kind, space = op.global_type, SPACES.get(op.addr_space.value.data, "")
     if space not in ("shared", "global") or op.value is not None or not isinstance(kind, llvm.LLVMArrayType):
         fail(op, "expected an array in shared or global memory without initial values")
     align = None if op.alignment is None else op.alignment.value.data
@@ -265,7 +257,7 @@ def variable(op: llvm.GlobalOp) -> Variable:
 
 
 _REFUSED = ("predicate", "im2colOffsets", "l2CacheHint", "reductionPredicate", "scope",
-            "relaxed", "isCTAOnly", "mode", "group", "tensormap", "uniform", "evictPriority")  # fmt: skip
+            "relaxed", "isCTAOnly", "mode", "group")  # fmt: skip
 """Operands and properties that change the instruction in a way that the line of the operation does not say."""
 
 

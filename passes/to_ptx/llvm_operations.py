@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.isa.row import Target
-from ...dialect.mlir.llvm import ARITHMETIC
+from ...dialect.mlir.llvm import ARITHMETIC, FUNCTIONS
 from ...dialect.mlir.nvvm_ops import NvvmOp
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.text.syntax import Immediate, Symbol
@@ -87,19 +87,25 @@ _JUMPS: dict[str, Callable[[LlvmKernel, Operation, Block | None], None]] = {
 
 def _arithmetic(kernel: LlvmKernel, op: Operation) -> None:
     kind = op.results[0].type
-    name, _, suffix = ARITHMETIC[op.name.removeprefix("llvm.")].partition(".")
+    name, _, letter = ARITHMETIC[op.name.removeprefix("llvm.")].rpartition(".")
     operands: Words = [kernel.word(value) for value in op.operands]
     if kind == i1:
-        suffix = "pred"
         operands = [kernel.held(value) for value in op.operands]
-    else:
-        suffix = f"{suffix.replace('i', 's')}{bits_of(kind)}"
     if name in ("shl", "shr"):
         amount = op.operands[1]
         operands[1] = (
             resized(kernel, operands[1], amount.type, i32) if isinstance(operands[1], VirtualRegister) else operands[1]
         )
-    kernel.give(op, kernel.compute(f"{name}.{suffix}", kind, *operands))
+    type = "pred" if kind == i1 else _type_in_opcode(op, letter, kind)
+    kernel.give(op, kernel.compute(f"{name}.{type}", kind, *operands))
+
+
+def _type_in_opcode(op: Operation, letter: str, kind: Attribute) -> str:
+    """How an opcode spells the type of its numbers: floats by their names, pairs of halves, integers by their bits."""
+    element, pair = (kind.element_type, "x2") if isa(kind, VectorType[Attribute]) else (kind, "")
+    if pair and (bits_of(kind) != 32 or (letter != "b" and str(element) not in ("f16", "bf16"))):
+        fail(op, f"{op.name} of {kind} is not lowered")
+    return f"{element}{pair}" if letter == "f" else f"{letter.replace('i', 's')}{bits_of(kind)}"
 
 
 def _funnel(kernel: LlvmKernel, op: Operation) -> None:
@@ -110,7 +116,7 @@ def _funnel(kernel: LlvmKernel, op: Operation) -> None:
 
 @_lowers(llvm.ICmpOp, llvm.FCmpOp)
 def _compare(kernel: LlvmKernel, op: llvm.ICmpOp | llvm.FCmpOp) -> None:
-    number, bits = op.predicate.value.data, bits_of(op.lhs.type)
+    number = op.predicate.value.data
     if isinstance(op, llvm.ICmpOp):
         word = str(llvm.ICmpPredicateFlag.from_int(number))
         sign, word = ("s", word) if word in ("eq", "ne") else (word[0], word[1:])
@@ -118,7 +124,7 @@ def _compare(kernel: LlvmKernel, op: llvm.ICmpOp | llvm.FCmpOp) -> None:
         ordered, word = (flag := str(llvm.FCmpPredicateFlag.from_int(number)))[0], flag[1:]
         sign, word = "f", {"ord": "num", "uno": "nan"}.get(flag, word if ordered == "o" else f"{word}u")
     operands = [kernel.word(value) for value in (op.lhs, op.rhs)]
-    kernel.give(op, kernel.compute(f"setp.{word}.{sign}{bits}", i1, *operands))
+    kernel.give(op, kernel.compute(f"setp.{word}.{_type_in_opcode(op, sign, op.lhs.type)}", i1, *operands))
 
 
 def _select(kernel: LlvmKernel, op: Operation) -> None:
@@ -318,19 +324,11 @@ def _element(kernel: LlvmKernel, op: Operation) -> None:
 
 # Functions of LLVM for PTX, and inline PTX.
 
-_INTRINSICS = {"ff2f16x2.rn": "cvt.rn.f16x2.f32", "ff2bf16x2.rn": "cvt.rn.bf16x2.f32"}
-
 
 @_lowers(llvm.CallIntrinsicOp)
 def _intrinsic(kernel: LlvmKernel, op: llvm.CallIntrinsicOp) -> None:
-    name = op.intrin.data.removeprefix("llvm.nvvm.")
-    if name in _INTRINSICS:
-        opcode = _INTRINSICS[name]
-    elif match := re.fullmatch(r"(e\dm\dx2)\.to\.f16x2\.rn", name):
-        opcode = f"cvt.rn.f16x2.{match[1]}"
-    elif match := re.fullmatch(r"((?:ex2|lg2|rsqrt|sqrt|rcp|div|tanh)\.[a-z.]+)\.(f|d)", name):
-        opcode = f"{match[1]}.{'f32' if match[2] == 'f' else 'f64'}"
-    else:
+    opcode = FUNCTIONS.get(op.intrin.data)
+    if opcode is None:
         fail(op, f"the intrinsic {op.intrin.data} is not lowered")
     kernel.give(op, kernel.compute(opcode, op.results[0].type, *(kernel.word(value) for value in op.args)))
 

@@ -28,6 +28,9 @@ from .kernel import KernelLowering, lowers
 
 BYTE, WORD_BYTES = 8, 4
 
+DENSE_BITS = 6
+"""Bits of elements that share bytes of the destination, of each of which the source has a byte."""
+
 FIRST_TWO = word(0x44444444)
 """Metadata of the first elements of each chunk."""
 
@@ -95,10 +98,12 @@ class Packing:
             self._copy(PackedChunk(number, row, column, taken, excess))
 
     def _copy(self, chunk: PackedChunk) -> None:
-        words = self._cut(chunk, self._shifted(chunk, self._words(chunk)))
+        self._store(chunk, self._cut(chunk, self._shifted(chunk, self._words(chunk))))
+        self._copy_last_elements(chunk)
+
+    def _store(self, chunk: PackedChunk, words: Fragment) -> None:
         place = self.scalars.address(self.destination.base, [(chunk.number, CHUNK)])
         self.emitter.store("global", words, place, guard=chunk.taken)
-        self._copy_last_elements(chunk)
 
     def _words(self, chunk: PackedChunk) -> Fragment:
         """The words of the source that a chunk covers. They are zero outside of the chunk's row and of the matrix."""
@@ -153,6 +158,46 @@ class Packing:
             self.emitter.load("global", [element], place, f"b{BYTE * size}", guard=mine)
             place = s.address(self.destination.base, [(row * self.destination.row_bytes + column, 1)])
             self.emitter.store("global", [element], place, f"b{BYTE * size}", guard=mine)
+
+
+class DensePacking(Packing):
+    """Emits the same where 16 elements of 6 bits, of each of which the source has a byte, begin each 16 bytes."""
+
+    def _copy(self, chunk: PackedChunk) -> None:
+        words = self._with_last_bytes(chunk, self._words(chunk))
+        self._store(chunk, self._joined(self._cut(chunk, self._shifted(chunk, words))))
+
+    def _with_last_bytes(self, chunk: PackedChunk, words: Fragment) -> Fragment:
+        """The words with the bytes behind the last whole word of the source, which are read one by one."""
+        last, rest = (self.source.rows - 1) * self.source.row_bytes, self.rest
+        first = last + self.source.row_bytes - rest
+        for column in range(self.filled if rest else 0):
+            number = (first - (last - last % WORD_BYTES + column * CHUNK)) // WORD_BYTES
+            if not 0 <= number < len(words):
+                continue
+            mine = self.scalars.compare("eq", chunk.number, (self.source.rows - 1) * self.per_row + column)
+            for at in range(rest):
+                byte = self.emitter.register("b32")
+                self.emitter.clear([byte])
+                place = self.scalars.address(self.source.base, [(first + at, 1)])
+                self.emitter.load("global", [byte], place, f"b{BYTE}", guard=mine)
+                moved = self.emitter.pure("shl.b32", byte, BYTE * at) if at else byte
+                words[number] = self.emitter.pure("or.b32", words[number], moved)
+        return words
+
+    def _joined(self, words: Fragment) -> Fragment:
+        """The 6 low bits of each of 16 bytes, side by side in three words, and one of zeros."""
+        emitter, parts = self.emitter, list[VirtualRegister]()
+        for four in words:
+            part, *others = (emitter.pure("bfe.u32", four, BYTE * at, DENSE_BITS) for at in range(WORD_BYTES))
+            for number, moved in enumerate(others, 1):
+                part = emitter.pure("bfi.b32", moved, part, DENSE_BITS * number, DENSE_BITS)
+            parts.append(part)
+        each, made = DENSE_BITS * WORD_BYTES, list[VirtualRegister]()
+        for number, (low, high) in enumerate(pairwise(parts)):
+            low = emitter.pure("shr.b32", low, BYTE * number) if number else low
+            made.append(emitter.pure("bfi.b32", high, low, each - BYTE * number, BYTE * (number + 1)))
+        return [*made, emitter.pure("mov.b32", 0)]
 
 
 class BlockPacking:
@@ -228,4 +273,5 @@ def _pack(lowering: KernelLowering, op: PackOp) -> None:
         fail(op, f"{op.name} takes rows of at least {WORD_BYTES} bytes, got {op.source.type}")
     if destination.row_bytes % CHUNK:
         fail(op, f"{op.name} makes rows of whole {CHUNK}-byte chunks, got {op.destination.type}")
-    Packing(lowering, source, destination).copy(share, shares, lowering.thread, lowering.threads)
+    kind = Packing if op.packed is None else DensePacking
+    kind(lowering, source, destination).copy(share, shares, lowering.thread, lowering.threads)

@@ -11,14 +11,16 @@ import ctypes
 import math
 import operator
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
+from ..base.launch import ScratchBuffer
 from ..numerics.floats import Array
 from . import dtypes
 from .dtypes import PACKED, DType, element_of
@@ -264,12 +266,28 @@ def _torch_stream(value: object) -> int | None:
     return None if _torch_of(value) is None else current_stream(cast(Any, value).get_device())
 
 
-def current_stream(device: int) -> int:
-    """The handle of torch's current CUDA stream on a device. torch must be imported."""
+def stream_reader(device: int) -> Callable[[], int]:
+    """A function that returns the handle of torch's current CUDA stream on a device. torch must be imported."""
     torch = cast(Any, sys.modules["torch"])
     # The public way makes two objects, which takes as long as the rest of a call.
     raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-    return int(torch.cuda.current_stream(device).cuda_stream if raw is None else raw(device))
+    return (lambda: int(torch.cuda.current_stream(device).cuda_stream)) if raw is None else partial(raw, device)
+
+
+def current_stream(device: int) -> int:
+    """The handle of torch's current CUDA stream on a device. torch must be imported."""
+    return stream_reader(device)()
+
+
+def memory_maker(buffer: ScratchBuffer, device: int) -> Callable[[], Any]:
+    """A function that allocates scratch memory as a tensor of torch in the order of its current stream, or returns the
+    same constant each time."""
+    torch = cast(Any, sys.modules["torch"])
+    if buffer.data:
+        constant = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8).to(f"cuda:{device}")
+        return lambda: constant
+    kind = {"dtype": torch.uint8, "device": torch.device("cuda", device)}
+    return partial(torch.zeros if buffer.zeroed else torch.empty, max(1, buffer.bytes), **kind)
 
 
 _TORCH_ELEMENTS = {f"torch.{names.numpy}": element for element, names in ELEMENT_NAMES.items() if names.bits >= 8}
@@ -382,7 +400,8 @@ class TensorMap:
     - `element_strides`: for each dimension a step n; every n-th element of the box is copied.
     - `fill`: "zero" or "nan", the value that is read where the box lies outside of the array.
     - `l2_promotion`: 0, 64, 128 or 256 bytes. It changes only the speed.
-    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...).
+    - `type`: the name of an element type, if it is not that of the array (`tf32`, `u8`, ...). An array of bytes has
+      packed elements of `b4x16`, `b4x16_p64` or `b6x16_p32`.
 
     Raises:
         ArgumentError: if the driver would refuse the map; the message has the limit.
@@ -434,18 +453,20 @@ class TensorMap:
             ArgumentError: if the driver would refuse the map.
         """
         array, element = self.borrowed(), self.element()
-        if array.itemsize != element.size:
-            raise ArgumentError(
-                f"elements of {element.name} have {element.size} bytes, those of {array} {array.itemsize}"
-            )
-        *strides, last = array.byte_strides or (element.size,)
-        if last != element.size and array.shape[-1:] != (1,):
+        # Of elements of less than a byte an array has the bytes.
+        size = 1 if element.together > 1 else element.size
+        if array.itemsize != size:
+            raise ArgumentError(f"elements of {element.name} have {size} bytes, those of {array} {array.itemsize}")
+        *strides, last = array.byte_strides or (size,)
+        if last != size and array.shape[-1:] != (1,):
             raise ArgumentError(f"the last dimension of {array} must be contiguous, got a stride of {last} bytes")
-        steps = self.element_strides or (1,) * len(array.shape)
+        steps, sizes = self.element_strides or (1,) * len(array.shape), list(reversed(array.shape))
+        if size < element.size and sizes:
+            sizes[0] = sizes[0] * element.together // element.size
         box = self.box.reversed() if isinstance(self.box, PixelBox) else tuple(reversed(self.box))
         try:
             return TensorMapFields(
-                address, element, tuple(reversed(array.shape)), tuple(reversed(strides)), box,
+                address, element, tuple(sizes), tuple(reversed(strides)), box,
                 tuple(reversed(steps)), self.swizzle, self.interleave, self.fill == "nan",
             )  # fmt: skip
         except TensorMapError as error:

@@ -477,13 +477,12 @@ def alignment(parameter: Variable) -> int:
     return int(match[1]) if match else 1
 
 
-def check_alignment(parameter: Variable, address: int, position: int) -> None:
-    """Refuse an address the kernel was not compiled for.
+def check_alignment(parameter: Variable, address: int, position: int, needed: int) -> None:
+    """Refuse an address that is no multiple of the bytes that the kernel needs.
 
     Raises:
         ArgumentError: naming the argument.
     """
-    needed = alignment(parameter)
     if address % needed:
         raise ArgumentError(
             f"{where(parameter, position)}: expected an address that is a multiple of {needed}, "

@@ -96,6 +96,7 @@ def call(what: str, result: tuple[Any, ...]) -> Any:
 def explain(code: Any) -> str:
     """The name of a result code, its meaning, and the fix if one is known."""
     driver = load_driver()
+    code = driver.CUresult(code) if type(code) is int else code
     name, meaning = (_text(get(code)) for get in (driver.cuGetErrorName, driver.cuGetErrorString))
     text = f"{name or int(code)}: {meaning or 'unknown error'}"
     if name in _KERNEL_FAULTS:
@@ -197,14 +198,15 @@ class Gpu:
         finally:
             self.driver.cuCtxPopCurrent()
 
-    def load(self, ptx: str) -> LoadedModule:
-        """The module of this PTX text, compiled by the driver once and kept for the life of the process.
+    def load(self, ptx: str, code: bytes = b"") -> LoadedModule:
+        """The module of this PTX text, compiled by the driver once and kept for the life of the process. `code` is its
+        machine code, if it is assembled already; what the device does not take is compiled from the text.
 
         Raises:
             CudaError: with the driver's log, if it rejects the text.
         """
         if ptx not in self._modules:
-            self._modules[ptx] = LoadedModule(self, ptx)
+            self._modules[ptx] = LoadedModule(self, ptx, code)
         return self._modules[ptx]
 
 
@@ -212,7 +214,7 @@ class LoadedModule:
     """PTX loaded on a GPU. `log` is what the driver said about it; `enqueued` are launches with their parameters, by
     what they were given."""
 
-    def __init__(self, gpu: Gpu, ptx: str) -> None:
+    def __init__(self, gpu: Gpu, ptx: str, code: bytes = b"") -> None:
         self.gpu = gpu
         self.enqueued: dict[tuple[object, ...], object] = {}
         self._kernels: dict[str, LoadedKernel] = {}
@@ -225,9 +227,12 @@ class LoadedModule:
             option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
             option.CU_JIT_LOG_VERBOSE: 1,
         }
-        image = ptx.encode() + b"\0"
+        result: tuple[Any, ...] = (-1,)
         with gpu.current():
-            result = gpu.driver.cuModuleLoadDataEx(image, len(options), list(options), list(options.values()))
+            for image in (code, ptx.encode() + b"\0"):
+                if image and int(result[0]) != 0:
+                    names, data = list(options), list(options.values())
+                    result = gpu.driver.cuModuleLoadDataEx(image, len(options), names, data)
         self.log = _log(info)
         if int(result[0]) != 0:
             details = "\n".join(text for text in (_log(errors), self.log) if text)
@@ -307,9 +312,9 @@ def encoded_map(gpu: Gpu, fields: TensorMapFields, promotion: int) -> Any:
         CudaError: if the driver refuses it.
     """
     driver, box = gpu.driver, fields.box
-    rank, size = len(fields.sizes), fields.element.size
+    rank, size = len(fields.sizes), fields.element.size / fields.element.together
     # the bindings want a stride of a vector, too, which nothing reads
-    strides = fields.strides or (-(-fields.sizes[0] * size // 16) * 16,)
+    strides = fields.strides or (int(-(-fields.sizes[0] * size // 16)) * 16,)
     if isinstance(box, PixelBox):
         name = "cuTensorMapEncodeIm2col"
         moved = (list(box.lower), list(box.upper), box.channels, box.pixels)

@@ -17,7 +17,7 @@ from ..arguments.launch_values import LaunchValue, Packed, in_memory
 from ..base.errors import ArgumentError
 from ..base.launch import Plan, ScratchBuffer
 from .driver import Gpu, LoadedKernel, call, device_count, encode_tensor_map, gpu
-from .launches import Launches, address_of, launches_of
+from .launches import Launches, address_of, graph_launch, launches_of
 
 # Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back.
 
@@ -71,7 +71,7 @@ class Prepared:
             )
             self._structs.append(ScratchMemory(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
             everything[i] = _memory(*self._structs[-1].addresses)
-        self._addresses = tuple(map(address_of, everything))
+        self._addresses = list(map(address_of, everything))
         self.launches = Launches(gpu, ptx, functions, plan.launches, everything)
 
     @property
@@ -125,6 +125,7 @@ class Graph:
             recorded = call("capturing a graph", captured)
             self._handle = call("making a graph", driver.cuGraphInstantiate(recorded, 0))
             driver.cuGraphDestroy(recorded)
+        self._launch = graph_launch(driver, self._handle)
         weakref.finalize(self, driver.cuGraphExecDestroy, self._handle).atexit = False
 
     def __call__(self, stream: int | None = None) -> None:
@@ -133,9 +134,10 @@ class Graph:
         Raises:
             CudaError: if the driver refuses the graph.
         """
-        with self._gpu.current():
-            target = self.prepared.stream if stream is None else stream
-            call("launching a graph", (*self._gpu.driver.cuGraphLaunch(self._handle, target), None))
+        target = self.prepared.stream if stream is None else stream
+        if self._launch(target):  # as it does where the GPU's context is not the calling thread's
+            with self._gpu.current():
+                call("launching a graph", (self._launch(target), None))
 
 
 def _memory(address: int) -> Argument:
@@ -229,20 +231,10 @@ def _enqueued(
 
 
 def packed(
-    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue], stream: int
+    gpu: Gpu, ptx: str, functions: Mapping[str, Function], plan: Plan, values: Sequence[LaunchValue]
 ) -> Launches:
-    """The launches of a plan with their parameters packed, for `enqueue`."""
-    scratch = ScratchMemory(gpu, plan.scratch, stream)
-    return launches_of(gpu, ptx, functions, plan.launches, [*values, *map(_memory, scratch.addresses)])
-
-
-def enqueue(launches: Launches, scratch: Sequence[ScratchBuffer], addresses: list[int], stream: int) -> None:
-    """Enqueue launches on arrays at these addresses, with scratch memory that is theirs until they are done."""
-    if scratch:
-        memory = ScratchMemory(launches.gpu, scratch, stream)
-        launches([*addresses, *memory.addresses], stream)
-    else:
-        launches(addresses, stream)
+    """The launches of a plan with their parameters packed, for addresses of arrays and then of scratch memory."""
+    return launches_of(gpu, ptx, functions, plan.launches, [*values, *(_memory(0) for _ in plan.scratch)])
 
 
 def _copies(gpu: Gpu, stack: ExitStack, staged: dict[int, Argument], stream: int) -> dict[int, Argument]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ...dialect.isa.tensor_map import SIZE
+from ...dialect.isa.wgmma import UNIT
 from ...dialect.ptx.text.syntax import Function, Variable, instructions
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import LaunchValue, Packed, Scalar, alignment, check_alignment, pack
@@ -25,7 +27,7 @@ from .driver import Gpu, LoadedKernel, call, encode_tensor_map, encoded_map, exp
 
 # The driver's functions of a launch, called without the objects that cuda-bindings makes for each argument and result.
 #
-# Source: CUDA Driver API, sections Execution Control (`CUlaunchConfig`), Tensor Map Object Management and Context
+# Source: CUDA Driver API, sections Execution Control (`CUlaunchConfig`), Graph Management and Tensor Map Object
 # Management.
 
 
@@ -46,21 +48,12 @@ class LaunchConfig(ctypes.Structure):
 
 
 class Direct:
-    """Functions of the driver on addresses and handles as numbers; each returns the driver's code, 0 for success."""
+    """Functions of the driver that return its code, 0 for success. They take `ctypes` objects, which are made once:
+    ctypes takes longer to convert numbers than to call."""
 
     def __init__(self, library: Any) -> None:
         self.launch = library.cuLaunchKernelEx  # (config, kernel, parameters, extra)
-        self.launch.argtypes = (ctypes.c_void_p,) * 4
-        self.move = library.cuTensorMapReplaceAddress  # (map, address)
-        self.move.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        self._current = library.cuCtxGetCurrent
-        self._current.argtypes = (ctypes.c_void_p,)
-
-    def context(self) -> int:
-        """The handle of the context of the calling thread; 0 for none."""
-        handle = ctypes.c_void_p()
-        self._current(ctypes.addressof(handle))
-        return handle.value or 0
+        self.launch_graph = library.cuGraphLaunch  # (graph, stream)
 
 
 @cache
@@ -77,6 +70,9 @@ def direct(driver: Any) -> Direct | None:
 PROMOTION = 128
 """Bytes that L2 reads at once for the tensor maps of our own launches."""
 
+FLIPPED = 0xFFFF_FFF0
+"""Bits of an address that another one differs in, to see where a tensor map keeps it."""
+
 
 REMEMBERED = 1024
 """Launches whose parameters a module keeps."""
@@ -84,7 +80,7 @@ REMEMBERED = 1024
 
 class _Pointer(NamedTuple):
     """Where an address goes in the parameters: that of the array at a position, so many bytes further, which the kernel
-    wants to be a multiple of `alignment`."""
+    wants to be a multiple of `alignment`. The word is the parameter, or the first word of a tensor map."""
 
     word: ctypes.c_uint64
     position: int
@@ -93,16 +89,12 @@ class _Pointer(NamedTuple):
     parameter: Variable
 
 
-@dataclass
-class _Map:
-    """A tensor map among the parameters: the driver's object, which is updated when the array moves."""
+class _Map(NamedTuple):
+    """A tensor map whose driver does not keep the address in the first word: the driver moves it."""
 
     gpu: Gpu
     place: Mapped
     encoded: Any
-    pointer: int
-    address: int
-    direct: Direct | None
 
     def point(self, addresses: Sequence[int]) -> None:
         """Lets it begin at the array's present address.
@@ -111,46 +103,23 @@ class _Map:
             CudaError: if the driver refuses that.
         """
         address = addresses[self.place.position] + self.place.bytes
-        if address == self.address:
-            return
-        if self.direct is None or self.direct.move(self.pointer, address):
-            code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
-            call(f"moving a tensor map to {address:#x}", (*code, None))
-        self.address = address
-
-
-class DirectLaunch(NamedTuple):
-    """The arguments of `cuLaunchKernelEx`. `address` is the address of the configuration, `parameters` that of the
-    parameters."""
-
-    config: LaunchConfig
-    kernel: int
-    address: int
-    parameters: int
+        code = self.gpu.driver.cuTensorMapReplaceAddress(self.encoded, address)
+        call(f"moving a tensor map to {address:#x}", (*code, None))
 
 
 @dataclass(frozen=True)
 class _Enqueue:
-    """A prepared launch. `parameters` is the address of the parameter addresses; `storage` keeps them alive; `pointers`
-    and `maps` follow the arrays. `config` is None if the driver needs the sizes only."""
+    """A prepared launch: `call(*arguments)` enqueues it on the stream in `packed`, and returns the driver's code.
+    `pointers` and `maps` follow the arrays; `storage` is what addresses in the arguments refer to."""
 
     kernel: LoadedKernel
     launch: Launch
-    parameters: int
-    storage: object
+    packed: LaunchConfig
+    call: Callable[..., int]
+    arguments: tuple[Any, ...]
     pointers: tuple[_Pointer, ...]
     maps: tuple[_Map, ...]
-    config: Any = None
-    packed: DirectLaunch | None = None
-
-    def __call__(self, driver: Any, stream: int) -> Any:
-        """Enqueues the launch and returns the driver's result."""
-        launch, handle = self.launch, self.kernel.handle
-        if self.config is None:
-            grid, block = launch.grid, launch.block
-            return driver.cuLaunchKernel(handle, *grid, *block, launch.shared, stream, self.parameters, 0)[0]
-        self.config.hStream = stream
-        return driver.cuLaunchKernelEx(self.config, handle, self.parameters, 0)[0]
+    storage: object
 
 
 class Launches:
@@ -172,56 +141,40 @@ class Launches:
         self.queue = tuple(_enqueue(module.kernel(x.kernel), functions[x.kernel], x, values) for x in launches)
         self._pointers = tuple(one for item in self.queue for one in item.pointers)
         self._maps = tuple(one for item in self.queue for one in item.maps)
-        self._addresses: Sequence[int] = ()
-        self._context, self._direct, self._stream = int(gpu.context), direct(gpu.driver), 0
-        self._packed = tuple(item.packed for item in self.queue if item.packed is not None)
+        self._addresses, self._stream = list[int](), 0
+        self._calls = tuple((item.call, item.arguments, item) for item in self.queue)
 
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+    def __call__(self, addresses: list[int], stream: int) -> None:
         """Enqueues the launches on a CUDA stream. `addresses` are those of arrays, 0 for other values.
 
         Raises:
             ArgumentError: for an address without the alignment that a kernel needs.
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
-        driver, functions = self.gpu.driver, self._direct
-        context = int(driver.cuCtxGetCurrent()[1]) if functions is None else functions.context()
-        if context == self._context:
-            self.enqueue(addresses, stream)
-            return
-        driver.cuCtxPushCurrent(self.gpu.context)
-        try:
-            self.enqueue(addresses, stream)
-        finally:
-            driver.cuCtxPopCurrent()
-
-    def enqueue(self, addresses: Sequence[int], stream: int) -> None:
-        """The same where the GPU's context is the calling thread's."""
         with self._lock:
             if addresses != self._addresses:
                 self._point(addresses)
             if stream != self._stream:
-                for launch in self._packed:
-                    launch.config.stream = stream
+                for item in self.queue:
+                    item.packed.stream = stream
                 self._stream = stream
-            if self._direct is not None:
-                for at, (_, kernel, config, parameters) in enumerate(self._packed):
-                    if code := self._direct.launch(config, kernel, parameters, None):
-                        self._refuse(self.queue[at], self.gpu.driver.CUresult(code))
-                return
-            for item in self.queue:
-                if code := item(self.gpu.driver, stream):
-                    self._refuse(item, code)
+            for enqueue, arguments, item in self._calls:
+                if enqueue(*arguments):
+                    self._again(item)
 
-    def _refuse(self, item: _Enqueue, code: Any) -> NoReturn:
-        raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
+    def _again(self, item: _Enqueue) -> None:
+        """Enqueues a launch that the driver refused, as it does where the GPU's context is not the calling thread's."""
+        with self.gpu.current():
+            if code := item.call(*item.arguments):
+                raise CudaError(f"launching {_describe(item)} failed: {explain(code)}")
 
     def _point(self, addresses: Sequence[int]) -> None:
         """Puts addresses into the parameters."""
-        self._addresses = ()
+        self._addresses = []
         for word, position, bytes_, aligned, parameter in self._pointers:
             address = addresses[position] + bytes_
             if address % aligned:
-                check_alignment(parameter, address, position)
+                check_alignment(parameter, address, position, aligned)
             word.value = address
         for one in self._maps:
             one.point(addresses)
@@ -238,6 +191,14 @@ class Launches:
         if int(code) != 0:
             names = "; ".join(_describe(item) for item in self.queue)
             raise CudaError(f"{names} failed on {self.gpu.device}: {explain(code)}")
+
+
+def graph_launch(driver: Any, handle: Any) -> Callable[[int], int]:
+    """A function that enqueues a graph on a stream and returns the driver's code."""
+    functions, graph = direct(driver), ctypes.c_void_p(int(handle))
+    if functions is None:
+        return lambda stream: driver.cuGraphLaunch(handle, stream)[0]
+    return lambda stream: functions.launch_graph(graph, ctypes.c_void_p(stream))
 
 
 def launches_of(
@@ -274,12 +235,13 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
     storage, pointers, maps, words = list[object](), list[_Pointer](), list[_Map](), list[int]()
     for parameter, passed in zip(function.parameters, launch.arguments, strict=True):
         if isinstance(passed, Mapped):
-            fields = replace(passed.fields, address=address_of(values[passed.position]) + passed.bytes)
-            encoded = encoded_map(kernel.gpu, fields, PROMOTION)
-            pointer = int(encoded.getPtr())
-            maps.append(_Map(kernel.gpu, passed, encoded, pointer, fields.address, direct(kernel.gpu.driver)))
+            encoded, word = _map(kernel.gpu, passed, address_of(values[passed.position]))
+            if word is None:
+                maps.append(_Map(kernel.gpu, passed, encoded))
+            else:
+                pointers.append(_Pointer(word, passed.position, passed.bytes, UNIT, parameter))
             storage.append(encoded)
-            words.append(pointer)
+            words.append(int(encoded.getPtr()))
             continue
         place = passed if isinstance(passed, Shifted) else None if isinstance(passed, Word) else Shifted(passed, 0)
         if place is not None and isinstance(values[place.position], Argument):
@@ -292,18 +254,44 @@ def _enqueue(kernel: LoadedKernel, function: Function, launch: Launch, values: S
         words.append(ctypes.addressof(word))
     table = (ctypes.c_void_p * max(1, len(words)))(*words)
     config = _configuration(kernel, function, launch)
-    packed = None if direct(kernel.gpu.driver) is None else _packed(kernel, launch, config, ctypes.addressof(table))
-    kept = (storage, table)
-    return _Enqueue(kernel, launch, ctypes.addressof(table), kept, tuple(pointers), tuple(maps), config, packed)
+    packed, (enqueue, *arguments) = _packed(kernel, launch, config, ctypes.addressof(table))
+    kept = (storage, table, config)
+    return _Enqueue(kernel, launch, packed, enqueue, tuple(arguments), tuple(pointers), tuple(maps), kept)
 
 
-def _packed(kernel: LoadedKernel, launch: Launch, config: Any, parameters: int) -> DirectLaunch:
-    """A launch as arguments of the driver's own function. The caller keeps `config` alive."""
-    if config is not None:
-        packed = LaunchConfig.from_address(int(config.getPtr()))
-    else:
+def _map(gpu: Gpu, place: Mapped, start: int) -> tuple[Any, ctypes.c_uint64 | None]:
+    """A tensor map of an array at an address as the driver encodes it, and its first word, if that is the address and
+    the rest is the same for any other."""
+    fields = replace(place.fields, address=start + place.bytes)
+    encoded = encoded_map(gpu, fields, PROMOTION)
+    other = encode_tensor_map(gpu, replace(fields, address=fields.address ^ FLIPPED), PROMOTION)
+    word = ctypes.c_uint64.from_address(int(encoded.getPtr()))
+    data = ctypes.string_at(ctypes.addressof(word), SIZE)
+    plain = (fields.address, fields.address ^ FLIPPED) == tuple(int.from_bytes(x[:8], "little") for x in (data, other))
+    return encoded, word if plain and data[8:] == other[8:] else None
+
+
+def _packed(kernel: LoadedKernel, launch: Launch, config: Any, parameters: int) -> tuple[LaunchConfig, tuple[Any, ...]]:
+    """The configuration of a launch, and the function that enqueues it with its arguments. The caller keeps `config`
+    alive, by which cuda-bindings knows attributes."""
+    functions, handle = direct(kernel.gpu.driver), kernel.handle
+    if config is None or functions is None:
         packed = LaunchConfig((ctypes.c_uint * 6)(*launch.grid, *launch.block), launch.shared)
-    return DirectLaunch(packed, int(kernel.handle), ctypes.addressof(packed), parameters)
+    else:
+        packed = LaunchConfig.from_address(int(config.getPtr()))
+    if functions is None:
+        return packed, (_through_bindings, kernel, config, packed, parameters)
+    words = (ctypes.addressof(packed), int(handle), parameters, None)
+    return packed, (functions.launch, *map(ctypes.c_void_p, words))
+
+
+def _through_bindings(kernel: LoadedKernel, config: Any, packed: LaunchConfig, parameters: int) -> int:
+    """Enqueues a launch by cuda-bindings; returns the driver's code."""
+    driver, stream = kernel.gpu.driver, packed.stream or 0
+    if config is None:
+        return driver.cuLaunchKernel(kernel.handle, *packed.sizes, packed.shared, stream, parameters, 0)[0]
+    config.hStream = stream
+    return driver.cuLaunchKernelEx(config, kernel.handle, parameters, 0)[0]
 
 
 def _number(gpu: Gpu, parameter: Variable, passed: Passed, values: Sequence[LaunchValue]) -> bytes:

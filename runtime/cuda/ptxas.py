@@ -44,7 +44,7 @@ class Resources:
 
 @cache
 def find(tool: str = "ptxas") -> Path | None:
-    """The path of ptxas or nvcc: from the package nvidia-cuda-nvcc, else from PATH, else from CUDA_HOME; None without
+    """The path of ptxas or nvcc: from the package nvidia-cuda-nvcc, else from PATH, CUDA_HOME or triton; None without
     one."""
     return next((path for path in _candidates(tool) if os.access(path, os.X_OK)), None)
 
@@ -62,6 +62,9 @@ def _candidates(tool: str) -> Iterator[Path]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home) / "bin" / tool
+    if (triton := find_spec("triton")) is not None:
+        for root in triton.submodule_search_locations or ():
+            yield Path(root) / "backends" / "nvidia" / "bin" / tool
 
 
 def version() -> str | None:

@@ -46,19 +46,31 @@ def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[A
         InterpreterError: what the first batch raised that went wrong.
     """
     buffers = [b for b in memory.buffers() if b.writable and b.size]
-    if multiprocessing.current_process().daemon or _overlap(buffers):
+    if _overlap(buffers):
+        return False
+    with _in_shared_memory(buffers):
+        return side_by_side(work, count, done)
+
+
+def side_by_side(work: Work, count: int, done: Callable[[Any], None]) -> bool:
+    """Does work 0 to `count` - 1 in processes; `done` is called with what each returned. False, and nothing was done,
+    if this process may have no children.
+
+    Raises:
+        InterpreterError: what the first work raised that went wrong.
+    """
+    if multiprocessing.current_process().daemon:
         return False
     context = multiprocessing.get_context("fork")
     following = context.Value("q", 0)
-    with _in_shared_memory(buffers):
-        workers = [_start(context, work, following, count) for _ in range(min(cores(), count))]
-        try:
-            _gather(workers, following, count, done)
-        finally:
-            for worker in workers:
-                worker.process.kill()
-                worker.process.join()
-                worker.told.close()
+    workers = [_start(context, work, following, count) for _ in range(min(cores(), count))]
+    try:
+        _gather(workers, following, count, done)
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+            worker.told.close()
     return True
 
 
@@ -120,7 +132,7 @@ def _serve(work: Work, following: Any, count: int, tell: Connection) -> None:
 def _told(error: BaseException) -> Exception:
     """An error as the launching process is told of it."""
     if isinstance(error, MemoryError):
-        return InterpreterError(f"a process that ran CTAs of the launch had no memory left; {_ALONE}")
+        return InterpreterError(f"a process that worked beside this one had no memory left; {_ALONE}")
     if isinstance(error, InterpreterError):
         return error
     return RuntimeError("".join(traceback.format_exception(error)))
@@ -154,7 +166,7 @@ def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callab
                 worker.process.join()
                 if worker.process.exitcode:
                     raise InterpreterError(
-                        f"a process that ran CTAs of the launch {_ended(worker.process.exitcode)}; {_ALONE}"
+                        f"a process that worked beside this one {_ended(worker.process.exitcode)}; {_ALONE}"
                     ) from None
                 continue
             if error is not None:

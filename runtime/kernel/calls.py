@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ..arguments.arrays import Argument, current_stream
+from ..arguments.arrays import Argument, memory_maker, stream_reader
 from ..arguments.launch_values import LaunchValue
 from ..arguments.signature import Signature
 from ..base.launch import Plan
@@ -20,6 +19,7 @@ from .module import LaunchPlace, PtxModule, choose_place
 
 if TYPE_CHECKING:
     from ..cuda.driver import Gpu
+    from ..cuda.launches import Launches
 
 CallKey: TypeAlias = tuple[object, ...]
 
@@ -30,21 +30,34 @@ ALIGNED = 256
 """Bytes: a call depends on addresses only by what is left of them modulo this."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """A call whose arguments were checked.
 
-    - `enqueue`: enqueues the launches on arrays at these addresses, on a stream.
+    - `place`: where its launches run; `stream` reads torch's current stream there.
     - `makers`: functions that allocate the outputs which a caller omits, by position.
-    - `overlaps`: positions of a written array and another one, each with its bytes.
+    - `scratch`: functions that allocate the scratch memory of a call.
+    - `overlaps`: positions of a written array and another one, both the caller's, each with its bytes.
+    - `fits`: whether other arguments differ from the checked ones by their addresses alone; None where torch has no
+      function that tells. `offsets` are the addresses modulo ALIGNED.
+    - `addresses`: those of the last call, in which arrays that are written were apart from others.
     """
 
     function: Signature
-    enqueue: Callable[[list[int], int], None]
+    launches: Launches
     place: LaunchPlace
-    device: int
+    stream: Callable[[], int]
     makers: Mapping[int, Callable[[], object]]
+    scratch: Sequence[Callable[[], Any]]
     overlaps: tuple[tuple[int, int, int, int], ...]
+    fits: Callable[..., bool] | None
+    count: int
+    offsets: list[int]
+    addresses: list[int] = field(default_factory=list[int])
+
+    def takes(self, addresses: list[int]) -> bool:
+        """Whether arguments that it fits may have these addresses."""
+        return addresses == self.addresses or [address % ALIGNED for address in addresses] == self.offsets
 
     def __call__(self, args: Sequence[object], addresses: list[int]) -> object:
         """Enqueue the launches on torch's current stream; `addresses` are those of the arguments.
@@ -55,18 +68,35 @@ class Call:
         Raises:
             ArgumentError: if an array that is written shares memory with another.
         """
-        results = list[object]()
+        if self.makers:
+            return self._with_outputs(args, addresses)
+        if addresses != self.addresses:
+            self._check_apart(args, addresses)
+            self.addresses = addresses
+        self._enqueue(addresses)
+        return self.place
+
+    def _with_outputs(self, args: Sequence[object], addresses: list[int]) -> object:
+        complete, results = list(args), list[Any]()
         for i, make in self.makers.items():  # in order of positions
-            made = cast(Any, make())
-            results.append(made)
-            args = [*args[:i], made, *args[i:]]
+            results.append(made := cast(Any, make()))
+            complete.insert(i, made)
             addresses.insert(i, made.data_ptr())
+        self._check_apart(complete, addresses)
+        self._enqueue(addresses)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _enqueue(self, addresses: list[int]) -> None:
+        if self.scratch:
+            memory = [make() for make in self.scratch]
+            addresses = [*addresses, *(one.data_ptr() for one in memory)]
+        self.launches(addresses, self.stream())
+
+    def _check_apart(self, args: Sequence[object], addresses: list[int]) -> None:
         for i, size, j, other in self.overlaps:
             first, second = addresses[i], addresses[j]
             if first < second + other and second < first + size:
                 launch_values(self.function, args)  # refuses elements in common
-        self.enqueue(addresses, current_stream(self.device))
-        return self.place if not results else results[0] if len(results) == 1 else tuple(results)
 
 
 def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
@@ -96,23 +126,42 @@ def key_of(args: Sequence[object]) -> tuple[CallKey, list[int]] | None:
     return tuple(key), addresses
 
 
+def fitting(args: Sequence[object]) -> Callable[..., bool] | None:
+    """A function of torch's that tells in one call whether tensors have the types, devices, sizes and strides of these,
+    require gradients, are negatives of their memory, and so on, as these do or do not. None where there is none, or
+    numbers are among the arguments."""
+    guards = getattr(getattr(cast(Any, sys.modules["torch"])._C, "_dynamo", None), "guards", None)
+    if guards is None or any(type(arg) is int for arg in args):
+        return None
+    return guards.TensorGuards(*args, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+
+
 @dataclass
 class Calls:
-    """The calls of a kernel that were checked, by what they depend on."""
+    """The calls of a kernel that were checked, by what they depend on, and the last one of them."""
 
     function: Signature
     module: PtxModule
     plan_for: Callable[[Sequence[LaunchValue]], Plan]
     checked: dict[CallKey, Call] = field(default_factory=dict["CallKey", "Call"])
+    last: Call | None = None
 
-    def find(self, args: Sequence[object]) -> Callable[[], object] | None:
-        """A call with these arguments; None unless all arrays are torch's and lie in GPU memory.
+    def __call__(self, args: Sequence[object]) -> object:
+        """Call the kernel with these arguments.
+
+        Returns:
+            What `Call` returns; None, and nothing was called, unless all arrays are torch's and lie in GPU memory.
 
         Raises:
             ArgumentError: naming the argument, if one does not fit its parameter.
             DeviceUnavailableError: if the GPU does not run the target.
         """
-        if (key_and_addresses := key_of(args)) is None:
+        call, tensors = self.last, cast("Sequence[Any]", args)
+        if call is not None and len(args) == call.count and call.fits is not None and call.fits(*args):
+            addresses = [tensor.data_ptr() for tensor in tensors]
+            if call.takes(addresses):
+                return call(args, addresses)
+        if sys.modules.get("torch") is None or (key_and_addresses := key_of(args)) is None:
             return None
         key, addresses = key_and_addresses
         if (call := self.checked.get(key)) is None:
@@ -121,11 +170,14 @@ class Calls:
                 return None
             if len(self.checked) >= REMEMBERED:
                 self.checked.clear()
-            call = self.checked[key] = self._check(args)
-        return partial(call, args, addresses)
+            call = self.checked[key] = self._check(args, addresses)
+        elif call is self.last:  # which did not fit in a mode of torch that is another one now
+            call.fits = fitting(args)
+        self.last = call
+        return call(args, addresses)
 
-    def _check(self, args: Sequence[object]) -> Call:
-        from ..cuda.launch import enqueue, packed, stream_of
+    def _check(self, args: Sequence[object], addresses: list[int]) -> Call:
+        from ..cuda.launch import packed, stream_of
 
         function, module = self.function, self.module
         bound = bind(function, args, {})
@@ -133,12 +185,22 @@ class Calls:
         plan = self.plan_for(values)
         place = choose_place("cuda", module.target, values)
         gpu = cast("Gpu", place.gpu)
-        stream = stream_of(gpu, values)
-        launches = packed(gpu, module.text, module.kernels, plan, values, stream)
+        stream_of(gpu, values)  # waits where they were made on several
         arrays = {i: value for i, value in enumerate(values) if isinstance(value, Argument)}
         overlaps = tuple(
             (i, arrays[i].nbytes, j, other.nbytes) for i in sorted(function.written & arrays.keys())
-            for j, other in arrays.items() if i != j
+            for j, other in arrays.items() if i != j and bound.makers.keys().isdisjoint((i, j))
         )  # fmt: skip
-        enqueued = partial(enqueue, launches, plan.scratch)
-        return Call(function, enqueued, place, gpu.device.ordinal, bound.makers, overlaps)
+        ordinal = gpu.device.ordinal
+        return Call(
+            function=function,
+            launches=packed(gpu, module.text, module.kernels, plan, values),
+            place=place,
+            stream=stream_reader(ordinal),
+            makers=bound.makers,
+            scratch=tuple(memory_maker(buffer, ordinal) for buffer in plan.scratch),
+            overlaps=overlaps,
+            fits=fitting(args),
+            count=len(args),
+            offsets=[address % ALIGNED for address in addresses],
+        )

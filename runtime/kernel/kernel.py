@@ -6,7 +6,6 @@ compiled without that.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -159,8 +158,8 @@ class Kernel:
             WarploomError: if the kernel fails.
         """
         plain = not (named or checks or report or trace) and out is progress is arch is max_steps is None
-        if plain and device in ("auto", "cuda") and (call := self._remembered(args)) is not None:
-            return call()
+        if plain and device in ("auto", "cuda") and (done := self._calls(args)) is not None:
+            return done
         from .binding import bind, launch_values
         from .module import Options
 
@@ -181,13 +180,9 @@ class Kernel:
         problems = replace(self, plan=plan)._problems()
         return replace(place, reports=tuple(r.against(p) for r, p in zip(place.reports, problems, strict=True)))
 
-    def _remembered(self, args: Sequence[object]) -> Callable[[], object] | None:
-        """The prepared call for torch tensors in GPU memory; tensors of equal layout share one. None for other
-        arguments."""
-        return None if sys.modules.get("torch") is None else self._calls.find(args)
-
     @cached_property
     def _calls(self) -> Calls:
+        """The calls with torch's tensors in GPU memory."""
         from .calls import Calls
 
         return Calls(self.function, self.binary, self.plan_for)

@@ -16,8 +16,7 @@ from xdsl.dialects import arith, func, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
-from ...dialect.isa.tensor_map import TensorMapError, TensorMapFields
-from ...dialect.isa.wgmma import UNIT
+from ...dialect.isa.tensor_map import EXPANDED_UNIT, TensorMapError, TensorMapFields
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
@@ -332,17 +331,19 @@ class _Reading:
         images = op.memory.owner if isinstance(op.memory.owner, Im2colOp) else None
         seen_as = op.memory if images is None else images.memory
         memory, kind = self._memory(op, seen_as), memory_of(seen_as)
-        element, together = map_element(str(moved_as(kind.element_type))), moved_together(kind.element_type)
+        expands = op.map.type.expands
+        element = op.map.type.copied if expands else map_element(str(moved_as(kind.element_type)))
         if element is None:
             raise HostError(f"{place_of(op)}{op.name}: a tensor map has no elements of type {kind.element_type}")
         # Of memory without elements nothing is copied; a map has at least one along each dimension.
         order = op.order if images is None else range(kind.get_num_dims())
+        together = element.together if expands else moved_together(kind.element_type)
         sizes = tuple(max(1, memory.view.shape[d]) for d in reversed(order))
         strides = tuple(memory.view.strides[d] * element.size // together for d in reversed(order))
-        sizes = (-(-sizes[0] // together), *sizes[1:])
+        sizes = sizes if expands else (-(-sizes[0] // together), *sizes[1:])
         # Of a dimension of one index no stride is known, and none is needed; nor of arguments that are not there yet.
         strides_known = (self.values is not None or dynamic_parts(kind) == ([], [])) and 0 not in memory.view.shape
-        strides = tuple(s if strides_known and n > 1 else UNIT for s, n in zip(strides, sizes, strict=True))
+        strides = tuple(s if strides_known and n > 1 else EXPANDED_UNIT for s, n in zip(strides, sizes, strict=True))
         rows, columns = op.map.type.shape[-2:] if images else (0, 0)
         box = op.map.type.shape[::-1] if images is None else images.box(columns, rows).reversed()
         if op.parts is not None:

@@ -222,11 +222,16 @@ def _is_shortened(operand: Reference, accumulator: Accumulator) -> bool:
 
 
 def expanded(op: Operation, stored: Reference, words: Reference) -> Reference:
-    """The dense A of an operation, from what is stored of it, (m, stored k), and the words of its metadata.
+    """The dense A of an operation, from what is stored of it, (m, stored k), and the words of its metadata; or those of
+    a batch.
 
     Raises:
         HostError: for metadata that describes no such matrix.
     """
+    if stored.value.ndim > 2:
+        parts = zip(stored.value, stored.error, words.value, strict=True)
+        each = [expanded(op, replace(stored, value=v, error=e), replace(words, value=w)) for v, e, w in parts]
+        return replace(stored, value=np.stack([a.value for a in each]), error=np.stack([a.error for a in each]))
     operand = operand_for(element_of(stored.dtype))
     numbers = np.arange(1, stored.value.size + 1, dtype=np.uint32).reshape(stored.value.shape)
     try:

@@ -7,6 +7,7 @@ import operator
 import pickle
 from base64 import b85encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -28,7 +29,7 @@ from .inductor import OURS, call_of, compile_whole, judged
 from .options import BackendOptions, aten, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import ImportedRegion, check_precision, kernel_for, region_of, write
+from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, is_tensor, pixels_as_products, sink_views
 
@@ -104,13 +105,12 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     """Replaces each cluster that compiles by a call of its kernel, in place. `rest` is the backend of the other
     nodes."""
     replacing = _Replacing(module.graph, options, rest, name)
-    grown = list(clusters(module.graph))
-    taken = {node for cluster in grown for node in cluster.nodes}
-    for widest in grown:
-        cluster = narrowed(widest) if rest == "inductor" else widest
-        parts = dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product))
-        if not replacing.one_of(parts):
-            _check_schedule(cluster.product, options, replacing.reasons)
+    widest = list(clusters(module.graph))
+    taken = {node for cluster in widest for node in cluster.nodes}
+    grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
+    choices = (dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)) for cluster in grown)
+    for parts in replacing.each_of([list(parts) for parts in choices]):
+        _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         order = {node: number for number, node in enumerate(module.graph.nodes)}
         for node in reversed(order):
@@ -133,26 +133,58 @@ class _Replacing:
     compiled: list[CompiledPart] = field(default_factory=list[CompiledPart])
     reasons: dict[Node, str] = field(default_factory=dict[Node, str])
     gone: set[Node] = field(default_factory=set[Node])
+    written: dict[str, ImportedRegion] = field(default_factory=dict[str, "ImportedRegion"])
+    """Parts of the graph by their structure."""
+
+    def each_of(self, choices: Sequence[Sequence[Cluster]]) -> list[Sequence[Cluster]]:
+        """Replaces of each list of parts the first that compiles and is not slower than torch's kernels. The first of
+        all lists are compiled together, then the second of those that are left, and so on. Returns the lists that are
+        left."""
+        left, places = list(choices), {node.name: place for place, node in enumerate(self.graph.nodes)}
+        for number in range(max(map(len, choices), default=0)):
+            turn = [parts[number] for parts in left if number < len(parts)]
+            self._compile_together(turn)
+            done = set(filter(self._replaced, turn))
+            left = [parts for parts in left if done.isdisjoint(parts)]
+        self.compiled.sort(key=lambda part: places[part.nodes[0]])
+        return left
 
     def one_of(self, parts: Iterable[Cluster]) -> bool:
         """Replaces the first of some parts that compiles and is not slower than torch's kernels."""
+        return any(map(self._replaced, parts))
+
+    def _compile_together(self, parts: Sequence[Cluster]) -> None:
+        regions = list[ImportedRegion]()
         for part in parts:
-            try:
-                written, kernel = _compiled(part, self.options)
-            except (UnsupportedError, WarploomError) as error:
-                self.reasons |= dict.fromkeys(part.nodes, str(error))
-                continue
-            region = region_of(written, kernel, part.label)
-            judgement = judged(part, region) if self.rest == "inductor" else OURS
-            if not judgement.ours:
-                self.reasons |= dict.fromkeys(part.nodes, judgement.text)
-                continue
-            region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
-            self.compiled.append(_part(part, written, kernel, judgement.text))
-            self.gone |= {*part.nodes}
-            _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
-            return True
-        return False
+            with suppress(UnsupportedError, WarploomError):
+                regions.append(self._written(part))
+        if regions:
+            compile_together(regions, parts[0].last.meta["val"].device, self.options)
+
+    def _written(self, part: Cluster) -> ImportedRegion:
+        key = part.structure
+        if key not in self.written:
+            self.written[key] = _written(part, self.options)
+        return self.written[key]
+
+    def _replaced(self, part: Cluster) -> bool:
+        """Replaces a part, unless it does not compile or is slower than torch's kernels."""
+        try:
+            written = self._written(part)
+            kernel = _compiled(part, written, self.options)
+        except (UnsupportedError, WarploomError) as error:
+            self.reasons |= dict.fromkeys(part.nodes, str(error))
+            return False
+        region = region_of(written, kernel, part.label)
+        judgement = judged(part, region) if self.rest == "inductor" else OURS
+        if not judgement.ours:
+            self.reasons |= dict.fromkeys(part.nodes, judgement.text)
+            return False
+        region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
+        self.compiled.append(_part(part, written, kernel, judgement.text))
+        self.gone |= {*part.nodes}
+        _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
+        return True
 
 
 def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:
@@ -164,7 +196,8 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     if not options.schedule:
         return
     try:
-        _compiled(product, replace(options, schedule={}))
+        plain = replace(options, schedule={})
+        _compiled(product, _written(product, plain), plain)
     except (UnsupportedError, WarploomError):
         return
     node = product.core
@@ -174,17 +207,20 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
     raise ArgumentError(f"option 'schedule': {node.target}{place} cannot have {fields}: {reason}")
 
 
-def _compiled(cluster: Cluster, options: BackendOptions) -> tuple[ImportedRegion, Kernel]:
+def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
     if is_product(cluster.core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)
-    written = write(cluster.nodes, cluster.inputs, cluster.results)
-    kernel = kernel_for(written.module, cluster.last.meta["val"].device, options)
+    return write(cluster.nodes, cluster.inputs, cluster.results)
+
+
+def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions) -> Kernel:
+    kernel = kernel_for(written, cluster.last.meta["val"].device, options)
     if is_attention(cluster.core) and len(kernel.schedules) > KERNELS[cluster.core.target in GRADIENTS]:
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
-    return written, kernel
+    return kernel
 
 
 KERNELS = (1, 4)
@@ -216,7 +252,7 @@ def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: s
     nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
     names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
     place = place_of(cluster.last)
-    return CompiledPart(names, operators, str(written.module), described, measured, cluster.label, place)
+    return CompiledPart(names, operators, written.text, described, measured, cluster.label, place)
 
 
 def _computes(node: Node) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from ..base.explanation import layer_of
 from .attention import GRADIENTS, arguments_of, is_attention, results_of
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten
+from .options import aten, leaves
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
@@ -63,6 +64,16 @@ class Cluster:
     def results(self) -> tuple[Node, ...]:
         """The nodes whose results are used outside: the last one, or those of an attention."""
         return results_of(self.core) if is_attention(self.core) else (self.last,)
+
+    @property
+    def structure(self) -> str:
+        """What it computes, and of which tensors: equal parts of a model have the same."""
+        nodes = (*self.inputs, *self.nodes)
+        numbers = {node: f"%{number}" for number, node in enumerate(nodes)}
+        calls = [(str(n.target), map_arg((n.args, n.kwargs), lambda x: numbers.get(x, x.name))) for n in self.nodes]
+        values = [value for n in nodes for value in leaves(n.meta["val"])]
+        kinds = [(x.dtype, *x.shape, *x.stride()) if isinstance(x, torch.Tensor) else x for x in values]
+        return f"{calls} {kinds} {[numbers[n] for n in self.results]}"
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from torch.fx.node import map_arg
 
 from ..base.errors import WarploomError
 from ..base.explanation import place_of
+from .attention import ATTENTIONS
 from .clusters import Cluster, is_product
 from .options import expression
 from .part import Region
@@ -21,6 +22,10 @@ APART = {torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8, torch.float32: 2.0**-1
 TF32 = 2.0**-7
 """The same for products of f32, which drop 13 bits of each operand."""
 
+EXPONENT, OF_EXPONENT = 2.0**-6, 2.0**-18
+"""How far logarithms of sums may be at most, and how far in addition, of the largest: gradients raise them to a power
+again, where a distance becomes a factor."""
+
 
 class ComparedPart:
     """A compiled part that raises an error if a result differs from what eager mode computes of the same tensors."""
@@ -29,6 +34,7 @@ class ComparedPart:
         self.region, self.name, self.layout = region, region.name, region.layout
         self.label, self.place, self.multiplies = part.label, place_of(part.last), is_product(part.core)
         self._inputs, self._results = part.inputs, part.results
+        self.attends = part.core.target in ATTENTIONS
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -46,7 +52,10 @@ class ComparedPart:
             ours, theirs = out.detach().double(), expected.detach().double()
             share = TF32 if self.multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
             finite = theirs[theirs.isfinite()].abs()
-            bound = share * float(finite.max()) if finite.numel() else 0.0
+            largest = float(finite.max()) if finite.numel() else 0.0
+            bound = share * largest
+            if self.attends and out.dtype == torch.float32:
+                bound = min(bound, EXPONENT + OF_EXPONENT * largest)
             close = ((ours - theirs).abs() <= bound) | (ours == theirs) | (ours.isnan() & theirs.isnan())
             if bool(close.all()):
                 continue

@@ -24,6 +24,7 @@ from .compared import ComparedPart
 from .options import aten
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
+from .replay import recorded
 from .views import VIEWS, hint, is_tensor
 
 
@@ -51,7 +52,12 @@ def compile_whole(
         for node in graph.graph.find_nodes(op="call_function", target=warploom.region.default):
             region = REGIONS[node.args[1]]
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
-        return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+        trees = compiler.cudagraphify
+        compiler.cudagraphify = partial(recorded, trees)
+        try:
+            return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+        finally:
+            compiler.cudagraphify = trees
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
     # inductor's cache of graphs is asked behind `replace`; the one of autograd would leave out `replace`.

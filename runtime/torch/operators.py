@@ -68,7 +68,7 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
     written = write([node], [x for x in args if isinstance(x, Node)], [node])
-    return region_of(written, kernel_for(written.module, device, BackendOptions(tf32=tf32)))
+    return region_of(written, kernel_for(written, device, BackendOptions(tf32=tf32)))
 
 
 def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import torch
 
-from ..arguments.arrays import Argument, current_stream
+from ..arguments.arrays import Argument, current_stream, memory_maker
 from ..base.errors import ArgumentError
-from ..base.launch import Plan, ScratchBuffer
+from ..base.launch import Plan
 from ..kernel.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ class PartLayout(NamedTuple):
     metadata: Mapping[int, torch.dtype]
 
 
+PreparedPart: TypeAlias = "tuple[Launches, tuple[Callable[[], torch.Tensor], ...]]"
+"""The launches of a part for tensors of some sizes, and what allocates their scratch memory."""
+
 PROFILING: Callable[[], bool] = cast("Any", torch.autograd)._profiler_enabled
 
 
@@ -118,7 +121,7 @@ class Region:
         weak: Any = import_module("torch.utils.weak")
         self._words: Any = weak.WeakTensorKeyDictionary()
         self._dynamic = kernel.plan.dynamic
-        self._prepared: dict[tuple[torch.Size, ...] | None, tuple[Launches, Plan]] = {}
+        self._prepared: dict[tuple[torch.Size, ...] | None, PreparedPart] = {}
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         outs = [result.empty(inputs) for result in self.layout.results]
@@ -152,14 +155,14 @@ class Region:
                     self._prepared.clear()
                 self._prepared[key] = first
             return
-        launches, plan = ready
-        memory = [_scratch(buffer, outs[0].device) for buffer in plan.scratch]
+        launches, scratch = ready
+        memory = [make() for make in scratch]
         addresses += [t.data_ptr() for t in memory]
-        launches.enqueue(addresses, current_stream(outs[0].get_device()))
+        launches(addresses, current_stream(outs[0].get_device()))
 
-    def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> tuple[Launches, Plan] | None:
-        """The first call with tensors of these strides. Returns its launches and plan, or None if an output is empty;
-        later calls on a GPU reuse them, unless tensors were copied."""
+    def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> PreparedPart | None:
+        """The first call with tensors of these strides. Returns its launches and what allocates their scratch memory,
+        or None if an output is empty; later calls on a GPU reuse them, unless tensors were copied."""
         if not all(out.numel() for out in outs):
             return None
         tensors = list(inputs)
@@ -173,9 +176,9 @@ class Region:
         arrays = zip((*placed, *zip(outs, lying, strict=True)), self.kernel.function.parameters, strict=True)
         values = [_argument(*array, parameter.element) for array, parameter in arrays]
         plan = self.kernel.plan_for(values)
-        launches = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
+        prepared = (_enqueue if outs[0].is_cuda else _interpret)(self.kernel, plan, values, outs[0].device)
         copied = any(t is not given for (t, _), given in zip(placed, inputs, strict=True))
-        return None if launches is None or copied else (launches, plan)
+        return None if copied else prepared
 
 
 def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tuple[int, ...]]:
@@ -201,21 +204,17 @@ def _interpret(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: t
     kernel.binary.run(plan, values, device="interp", written=kernel.function.written)
 
 
-def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> Launches:
+def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: torch.device) -> PreparedPart:
     """Enqueues the launches on the current stream of the tensors' device; nothing is waited for."""
     from ..cuda.driver import gpu
     from ..cuda.launches import Launches
 
-    scratch = [_scratch(buffer, device) for buffer in plan.scratch]
-    everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in scratch)]
+    scratch = tuple(memory_maker(buffer, device.index or 0) for buffer in plan.scratch)
+    memory = [make() for make in scratch]
+    everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in memory)]
     launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
     launches([value.address for value in everything], current_stream(device.index or 0))
-    return launches
-
-
-def _scratch(buffer: ScratchBuffer, device: torch.device) -> torch.Tensor:
-    make = torch.zeros if buffer.zeroed else torch.empty
-    return make(max(1, buffer.bytes), dtype=torch.uint8, device=device)
+    return launches, scratch
 
 
 STORED_BY_BYTE = 4

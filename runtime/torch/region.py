@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.fx import Node
@@ -17,7 +17,9 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
 from ...passes.linalg.tensors import fuse_elementwise
-from ..base.errors import CompileError
+from ..base.errors import AssemblerError, CompileError, WarploomError
+from ..interp.cores import cores
+from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from .attention import GRADIENTS, is_attention, results_of
@@ -54,10 +56,11 @@ DEFAULT_TARGET = "sm_90a"
 
 
 class ImportedRegion(NamedTuple):
-    """A part of a graph as a module of one function, and how its tensors lie."""
+    """A part of a graph as a module of one function, which `text` prints, and how its tensors lie."""
 
     module: ModuleOp
     layout: PartLayout
+    text: str
 
 
 def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
@@ -94,7 +97,7 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
     if written[0].dtype in NARROW:
         approximate(module)
     fuse_elementwise(module)
-    return ImportedRegion(module, PartLayout(orders, tuple(written), metadata))
+    return ImportedRegion(module, PartLayout(orders, tuple(written), metadata), str(module))
 
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -137,8 +140,13 @@ def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
     raise UnsupportedError(f"the size {size} of the result is none of an operand")
 
 
-KERNELS: dict[tuple[object, ...], Kernel] = {}
-"""Equal parts of graphs share a kernel."""
+KernelKey: TypeAlias = tuple[object, ...]
+
+KERNELS: dict[KernelKey, Kernel | WarploomError] = {}
+"""Equal parts of graphs share a kernel, or the reason why they have none."""
+
+SEVERAL = 4
+"""Kernels that are compiled in processes of their own: fewer take less than these take to start."""
 
 
 WHOLE_F32 = (
@@ -153,17 +161,65 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
         raise UnsupportedError(WHOLE_F32)
 
 
-def kernel_for(module: ModuleOp, device: torch.device, options: BackendOptions) -> Kernel:
+def compile_together(parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions) -> None:
+    """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
+    for a GPU too, where there is ptxas: its driver assembles one after the other."""
+    missing = {key: part.module for part in parts if (key := _key(part, device, options)) not in KERNELS}
+    if len(missing) < SEVERAL or cores() == 1:
+        return
+    keys, modules = list(missing), list(missing.values())
+
+    def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
+        kernel = _compiled(modules[number], keys[number], options)
+        return number, kernel, _assembled(kernel) if device.type == "cuda" else b""
+
+    def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
+        number, kernel, code = result
+        KERNELS[keys[number]] = kernel
+        if code and isinstance(kernel, Kernel):
+            from ..cuda.driver import gpu
+
+            gpu(device.index or 0).load(kernel.ptx, code)
+
+    side_by_side(work, len(keys), keep)
+
+
+def _assembled(kernel: Kernel | WarploomError) -> bytes:
+    """The machine code of a kernel, if there is one and ptxas takes it."""
+    try:
+        return b"" if isinstance(kernel, WarploomError) else kernel.cubin
+    except AssemblerError:
+        return b""
+
+
+def kernel_for(part: ImportedRegion, device: torch.device, options: BackendOptions) -> Kernel:
     """The kernel of a region for a device; equal regions share one.
 
     Raises:
         CompileError: if it is not lowered, or there is no kernel for tensors there.
     """
-    target, tf32, schedule = target_of(device, options), options.drops_bits, options.schedule
-    key = (str(module), target, tf32, options.tuned, str(sorted(schedule.items())))
+    key = _key(part, device, options)
     if key not in KERNELS:
-        KERNELS[key] = compile(module, target, file="<region>", tf32=tf32, tuned=options.tuned, **schedule)
-    return KERNELS[key]
+        KERNELS[key] = _compiled(part.module, key, options)
+    if isinstance(kernel := KERNELS[key], WarploomError):
+        raise kernel
+    return kernel
+
+
+def _key(part: ImportedRegion, device: torch.device, options: BackendOptions) -> KernelKey:
+    """What a kernel depends on: the text of its module, its target, and the options."""
+    schedule = str(sorted(options.schedule.items()))
+    return target_of(device, options), options.drops_bits, part.text, options.tuned, schedule
+
+
+def _compiled(module: ModuleOp, key: KernelKey, options: BackendOptions) -> Kernel | WarploomError:
+    target, tf32, *_ = key
+    try:
+        return compile(
+            module, str(target), file="<region>", tf32=bool(tf32), tuned=options.tuned, **options.schedule
+        )  # fmt: skip
+    except WarploomError as error:
+        return error
 
 
 def target_of(device: torch.device, options: BackendOptions) -> str:
@@ -179,6 +235,6 @@ def target_of(device: torch.device, options: BackendOptions) -> str:
 
 def region_of(written: ImportedRegion, kernel: Kernel, label: str = "") -> Region:
     """A kernel as a part of graphs. Its name says what it computes, and ends with a hash of its code and target."""
-    text = f"{written.module}{written.layout}{kernel.target}{kernel.schedules}"
+    text = f"{written.text}{written.layout}{kernel.target}{kernel.schedules}"
     name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
     return Region(written.layout, kernel, name, label)

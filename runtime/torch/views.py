@@ -37,10 +37,10 @@ def has_no_gaps(tensor: torch.Tensor) -> bool:
     return all(size == 1 or expected == step for size, expected, step in pairs)
 
 
-def is_row_major(tensor: torch.Tensor) -> bool:
-    """Whether a tensor of a graph is contiguous."""
+def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bool:
+    """Whether a tensor of a graph is contiguous, or is so with its dimensions in an order."""
     sizes = shape_of(tensor)
-    moving = [d for d in range(len(sizes)) if sizes[d] != 1]
+    moving = [d for d in order or range(len(sizes)) if sizes[d] != 1]
     return _without_gaps(moving, sizes, tuple(map(size_of, tensor.stride())))
 
 
@@ -390,9 +390,7 @@ LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
 def has_channels_last(*images: torch.Tensor) -> bool:
     """Whether tensors are images of static sizes whose channels lie together."""
-    return all(
-        x.dim() == 4 and all(isinstance(n, int) for n in shape_of(x)) and is_row_major(x.permute(LAST)) for x in images
-    )
+    return all(x.dim() == 4 and all(isinstance(n, int) for n in shape_of(x)) and is_row_major(x, LAST) for x in images)
 
 
 def pixels_as_products(graph: Graph, mode: Any) -> None:
@@ -477,7 +475,7 @@ def _moves_last(node: Node, shape: tuple[Any, ...]) -> bool:
     """Whether an operand has a form with the channels last that costs no copy."""
     own = _shape(node)
     if own == shape:
-        return is_row_major(node.meta["val"].permute(LAST))
+        return is_row_major(node.meta["val"], LAST)
     return math.prod(own) == 1 or (len(own) >= 3 and math.prod(own) == own[-3] == shape[1])
 
 

@@ -73,7 +73,7 @@ def _taken(
 
 
 def accepted(
-    statements: Sequence[str], target: Target, version: Version = CURRENT, rounds: int = 2, registers: str = _REGISTERS
+    statements: Sequence[str], target: Target, version: Version = CURRENT, rounds: int = 1, registers: str = _REGISTERS
 ) -> set[int]:
     """The numbers of the statements that ptxas takes.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deviations import explanation
 
 from warploom.dialect.isa.row import TARGETS
-from warploom.dialect.ptx.instructions import canonical
+from warploom.dialect.ptx.instructions import canonical, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class Kind:
         return re.fullmatch(self.opcode, opcode) is not None and re.search(self.message, message) is not None
 
 
-_TWICE = r"(?=.*(\.[\w:]+)(?:\..*)?\1(?:\.|$)).*"
 _NARROW = r"got a \.[bus](8|16) register"
 _WGMMA = "9.7.15.5.2: wgmma.mma_async{.sp}.sync.aligned.shape.dtype.atype.btype"
 
@@ -32,23 +31,17 @@ KINDS = (
     Kind(
         r".*",
         r"expected an address that is a multiple of \d+ bytes",
-        "an access whose address is known when the text is read and not a multiple of its size faults on every GPU "
-        "(6.4.1); ptxas does not look",
+        "6.4.1: an address is a multiple of the size of its access; ptxas does not look",
     ),
     Kind(
-        _TWICE,
-        "is not a PTX instruction",
-        "a qualifier stands twice, and each section of 9.7 has it once; ptxas drops some of the repeated ones",
-    ),
-    Kind(
-        r"fence\..*",
+        r"fence\..*sync_restrict.*",
         "is not a PTX instruction",
         "9.7.13.4 has the words of a fence in fixed combinations; ptxas takes .sync_restrict where it means nothing",
     ),
     Kind(
         r".*",
         rf"expected an address in a 32 or 64-bit integer register, {_NARROW}",
-        "9.7.9.8: The address size may be either 32-bit or 64-bit",
+        "6.4.1: addresses are in registers of .b or integer types, and have 32 or 64 bits",
     ),
     Kind(
         r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
@@ -59,12 +52,12 @@ KINDS = (
     Kind(
         r"(bar|barrier)\..*",
         r"got \d{10,}",
-        "4.5.1: an integer literal of more than 32 bits is no number of a barrier; ptxas drops its upper half",
+        "9.7.13.1: barriers are numbered from 0 to 15, and numbers of threads have 32 bits; ptxas drops the upper half",
     ),
     Kind(
         r"mov\.b(16|32|64)",
         r"got a vector of 1 ",
-        "9.7.9.4: mov packs {.b8,.b8} to {.b32,.b32}; a vector of one is none of them",
+        "9.7.9.4: mov packs two elements or four; a vector has at least two",
     ),
     Kind(
         r"setp\.[\w.]*x2",
@@ -74,13 +67,13 @@ KINDS = (
     Kind(
         r"mov\.b(16|32|64|128)",
         r"operand [ad]: expected a \.b\d+ register( to write)?, got a vector",
-        "9.7.9.4: the elements of a packed vector are registers of its part's type; ptxas takes predicates among them",
+        "9.7.9.4: the sizes of the elements sum up to that of the type; ptxas takes predicates and other widths",
     ),
-    Kind(r"mov\.[bus]16", r"an address takes 32 or 64 bits", "9.7.9.3: the address of a variable does not fit 16 bits"),
+    Kind(r"mov\.[bus]16", r"an address takes 32 or 64 bits", "6.4.1: an address has 32 or 64 bits"),
     Kind(
         r"isspacep\..*",
         r"expected a register that holds \.u64",
-        "9.7.9.19: a generic address has 64 bits where .address_size is 64",
+        "9.7.9.19: the address is of type .u32 or .u64",
     ),
     Kind(
         r".*",
@@ -95,19 +88,13 @@ KINDS = (
     ),
     Kind(
         r"wmma\.(load|store).*",
-        r"expected a stride",
-        "9.7.14.4.2: The starting address of each instance of the leading dimension (row or column) must be aligned; "
-        "of less than a leading dimension, rows would overlap",
+        r"expected a stride that is a multiple",
+        "9.7.14.4.2: the address at which each row or column begins is aligned as the fragment is",
     ),
     Kind(
         r"cp\.async\.bulk.*",
         r"operand (mask|k): expected a register that holds \.u16",
         "9.7.9.25.5.2: The ctaMask operand is 16 bits",
-    ),
-    Kind(
-        r"st\.bulk.*",
-        r"operand n: expected a register that holds \.u64",
-        "9.7.9.13: size is a 64-bit unsigned integer operand",
     ),
     Kind(
         r"(add|sub|mul|fma)\.[\w.]*x4\..*",
@@ -121,9 +108,9 @@ KINDS = (
     ),
     Kind(r"clmad\.(lo|hi)\.s64", "is not a PTX instruction", "9.7.1.5: clmad.mode.u64; all operands are unsigned"),
     Kind(
-        r"cvt\.[\w.:]*",
+        r"cvt\.(?!.*scaled)[\w.:]*",
         r"expected 2 operands \(d, a\), got 3|got 4",
-        "9.7.9.21: a scale-factor must be used with .scaled; ptxas takes one without",
+        "9.7.9.21: a scale-factor and .scaled are used together; ptxas takes one without",
     ),
     Kind(
         r"wgmma\.mma_async[\w.:]*\.(row|col)\b.*",
@@ -137,7 +124,7 @@ KINDS = (
     ),
     Kind(
         r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async)\..*",
-        r"a (generic|\.global) address takes 64 bits, got a \.b32 register",
+        r"a (generic|\.global) address takes 64 bits, got a \.[bsu]32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
     Kind(
@@ -147,7 +134,7 @@ KINDS = (
     ),
     Kind(
         r"wgmma\.mma_async\.sp\..*",
-        r"operand e: expected a (\.b32 register, got a vector of 1|register that holds \.b32, got \.pred)",
+        r"operand e: expected a (\.b32 register, got a vector of [12]|register that holds \.b32, got \.pred)",
         "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",
     ),
     Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
@@ -224,14 +211,14 @@ KINDS = (
         "9.7.16.8.3: redval is a register, which ptxas takes in braces",
     ),
     Kind(
-        r"(w?mma|movmatrix)\..*",
-        r"cannot be a literal|got the literal|(floating-point|integer) literal"
+        r"(w?mma|movmatrix|stmatrix)\..*",
+        r"cannot be a literal|got the literal|literals alone|(floating-point|integer) literal"
         r"|expected a vector .* got a \.\w+ register",
         "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
     Kind(
         r"st\.async\..*",
-        r"expected 3 operands|expected a vector|is not a PTX instruction",
+        r"expected 3 operands|expected a vector|got a vector|is not a PTX instruction",
         "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, "
         "and one register for .vec",
     ),
@@ -241,7 +228,7 @@ KINDS = (
         "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others",
     ),
     Kind(
-        r"multimem\.(st|red)\..*acc::.*",
+        r"multimem\.(st|red|cp\.reduce)\..*acc::.*",
         "is not a PTX instruction",
         "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
     ),
@@ -255,7 +242,26 @@ KINDS = (
         r"expected a register that holds \.[su]16",
         "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
     ),
-    Kind(r"spcompress\..*", "the literal .* is no", "4.5: a literal of f32 is no .b32"),
+    Kind(
+        r"st\..*b64|applypriority\..*|spcompress\..*",
+        r"the literal 0[fd]\w+ is no \.b",
+        "4.5.2: 0f gives a number of 32 bits, 0d one of 64; ptxas takes them among elements of other widths",
+    ),
+    Kind(
+        r"(ld|st|mov)\..*v\d\.f32",
+        r"element \d: expected a register that holds \.f32( or wider)?, got \.[us]32",
+        "9.4.1: of a float the register is .b or of its type; ptxas looks at no element of some vectors",
+    ),
+    Kind(
+        r"cvt\.pack\..*\.b32",
+        r"operand c: expected a register that holds \.b32, got \.b128",
+        "9.7.9.22: c is of type .b32",
+    ),
+    Kind(
+        r"fma\..*\.oob\.sat\..*",
+        "is not a PTX instruction",
+        "9.7.4.4: fma.rnd.oob{.relu}.type; .sat is of the forms without .oob",
+    ),
     Kind(
         r"clusterlaunchcontrol\..*",
         "got a vector",
@@ -303,9 +309,9 @@ FAULTS = (
         "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
     ),
     Kind(
-        r"mma(\.sp)?\..*\.e[45]m[23]\..*",
-        "Result discard mode is not allowed for instruction 'add'",
-        "9.7.14.5: elements of d may be discarded; ptxas makes sums of these products, and refuses it there",
+        r"mma(\.sp)?\..*\.(e[45]m[23]|f64)\..*",
+        "Result discard mode is not allowed for instruction '(add|mov)'",
+        "9.7.14.5: elements of d may be discarded; ptxas makes PTX of its own of these products, and refuses it there",
     ),
     Kind(
         r"mbarrier\..*::32b.*",
@@ -323,8 +329,18 @@ FAULTS = (
         "10: special registers are read by mov, among the elements of a vector as elsewhere",
     ),
     Kind(
+        r"red\.async\..*",
+        "does not match formal parameter",
+        "9.1: a .b type agrees with any type of its width; ptxas makes a call of it, whose parameter is an integer",
+    ),
+    Kind(
+        r"sp(de)?compress\..*",
+        "Intrinsic",
+        "9.1: nothing says that registers of a vector differ; ptxas cannot write one twice here",
+    ),
+    Kind(
         r"mma(\.sp[:\w]*)?\..*",
-        r"<builtin>",
+        r"<builtin>|Argument vector size mismatch for instruction 'mov'",
         "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
     ),
     Kind(
@@ -341,15 +357,26 @@ FAULTS = (
 """What ptxas refuses, with its message, and the text has."""
 
 
+DEVIATES = "ptxas takes what the text does not have,"
+
+
 def fault(opcode: str, message: str) -> str | None:
     """Why we take what ptxas refuses; None where nothing says it."""
     return next((kind.reason for kind in FAULTS if kind.explains(opcode, message)), None)
 
 
+def repeated(opcode: str) -> bool:
+    """Whether an opcode is one of PTX but for a qualifier that stands twice."""
+    words = opcode.split(".")
+    return any(word in words[:at] and find(".".join((*words[:at], *words[at + 1 :]))) for at, word in enumerate(words))
+
+
 def reason(opcode: str, message: str, target: str) -> str | None:
     """Why we refuse on a target what ptxas takes; None where nothing says it."""
+    if "is not a PTX instruction" in message and repeated(opcode):
+        return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:
         return found
     deviation = explanation(canonical(opcode), TARGETS[target])
-    return f"ptxas takes what the text does not have, {deviation.section}: {deviation.sentence}" if deviation else None
+    return f"{DEVIATES} {deviation.section}: {deviation.sentence}" if deviation else None

@@ -1,6 +1,6 @@
 """Statements near every row, on every target that ptxas has, judged by ptxas and by us.
 
-    python test/conformance/sweep.py [--count 3000] [--seed 1] [--targets sm_75,...] [--jobs 2] [--seconds S]
+    python test/conformance/sweep.py [--count 3000] [--seed 1] [--targets sm_75,...] [--jobs 2] [--seconds S] [--out F]
 
 Of each instruction that a row has, one place is changed: a qualifier is dropped, doubled, exchanged with another or
 replaced; an operand is dropped, doubled, exchanged, added, or of another kind, type or count. Each target has as many
@@ -262,6 +262,7 @@ def main() -> int:
     parser.add_argument("--targets", default=",".join(t.name for t in TARGETS.values() if t.sm >= LOWEST.sm))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after so long")
+    parser.add_argument("--out", type=Path, help="where all differences are written, a line each")
     args = parser.parse_args()
     if PTXAS is None:
         print("not judged: ptxas is not here; the package nvidia-cuda-nvcc brings it")
@@ -269,6 +270,7 @@ def main() -> int:
     targets = [TARGETS[name] for name in args.targets.split(",")]
     done = crashed = 0
     each, reasons, examples = Counter[str](), Counter[str](), dict[str, str]()
+    listed: list[str] = []
     with Pool(args.jobs) as pool:
         work = list(tasks(targets, args.count, args.seed, time.time() + args.seconds))
         for task, (number, without, found) in zip(work, pool.imap(judged, work), strict=True):
@@ -276,10 +278,13 @@ def main() -> int:
             each[task.target.name] += number
             for d in found:
                 reasons[d.why] += 1
+                listed.append(f"{d.target}\t{d.statement}\t{'' if d.taken else 'ours: '}{d.message}\t{d.why}\n")
                 examples.setdefault(d.why, f"{d.target}: {d.statement[:200]}")
                 if not d.why:
                     print(f"{d.target} {d.version[0]}.{d.version[1]}: {d.statement}", flush=True)
                     print(f"    {'we take it; ptxas' if d.taken else 'ptxas takes it; we'}: {d.message}", flush=True)
+    if args.out:
+        args.out.write_text("".join(sorted(listed)))
     unexplained = reasons.pop("", 0)
     for why, number in reasons.most_common():
         print(f"{number:5} {why}\n        e.g. {examples[why]}")

@@ -186,6 +186,10 @@ def test_rows_that_ptx_no_longer_has() -> None:
         assert check_line(lines[0], TargetContext((6, 3), (LOWEST.name,))) is None
 
 
+BLOCKS = re.compile(r"tcgen05\.mma(\.sp)?\.cta_group::\d\.kind::mxf(4|8f6f4)\.block_scale(\.collector::a::\w+)? ")
+"""What stands for `.block32`: ptxas 13.0 says that this needs PTX 8.8, and 13.5 takes it in 8.6."""
+
+
 def test_no_row_claims_a_version_too_high() -> None:
     """One PTX version below the one a row claims, ptxas takes none of it, where the target exists in that version."""
     versions = sorted({t.ptx for t in TARGETS.values()} | {each.ptx for _, each, _ in plainest()})
@@ -194,7 +198,7 @@ def test_no_row_claims_a_version_too_high() -> None:
         target, version = least(each)
         below = max((v for v in versions if v < version), default=version)
         if each.ptx > target.ptx and below >= target.ptx:
-            groups[target, below].extend(instructions(row, [spelling]))
+            groups[target, below].extend(line for line in instructions(row, [spelling]) if not BLOCKS.match(line))
     assert not accepted(groups)
 
 

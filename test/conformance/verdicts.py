@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from assembler import CURRENT, PTXAS
-from refused import fault, reason
+from refused import DEVIATES, fault, reason
 
 from warploom.runtime.kernel.check import check_text
 
@@ -27,8 +27,9 @@ OLDEST = 75
 RENAMED = {101: 110}
 ROUNDS = 40
 TIMEOUT_S = 300
-MOST_REFUSED = 0.001
-"""The part of a suite's statements that we may refuse and ptxas takes."""
+MOST_REFUSED = 0.0005
+"""The part of a suite's statements that we may refuse and ptxas takes, but for the spellings of `deviations`, each of
+which the tests know."""
 SHOWN = 60
 """Lines of a report that are printed."""
 
@@ -244,8 +245,9 @@ class Report:
 
     @property
     def refused(self) -> float:
-        """The part of all statements that we refuse and ptxas takes."""
-        return sum(len(o.refused) + len(o.listed) for o in self.judged) / max(1, self.instructions)
+        """The part of all statements that we refuse and ptxas takes, and that are no deviations."""
+        listed = sum(not why.startswith(DEVIATES) for o in self.judged for *_, why in o.listed)
+        return (sum(len(o.refused) for o in self.judged) + listed) / max(1, self.instructions)
 
     @property
     def faults(self) -> list[str]:

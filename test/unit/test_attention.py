@@ -193,6 +193,23 @@ def test_masks_may_hold_any_number(change: Callable[[Array], None]) -> None:
     _check(asked, arguments)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_scores_far_apart_choose_values_exactly(target: str) -> None:
+    """Where the other keys weigh nothing, a row is the value of its largest score, or the mean of two that are equal,
+    in whatever tiles they are: rounding the score of 10^5 does not show, on which gradients depend."""
+    asked, random = Attention((70, 300, 32, 32), "bf16", batch=()), np.random.default_rng(5)
+    *given, o = problem(asked).arguments
+    q, k, v = (random.standard_normal(x.shape).astype(x.dtype) * x.dtype.type(500) for x in given)
+    kernel, scores = asked.compile(target), q.astype(np.float64) @ k.astype(np.float64).T
+    kernel(q, k, v, o, device="interp")
+    assert (o == v[scores.argmax(1)]).all()
+    k[0] = k[-1] = 4 * q[0]
+    q[:] = q[0]
+    kernel(q, k, v, o, device="interp")
+    mean = (v[0].astype(np.float64) + v[-1].astype(np.float64)) / 2
+    assert (np.abs(o.astype(np.float64) - mean) <= 2.0**-8 * np.abs(v.astype(np.float64)[[0, -1]]).max(0)).all()
+
+
 def test_rows_without_a_key_are_not_a_number() -> None:
     asked = Attention(SIZE, causal=-5)
     result = _check(asked, problem(asked).arguments)

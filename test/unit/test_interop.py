@@ -58,15 +58,17 @@ def test_llc_compiles_nvvm(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(tool("mlir-runner") is None or which("cc") is None, reason=f"{ABSENT}, with mlir-runner, or no cc")
-@pytest.mark.parametrize("binary", [True, False])
-def test_upstreams_host_code_launches_kernels(binary: bool, tmp_path: Path) -> None:
-    """MLIR runs the host's part, the interpreter the kernel: A is row - column, B is row + column."""
+@pytest.mark.parametrize(("binary", "schedule"), [(True, "split_k=2 cta=16,16,16 warp=16,16"), (False, "")])
+def test_upstreams_host_code_launches_kernels(binary: bool, schedule: str, tmp_path: Path) -> None:
+    """MLIR runs the host's part, the interpreter the kernel: A is row - column, B is row + column. K in parts needs
+    memory that the host allocates on the device."""
     driver = tmp_path / "driver.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", driver, ROOT / "test" / "upstream" / "driver.c"], check=True)
-    command = COMMANDS[3]
+    command = COMMANDS[3].replace("target=sm_80", f"target=sm_80 {schedule}")
+    assert schedule in command
     if not binary:
         command = command.replace("nvvm{binary=true}", "nvvm").replace(
-            "--convert-scf", "--gpu-module-to-binary=format=isa --convert-scf"
+            "--expand-strided", "--gpu-module-to-binary=format=isa --expand-strided"
         )
     run = f"{sys.executable} {ROOT / 'test' / 'upstream' / 'launched.py'}"
     text = printed(command, tmp_path, DRIVER=str(driver), WARPLOOM_FOLDER=str(tmp_path), WARPLOOM_COMMAND=run)

@@ -249,6 +249,19 @@ def test_vector_variables() -> None:
     assert (out == expected).all()
 
 
+def test_four_words_are_one_of_128_bits() -> None:
+    """Packed and unpacked again; of vectors added in memory, the old ones may be discarded."""
+    words, out = GENERATOR.integers(0, 1 << 32, (32, 8), np.uint32), outputs(32 * 8, "f4").reshape(32, 8)
+    body = f""".reg .b128 q; {COPY}
+        ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%rd1]; mov.b128 q, {{%r0, %r1, %r2, %r3}}; mov.b64 %rd4, {{%r0, %r1}};
+        mov.b128 {{%r4, _, %r6, %r7}}, q; mov.b128 {{%rd5, %rd6}}, q; mov.b64 {{_, %r5}}, %rd5;
+        st.global.v4.b32 [%rd2], {{%r7, %r6, %r5, %r4}}; st.global.v2.f32 [%rd2+16], {{0f3F800000, 0f40000000}};
+        atom.global.add.v2.f32 _, [%rd2+16], {{0f3F800000, 0f40400000}};"""
+    program(body, POINTERS).launch("k", (1, 1, 1), (32, 1, 1), [words, out])
+    assert (out.view(np.uint32)[:, :4] == words[:, 3::-1]).all()
+    assert (out[:, 4:6] == [2, 5]).all()
+
+
 def test_a_number_of_32_bits_is_a_global_address() -> None:
     body = "mov.u32 %r1, 16; isspacep.shared::cta %p1, %r1; isspacep.global %p2, %r1; selp.u32 %r0, 1, 0, %p2;"
     assert set(per_thread(f"{body} selp.u32 %r0, 2, %r0, %p1;", 32).tolist()) == {1}

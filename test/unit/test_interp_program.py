@@ -131,11 +131,23 @@ def test_initialisers_with_addresses() -> None:
         assert out.tolist() == [0x20, 0xFFFFFFFF, 10, 30, 5, 2]
 
 
+def test_initialisers_nest_as_the_dimensions_do() -> None:
+    """What a row leaves out is zero, and an open array has as many rows as its initialiser."""
+    module = ".global .u32 rows[][3] = {{1}, {2, 3}}; .global .v2 .u32 pairs[2][2] = {{{4, 5}}, {{6, 7}, {8, 9}}};"
+    words = [f"[rows+{4 * n}]" for n in range(6)] + [f"[pairs+{4 * n}]" for n in range(8)]
+    loads = "".join(f"ld.global.u32 %r1, {w}; st.global.u32 [%rd1+{4 * n}], %r1;\n" for n, w in enumerate(words))
+    out = outputs(len(words), "u4")
+    built = program(f"ld.param.u64 %rd1, [out];\n{loads}", ".param .u64 out", module=module)
+    built.launch("k", (1, 1, 1), (1, 1, 1), [out])
+    assert out.tolist() == [1, 0, 0, 2, 3, 0, 4, 5, 0, 0, 6, 7, 8, 9]
+
+
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
         (".global .u64 p = other;", "'other' is not declared in this module"),
-        (".global .u32 p[2] = {1, 2, 3};", "variable 'p' has 8 bytes, its initialiser 12"),
+        (".global .u32 p[2] = {1, 2, 3};", "variable 'p': 3 initial values for 2 elements"),
+        (".global .u32 p[] = {};", "variable 'p': an array of open size has as many elements as values"),
         (".global .u32 p = 1 + x;", "initialiser '1 . x' is not supported"),
         (".global .u32 p = 0xFF(1x);", "is not supported|is not declared"),
     ],

@@ -360,3 +360,25 @@ def test_steps_along_k_within_a_swizzle() -> None:
               "tcgen05.fence::before_thread_sync;", "bar.sync 1;", "tcgen05.fence::after_thread_sync;"]  # fmt: skip
     found = Kernel(image, issue, 64, before=before).run("strict").view(np.float32)
     close(found, a.astype(np.float64), b.astype(np.float64), 2.0**-20)
+
+
+@pytest.mark.parametrize("bug", ["C13", "C14"])
+def test_suspected_bugs_of_scales_are_wrong_numbers(bug: str) -> None:
+    """https://github.com/tile-ai/tilelang/issues/2644: C13, scales of two steps of K lie side by side, and the
+    descriptor of `tcgen05.cp` is that of one; C14, byte-ids begin anew behind four groups, the fifth with the scale of
+    the first. All that is read was written, and nothing is said: the numbers are wrong."""
+    product = scaled("mxf8f6f4", 1, "e4m3", "e4m3", "ue8m0")
+    case, both = Product(product), []
+    for numbers, column in ((case.a, 420), (case.b, 440)):
+        right, other = (case.random.integers(120, 135, (len(numbers), 1)).astype(np.uint8) for _ in range(2))
+        rows, others = scale_rows(right), scale_rows(other)
+        mixed = [part[first : first + 8] for first in (0, 8) for part in (rows, others)]
+        case.bring([np.concatenate(mixed) if bug == "C13" else others], "32x128b.warpx4", column)
+        both.append((numbers * np.exp2(right - 127.0), numbers * np.exp2(other - 127.0)))
+    found, (right_a, other_a), (right_b, other_b) = case.run(), *both
+    with pytest.raises(AssertionError):
+        close(found, right_a, right_b)
+    if bug == "C14":
+        close(found, other_a, other_b)
+    else:
+        close(found[:8, :8], right_a[:8], right_b[:8])

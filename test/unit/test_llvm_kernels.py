@@ -119,6 +119,38 @@ THREAD = """gpu.module @kernels {
 }"""
 
 
+FLOATS = """sub.rn.f16x2 %r1, %r2, %r3;
+    fma.rn.bf16x2 %r1, %r1, %r2, %r3;
+    neg.bf16x2 %r1, %r1;
+    max.f16x2 %r1, %r1, %r2;
+    rcp.rn.f32 %f1, %f0;
+    div.approx.f32 %f1, %f1, %f0;
+    min.NaN.xorsign.abs.f32 %f1, %f1, %f0;
+    cvt.rn.satfinite.e4m3x2.f32 %h0, %f1, %f0;
+    cvt.rn.f16x2.e4m3x2 %r4, %h0;
+    setp.ltu.f32 %p0, %f1, %f0;
+    setp.ne.f32 %p1, %f1, %f0;
+    mul.rn.f32 %f1, %f1, %f1;"""
+
+
+def test_arithmetic_of_floats_out_and_back_is_the_same() -> None:
+    text = as_nvvm(f""".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a)\n{{
+    .reg .pred %p<2>;\n.reg .b16 %h<1>;\n.reg .b32 %r<5>;\n.reg .b64 %rd<2>;\n.reg .f32 %f<2>;
+    ld.param.u64 %rd0, [a];
+    cvta.to.global.u64 %rd1, %rd0;
+    ld.global.v4.b32 {{%r1, %r2, %r3, %r4}}, [%rd1];
+    ld.global.f32 %f0, [%rd1];
+    {FLOATS}
+    @%p0 st.global.b32 [%rd1], %r4;
+    @%p1 st.global.b32 [%rd1+4], %r1;
+    st.global.f32 [%rd1+8], %f1;
+    ret;\n}}\n""")
+    assert "inline_asm" not in text
+    opcode = re.compile(r"(?:sub|fma|neg|max|rcp|div|min|cvt|setp|mul)\.\S+")
+    back = [word for word in opcode.findall(to_ptx(text)) if not word.startswith("cvt.u")]
+    assert back == opcode.findall(FLOATS)
+
+
 @pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
 def test_what_upstream_lowers_gpu_to() -> None:
     inner = "gpu.module(convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=1})"
@@ -184,6 +216,8 @@ MMA = """%c = llvm.mlir.constant(0.000000e+00 : f32) : f32
         (MMA.replace("TYPE", "tf32").replace("K", "12"), "sm_80", "m16n8k12"),
         (MMA.replace("TYPE", "tf32").replace("K", "4"), "sm_75", "needs"),
         ("nvvm.cluster.arrive\nllvm.return", "sm_80", "needs"),
+        ("%x = llvm.mlir.undef : vector<4xi8>\n%y = llvm.add %x, %x : vector<4xi8>\nllvm.return", "sm_80",
+         "llvm.add of vector<4xi8> is not lowered"),
         ("nvvm.tcgen05.wait <load>\nllvm.return", "sm_90a", "nvvm.tcgen05.wait takes tcgen05.wait::ld"),
         ("%x = llvm.mlir.constant(dense<1.0> : vector<2xf32>) : vector<2xf32>\nllvm.return", "sm_80",
          "expected a number"),

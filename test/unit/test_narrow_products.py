@@ -1,4 +1,4 @@
-"""Products of floats of 4, 6 and 8 bits, one in each byte of a fragment, on sm_120a: run on the interpreter."""
+"""Products of floats of 4, 6 and 8 bits, on sm_120a and in tensor memory: run on the interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.runtime import CompileError, compile
+from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 
@@ -43,17 +43,23 @@ def matmul(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", result: str
 
 def check(size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", **options: Any) -> None:
     """Within the bound of sums cut at 24 bits or more, against float64."""
-    (m, n, k), word, checks = size, options.pop("word", ""), options.pop("checks", ())
+    word, checks, target = options.pop("word", ""), options.pop("checks", ()), options.pop("target", "sm_120a")
+    kernel = compile(matmul(size, a_kind, b_kind, lies, word=word), target=target, **options)
+    assert within(kernel, size, a_kind, b_kind, lies, checks)
+
+
+def within(kernel: Kernel, size: Size, a_kind: str, b_kind: str, lies: str = "A Bt", checks: Any = "all") -> bool:
+    """Whether a kernel computes a product within that bound."""
+    m, n, k = size
     rng = np.random.default_rng()
     a, b = rng.standard_normal((m, k)).astype(DTYPES[a_kind]), rng.standard_normal((k, n)).astype(DTYPES[b_kind])
     start = rng.standard_normal((m, n)).astype(np.float32)
     c = start.copy()
     first, second = (x.T.copy() if name.endswith("t") else x for x, name in zip((a, b), lies.split(), strict=True))
-    kernel = compile(matmul(size, a_kind, b_kind, lies, word=word), target="sm_120a", **options)
     kernel(first, second, c, device="interp", checks=checks)
     x, y, z = (matrix.astype(np.float64) for matrix in (a, b, start))
     bound = (k + 2) * 2.0**-23 * (np.abs(z) + np.abs(x) @ np.abs(y))
-    assert (np.abs(c - (z + x @ y)) <= bound).all()
+    return bool((np.abs(c - (z + x @ y)) <= bound).all())
 
 
 @pytest.mark.sampled(4)
@@ -67,6 +73,23 @@ def test_every_mix(a: str, b: str) -> None:
 @pytest.mark.parametrize(("a", "b"), [("f4E2M1FN", "f8E5M2"), ("f6E2M3FN", "f4E2M1FN"), ("f6E3M2FN", "f6E3M2FN")])
 def test_sizes(a: str, b: str, size: Size) -> None:
     check(size, a, b)
+
+
+PAIRED = {"mma": "m128n64k32", "cta": (128, 128, 128), "cluster": (2, 1), "ctas": 2}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("a", "b", "size", "schedule"), [
+    ("f4E2M1FN", "f6E3M2FN", (272, 144, 384), PAIRED),
+    ("f6E2M3FN", "f8E4M3FN", (37, 53, 201), {}),
+    ("f8E5M2", "f4E2M1FN", (130, 70, 200), {"target": "sm_103a"}),
+    ("f4E2M1FN", "f4E2M1FN", (16, 8, 0), {}),
+    ("f6E3M2FN", "f6E3M2FN", (1, 1, 33), {}),
+    ("f8E4M3FN", "f8E4M3FN", (90, 40, 128), {"word": "f8f6f4"}),
+])  # fmt: skip
+def test_products_in_tensor_memory(a: str, b: str, size: Size, schedule: dict[str, Any]) -> None:
+    """Tensor copies add padding to elements of 4 bits; a launch packs those of 6 bits, and rows of other lengths."""
+    check(size, a, b, checks="all", **{"target": "sm_100a", **schedule})
 
 
 @pytest.mark.parametrize("lies", ["A B", "At Bt", "At B"])

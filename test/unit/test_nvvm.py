@@ -7,16 +7,18 @@ from dataclasses import replace
 from io import StringIO
 
 import numpy as np
+import pins
 import pytest
+import upstream_out
 from upstream import ABSENT, mlir_opt, piped, tool
+from upstream_out import converted
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException
 
 from warploom.dialect.ptx.parser import parse_ptx
 from warploom.dialect.ptx.printer import import_ptx
-from warploom.passes.diagnostics import remarks
-from warploom.passes.to_nvvm.convert import ConvertWarpToNvvmPass, NvvmTarget
+from warploom.passes.to_nvvm.convert import NvvmTarget
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import Kernel, compile, load_ptx
 
@@ -35,29 +37,9 @@ HOPPER = """func.func @f(%A: memref<96x128xf16>, %B: memref<128x72xf16>, %C: mem
 }"""
 
 
-def converted(ptx: str, bare: bool = True) -> tuple[str, list[str]]:
-    """The text that the pass leaves of a module of PTX, and its remarks."""
-    module = ModuleOp([import_ptx(parse_ptx(ptx))])
-    with remarks() as said:
-        ConvertWarpToNvvmPass(bare).apply(make_context(), module)
-    module.verify()
-    out = StringIO()
-    Printer(out).print_op(module)
-    return out.getvalue(), [str(each) for each in said]
-
-
-def by_llvm(kernel: Kernel, version: str = "80") -> Kernel:
+def by_llvm(kernel: Kernel) -> Kernel:
     """The same kernel with the PTX that LLVM makes of it."""
-    text, _ = converted(kernel.ptx)
-    llc = (
-        "llc",
-        "-mtriple=nvptx64-nvidia-cuda",
-        f"-mcpu={kernel.target}",
-        f"-mattr=+ptx{version}",
-        "--nvptx-short-ptr",
-    )
-    ptx = piped(text, ("mlir-opt", "--convert-nvvm-to-llvm"), ("mlir-translate", "--mlir-to-llvmir"), llc)
-    return replace(kernel, ptx=ptx)
+    return replace(kernel, ptx=upstream_out.by_llvm(kernel.ptx)[0])
 
 
 def results(kernel: Kernel, *arguments: np.ndarray, checks: str = "all") -> np.ndarray:
@@ -81,6 +63,18 @@ def test_a_product_that_llvm_compiles_has_the_same_words() -> None:
     assert "mma.sync.aligned.m16n8k16" in made.ptx
     assert "cp.async.cg.shared.global" in made.ptx
     assert (results(made, a, b, poison) == results(kernel, a, b, poison)).all()
+
+
+PINNED = ("bf16 bf16 f32, sparse, A B, 16x16x64", "bf16, 1x300x64x64", "softmax on")
+
+
+@pytest.mark.skipif(tool("llc") is None, reason=ABSENT_LLC if mlir_opt() else ABSENT)
+@pytest.mark.parametrize("name", PINNED)
+def test_a_pinned_kernel_that_llvm_compiles_has_the_recorded_words(name: str) -> None:
+    """Those of other families are tested above; all by `test/upstream_out.py --words`."""
+    pinned = next(each for each in pins.pinned() if str(each).startswith(name))
+    outcome = upstream_out.tried(pinned, words=True, kept=None)
+    assert (outcome.out, outcome.same) == (True, True), outcome.reason
 
 
 @pytest.mark.skipif(tool("llc") is None, reason=ABSENT_LLC if mlir_opt() else ABSENT)

@@ -16,9 +16,10 @@ import pytest
 
 from warploom.dialect.isa.tensor_map import TensorMapFields
 from warploom.runtime import Kernel, Struct, TensorMap, compile, load_ptx
+from warploom.runtime.arguments.arrays import borrow
 from warploom.runtime.arguments.launch_values import values
 from warploom.runtime.base.errors import ArgumentError, CudaError, DeviceUnavailableError, WarploomError
-from warploom.runtime.base.launch import Launch, Plan, ScratchBuffer
+from warploom.runtime.base.launch import Launch, Mapped, Plan, ScratchBuffer
 from warploom.runtime.cuda import driver as cuda
 from warploom.runtime.cuda import launch as launching
 from warploom.runtime.cuda import launches as packing
@@ -56,6 +57,7 @@ class Driver:
         self.launches: list[tuple[Any, ...]] = []
         self.configs: list[Any] = []
         self.loads = 0
+        self.images: list[bytes] = []
         self.memory: dict[int, Any] = {}
         self.streams: list[int] = []
 
@@ -84,12 +86,13 @@ class Driver:
         return Result.CUDA_SUCCESS, known[name.rsplit("_", 1)[1]]
 
     def cuModuleLoadDataEx(self, image: bytes, _: int, names: list[str], data: list[Any]) -> tuple[Result, int]:  # noqa: N802
-        assert image.endswith(b"\0")
         self.loads += 1
+        self.images.append(image)
         log: bytearray = data[names.index("CU_JIT_ERROR_LOG_BUFFER")]
         if self.reject:
             log[:10] = b"line 6: no"
-        return (Result.CUDA_ERROR_INVALID_PTX if self.reject else Result.CUDA_SUCCESS), 1
+        reject = self.reject or not image.endswith(b"\0")
+        return (Result.CUDA_ERROR_INVALID_PTX if reject else Result.CUDA_SUCCESS), 1
 
     def cuFuncGetAttribute(self, name: str, _: object) -> tuple[Result, int]:  # noqa: N802
         return Result.CUDA_SUCCESS, {"CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK": 256}.get(name, 64)
@@ -216,6 +219,15 @@ def test_a_module_is_loaded_once(driver: Driver) -> None:
     for _ in range(3):
         load_ptx(PTX).launch("double", 1, 32, [OnGpu(a), OnGpu(b), 8])
     assert driver.loads == 1
+
+
+def test_machine_code_that_the_device_does_not_take_is_made_from_the_text(driver: Driver) -> None:
+    gpu = cuda.gpu(0)
+    gpu.load(PTX, b"ELF of another target")
+    assert driver.images == [b"ELF of another target", PTX.encode() + b"\0"]
+    gpu.load(PTX + "\n", b"ELF\0")
+    gpu.load(PTX + "\n")
+    assert driver.images[2:] == [b"ELF\0"]
 
 
 def test_prepared_launches_enqueue_without_looking_again(driver: Driver) -> None:
@@ -589,6 +601,16 @@ class Tensor:
     element_size = staticmethod(lambda: 4)
 
 
+class Guards:
+    """torch's check of the layouts of tensors."""
+
+    def __init__(self, *tensors: Tensor, **_: object) -> None:
+        self.expected = [(x.shape, x.stride(), x.requires_grad) for x in tensors]
+
+    def check(self, *tensors: Tensor) -> bool:
+        return self.expected == [(x.shape, x.stride(), x.requires_grad) for x in tensors]
+
+
 @pytest.fixture
 def kernel(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> tuple[Kernel, list[tuple[int, int, int]]]:
     """A kernel, and what it was launched with: the addresses of its two arrays, and the stream."""
@@ -596,7 +618,8 @@ def kernel(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> tuple[Kernel, lis
     torch.Tensor, torch.strided, torch.nn = Tensor, "strided", SimpleNamespace(Parameter=type("Parameter", (), {}))
     torch.empty_strided = lambda shape, *_, **__: Tensor(floats(shape[0] * shape[1]).reshape(shape))
     torch.float32 = Tensor.dtype
-    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 40 + device)
+    guards = SimpleNamespace(guards=SimpleNamespace(TensorGuards=Guards))
+    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 40 + device, _dynamo=guards)
     monkeypatch.setitem(sys.modules, "torch", torch)
     launched: list[tuple[int, int, int]] = []
 
@@ -647,6 +670,66 @@ def test_every_call_refuses_what_does_not_fit(kernel: tuple[Kernel, list[tuple[i
     with pytest.raises(ArgumentError, match="expected device to be one of auto, interp, cuda, got 'gpu'"):
         compiled(a, b, device="gpu")
     assert len(launched) == 1
+
+
+MAPPED = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry mapped(.param .align 64 .b8 m[128], .param .u64 b)
+{
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("first_word", [True, False])
+def test_tensor_maps_follow_their_arrays(driver: Driver, monkeypatch: pytest.MonkeyPatch, first_word: bool) -> None:
+    """Through the driver's own functions: the first word of a map is the address, or the driver moves it; a launch that
+    is refused is enqueued again with the GPU's context."""
+    launched: list[tuple[int, int, int]] = []
+    codes = [201, 0, 0, 0]
+
+    def launch(config: int, _: int, parameters: int, extra: int | None) -> int:
+        map_, pointer = (
+            (ctypes.c_uint64 * 1).from_address(x)[0] for x in (ctypes.c_uint64 * 2).from_address(parameters)
+        )
+        launched.append((map_, pointer, packing.LaunchConfig.from_address(config).stream or 0))
+        return codes.pop(0)
+
+    def encoded(_: object, fields: TensorMapFields, promotion: int) -> Any:
+        data = fields.encode() if first_word else bytes(8) + fields.encode()[8:]
+        buffer = ctypes.create_string_buffer(data, len(data))
+        return SimpleNamespace(getPtr=lambda: ctypes.addressof(buffer), buffer=buffer)
+
+    def moved(map_: Any, address: int) -> tuple[Result]:
+        ctypes.c_uint64.from_buffer(map_.buffer).value = address
+        return (Result.CUDA_SUCCESS,)
+
+    call = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)(launch)
+    functions = packing.Direct(SimpleNamespace(cuLaunchKernelEx=call, cuGraphLaunch=None))
+    monkeypatch.setattr(packing, "direct", lambda _: functions)
+    monkeypatch.setattr(packing, "encoded_map", encoded)
+    monkeypatch.setattr(packing, "encode_tensor_map", lambda *args: bytes(encoded(*args).buffer))
+    entered = list[int]()
+    driver.__dict__.update(cuTensorMapReplaceAddress=moved, cuCtxPushCurrent=lambda c: entered.append(c) or (0,))
+    arrays = [np.zeros((8, 64), np.float32) for _ in range(2)]
+    fields = TensorMap(arrays[0], (8, 32)).fields(0)
+    module = load_ptx(MAPPED)
+    launches = packing.Launches(
+        cuda.gpu(0), MAPPED, module.kernels,
+        (Launch("mapped", (1, 1, 1), (32, 1, 1), 0, (Mapped(0, 256, fields), 1)),),
+        [borrow(OnGpu(x)) for x in arrays],
+    )  # fmt: skip
+    entered.clear()
+    launches([4096, 64], 5)
+    assert (launched, entered) == ([(4096 + 256, 64, 5)] * 2, [0])
+    launches([4096, 64], 5)
+    launches([8192, 128], 0)
+    assert launched[2:] == [(4096 + 256, 64, 5), (8192 + 256, 128, 0)]
+    if first_word:
+        with pytest.raises(ArgumentError, match=r"argument 0 .* an address that is a multiple of 16, got 0x1108"):
+            launches([4104, 64], 5)
 
 
 def test_a_graph_is_captured_once(driver: Driver) -> None:

@@ -118,11 +118,11 @@ def test_impossible_launches(
 def test_alignment_comes_from_the_pointer_attributes() -> None:
     aligned = parameter("u64", pointer=".ptr .global .align 16")
     assert (alignment(aligned), alignment(parameter("u64"))) == (16, 1)
-    check_alignment(aligned, 4096, 0)
+    check_alignment(aligned, 4096, 0, 16)
     with pytest.raises(
         ArgumentError, match=r"argument 0 \(.u64 p\): expected an address that is a multiple of 16, got 0x1004"
     ):
-        check_alignment(aligned, 4100, 0)
+        check_alignment(aligned, 4100, 0, 16)
 
 
 def test_parameter_types() -> None:

@@ -115,6 +115,37 @@ def test_the_reference_is_the_product_of_the_dense_matrix() -> None:
         evaluate(function, [values, np.zeros_like(metadata), b, c])
 
 
+BATCH = """func.func @f(%A: memref<2x144x96xbf16>, %E: memref<2x9x96xi32>, %B: {b}, %C: memref<2x144x72xf32>) {{
+  %a = warp.sparse %A, %E : memref<2x144x96xbf16>, memref<2x9x96xi32>
+  warp.matmul bf16 x bf16 %a, %B plus %C into %C
+    maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> {lies}>,
+          affine_map<(b, m, n, k) -> (b, m, n)>]
+    : !warp.operand<memref<2x144x96xbf16>>, {b}, memref<2x144x72xf32> plus memref<2x144x72xf32>
+  return
+}}"""
+
+
+@pytest.mark.parametrize(("target", "schedule"), [
+    ("sm_80", {}),
+    ("sm_90a", {"cta": (128, 128, 128), "mma": "m64n128k32"}),
+    ("sm_100a", {"cta": (128, 64, 128), "mma": "m128n32k32", "ctas": 3}),
+])  # fmt: skip
+def test_a_batch(target: str, schedule: dict[str, Any]) -> None:
+    """Each matrix has its own A and metadata; B is the same for all, or not."""
+    shared = target == "sm_80"
+    b = "memref<72x192xbf16>" if shared else "memref<2x72x192xbf16>"
+    kernel = compile(BATCH.format(b=b, lies="(n, k)" if shared else "(b, n, k)"), target, **schedule)
+    pairs = [operands(144, 72, 192, "bf16", seed) for seed in range(2)]
+    stored = [compress(sparse) for sparse, _ in pairs]
+    values, metadata = (np.stack(parts) for parts in zip(*stored, strict=True))
+    others = [dense.T.copy() for _, dense in pairs][: 1 + (not shared)]
+    c = np.ones((2, 144, 72), np.float32)
+    arguments = [values, metadata, others[0] if shared else np.stack(others), c]
+    kernel(*arguments, device="interp", checks="all")
+    for number, (sparse, dense) in enumerate(pairs):
+        check(c[number], sparse, pairs[0][1] if shared else dense, 1.0)
+
+
 def test_compress_and_expand() -> None:
     for dtype, chunk in ((np.float16, 4), (ml_dtypes.bfloat16, 4), (np.int8, 4), (np.float32, 2)):
         random = np.random.default_rng(9)

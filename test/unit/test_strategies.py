@@ -121,10 +121,12 @@ SIDE_BY_SIDE = """
   %m = transform.merge_handles %a, %a : !transform.any_op
   %r = transform.foreach %m, %a : !transform.any_op, !transform.any_op -> !transform.any_op {
   ^bb0(%x: !transform.any_op, %y: !transform.any_op):
-    transform.warp.set %x to #warp.schedule<stages = 2> : !transform.any_op
+    %fields1 = transform.param.constant #warp.schedule<stages = 2> -> !transform.any_param
+    transform.annotate %x "warp.schedule" = %fields1 : !transform.any_op, !transform.any_param
     transform.yield %y : !transform.any_op
   }
-  transform.warp.set %r to #warp.schedule<warp = 32x32> : !transform.any_op"""
+  %fields2 = transform.param.constant #warp.schedule<warp = 32x32> -> !transform.any_param
+  transform.annotate %r "warp.schedule" = %fields2 : !transform.any_op, !transform.any_param"""
 
 
 def parsed(steps: str) -> ModuleOp:

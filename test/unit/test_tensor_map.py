@@ -36,6 +36,24 @@ def test_a_box_goes_to_every_cta_of_the_mask() -> None:
                 assert np.array_equal(units[row, unit ^ (row // 2 & 3)], box[row, 8 * unit : 8 * unit + 8])
 
 
+@pytest.mark.parametrize(("type", "bits"), [("b4x16_p64", 4), ("b6x16_p32", 6)])
+def test_elements_of_less_than_a_byte_get_padding(type: str, bits: int) -> None:
+    """A barrier counts the bytes without padding."""
+    packed = np.random.default_rng(bits).integers(0, 256, (40, 32 * bits)).astype(np.uint8)
+    text = kernel(3, 128 * bits).replace("{16, 3}", "{128, 3}")
+    got = run(text=text, argument=TensorMap(packed, (8, 128), swizzle=128, type=type))
+    box = packed[3:11, 16 * bits :].reshape(8, 8, 2 * bits)
+    for units in got.view(np.uint8).reshape(2, 8, 8, 16):
+        for row in range(4):  # as many as the kernel brings
+            assert np.array_equal(units[row, np.arange(8) ^ row, : 2 * bits], box[row])
+    with pytest.raises(WarploomError, match=f"a box of {type} begins at a multiple of 128 elements, got 16"):
+        run(text=kernel(3, 128 * bits), argument=TensorMap(packed, (8, 128), swizzle=128, type=type))
+    with pytest.raises(ArgumentError, match=f"{type}: expected a box of 128 elements, of a tensor of a multiple"):
+        TensorMap(packed, (8, 64), swizzle=128, type=type)
+    with pytest.raises(ArgumentError, match="expected no interleave, and a swizzle of 128 bytes or none, got 0 and 64"):
+        TensorMap(packed, (8, 128), swizzle=64, type=type)
+
+
 TEXTS = {
     "behind a pointer": "map(FILE, box=8x32, swizzle=64)",
     "second of several in memory": "&{map(zeros:f16:8x8, box=8x8), map(FILE, box = 8x32, swizzle=64)}",

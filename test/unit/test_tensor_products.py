@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from attention_problems import problem as problem_of
 from attentions import Attention
 from problems import problem
-from products import Product, Types, of_warpgroups
+from products import Product, Types
+from tensor_grid import ATTENTIONS, TARGET, Case, cases, wrong
 
-from warploom.dialect.isa.form import Shape
 from warploom.dialect.schedule import Schedule
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 from warploom.runtime.cuda import ptxas
 
-TARGET = "sm_100a"
-
-EACH = 61
-"""Of how many cases one is tested: a prime, so that all types, forms and ways to lie come up."""
+EACH = {"dense": 61, "pairs": 61, "dynamic": 17, "sparse": 31, "narrow": 37, "scales": 11}
+"""Of how many cases of a group one is tested: primes, so that types, forms and sizes go round."""
 
 
-def of_lanes(product: Product) -> Product:
-    """The product in tiles of all lanes of tensor memory, of half of whose columns each warpgroup has the sums."""
-    (m, n, _), shape = product.schedule["cta"], Shape.parse(product.schedule["mma"])
-    if m < 128:
-        return product
-    return replace(product, schedule={**product.schedule, "mma": f"m128n{n // 2}k{shape.k}"})
-
-
-DENSE = [
-    of_lanes(product)
-    for product in of_warpgroups()
-    if not product.sparse and "in_registers" not in str(product) and "in f16" not in str(product)
-]
+def sample() -> list[Case]:
+    groups: dict[str, list[Case]] = {name: [] for name in EACH}
+    for case in cases():
+        if case.group in groups:
+            groups[case.group].append(case)
+    return [case for name, each in groups.items() for case in each[1 :: EACH[name]]]
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("product", DENSE[::EACH], ids=str)
-def test_products_are_right_and_silent(product: Product) -> None:
-    kernel, given = product.compile(TARGET), problem(product, 3)
-    assert "tcgen05.mma" in kernel.ptx
-    assert "mma.sync" not in kernel.ptx
-    kernel(*given.arguments, device="interp", checks="all")
-    assert given.wrong() == ""
+@pytest.mark.parametrize("case", sample(), ids=lambda case: case.name)
+def test_products_are_right_and_silent(case: Case) -> None:
+    assert wrong(case) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,16 +74,6 @@ def test_large_sparse_products_are_those_of_tensor_memory() -> None:
     assert not any(resources.spills for resources in ptxas.assemble(kernel.ptx, TARGET).values())
 
 
-ATTENTIONS = (
-    (Attention((150, 90, 64, 64), "bf16", causal=-131), {"ctas": 3}),
-    (Attention((130, 150, 128, 128), batch=(1, 2), shared=("b1",), softmax="behind"), {}),
-    (Attention((140, 90, 64, 80), "bf16", (), mask=("m", "n"), function="softcap", dynamic=True), {}),
-    (Attention((66, 70, 200, 256), "bf16", (2,), lengths=True), {}),
-    (Attention((70, 152, 64, 64), batch=(1,), window=20, causal=40, turned=True, on_memory=True), {"ctas": 0}),
-)
-"""Of queries that no key counts for, of one and of two warpgroups, of each size of heads, and of what is not known."""
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("asked", "schedule"), ATTENTIONS, ids=str)
 def test_attention_is_right_and_silent(asked: Attention, schedule: dict[str, object]) -> None:
@@ -129,6 +106,21 @@ def test_products_run_while_a_warpgroup_works_on_scores() -> None:
     assert any(end == wait.end for end in ends for wait in waits[0])
     loop = max(ends) - min(event.start for event in products)
     assert sum(event.details["busy"] for event in products) > loop / 2
+
+
+def test_products_run_while_the_last_tile_is_stored() -> None:
+    """In a trace: of two tiles of a CTA; each K tile takes the time of its copies, twice that of its products."""
+    tile = {"cta": (128, 128, 64), "mma": "m128n64k16", "ctas": 1}
+    product = Product(Types("bf16", "bf16", "bf16"), "cleared", "A Bt", (128, 256, 256), tile)
+    place = product.compile(TARGET)(*problem(product, 3).arguments, device="interp", trace=True)
+    events = place.traces[0].of_cta(0)
+    products = [event for event in events if event.kind == "product"]
+    stores = [event for event in events if event.kind == "store"]
+    assert [event.details["busy"] for event in products] == [256] * 8
+    assert {second.start - first.start for first, second in pairwise(products[1:])} == {512}
+    assert (
+        min(event.start for event in stores) < products[4].end < max(event.end for event in stores[: len(stores) // 2])
+    )
 
 
 def test_attention_says_that_fragments_multiply_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +73,74 @@ def test_one_kernel_for_many_rows() -> None:
     for rows in (65, 70, 131):
         assert_same(torch_operators.linear, functional.linear, drawn(rows, 16).detach(), w)
     assert len(region.KERNELS) == before + 1
+
+
+def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In other processes; what does not compile is told once, with its reason."""
+    from warploom.passes.universe import make_context, parse_mlir
+    from warploom.runtime.torch import part, region
+    from warploom.runtime.torch.options import BackendOptions
+
+    def written(kind: str) -> Any:
+        text = f"""func.func @f(%a: memref<16x16x{kind}>, %c: memref<16x16x{kind}>) {{
+          linalg.matmul ins(%a, %a : memref<16x16x{kind}>, memref<16x16x{kind}>) outs(%c : memref<16x16x{kind}>)
+          return
+        }}"""
+        layout = part.PartLayout((part.row_major(2),), (), {})
+        return region.ImportedRegion(parse_mlir(make_context(), text), layout, text)
+
+    device, options = torch.device("cpu"), BackendOptions(target="sm_80")
+    monkeypatch.setenv("WARPLOOM_CORES", "2")
+    monkeypatch.setattr(region, "SEVERAL", 3)
+    monkeypatch.setattr(region, "KERNELS", {})
+    parts = [written(kind) for kind in ("f64", "bf16", "f32")]
+    region.compile_together(parts, device, options)
+    monkeypatch.setattr(region, "compile", None)
+    assert [region.kernel_for(one, device, options).function.written for one in parts[:2]] == [frozenset({1})] * 2
+    with pytest.raises(CompileError, match="tf32"):
+        region.kernel_for(parts[2], device, options)
+
+
+def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its second call on, with copies of what is not in the same place each time; with other weights anew."""
+    from warploom.runtime.torch import replay
+
+    calls: list[int] = []
+
+    def model(inputs: list[Any]) -> list[Any]:
+        weight, x, cache = inputs
+        calls.append(x.data_ptr())
+        inputs.clear()
+        cache += x
+        return [weight * x, None]
+
+    class Recorded(replay.RecordedGraph):
+        def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
+            own = list(inputs)
+            own[1] = self.copied[0][1]
+            results = self.model(list(own))
+
+            def again() -> None:
+                for result, new in zip(results[:1], self.model(list(own))[:1], strict=True):
+                    result.copy_(new)
+
+            own[2] -= own[1]  # a recording computes nothing
+            return SimpleNamespace(replay=again), list(results)
+
+    monkeypatch.setattr(replay, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
+    weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
+    call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"])
+    results = [call([weight, x, cache]) for x in xs]
+    assert all(torch.equal(found, weight * x) and none is None for (found, none), x in zip(results, xs, strict=True))
+    assert torch.equal(cache, sum(xs, torch.zeros(4)))
+    assert len(set(calls[1:])) == 1
+    other = torch.randn(4)
+    assert torch.equal(call([other, xs[0], cache])[0], other * xs[0])
+    assert call.recordings == 2
+    large = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"])
+    args = [torch.ones(9) for _ in range(3)]
+    assert torch.equal(large(list(args))[0], torch.ones(9))
+    assert large(list(args)) == ["otherwise"]
 
 
 def test_scaled_matmul() -> None:

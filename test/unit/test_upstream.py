@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from upstream import ABSENT, mlir_opt, piped
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ParseError
 
 from warploom.dialect.ptx.printer import print_ptx, ptx_module
 from warploom.passes.diagnostics import describe, location_of
 from warploom.passes.opt import UpstreamTarget
-from warploom.passes.pipeline import lower
+from warploom.passes.pipeline import lower, standard_pipeline
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import compile
 
@@ -166,30 +170,27 @@ def test_mlir_opt_prints_the_same_of_our_text_as_of_the_original(file: str) -> N
         assert piped(str(parse_mlir(make_context(), text)), command) == piped(text, command)
 
 
-REST = {
-    "schedule": "warploom-tile,warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",
-    "fragments": "warp-pipeline,warp-synchronise,warp-expand,warp-allocate,convert-warp-to-ptx",
-    "allocated": "convert-warp-to-ptx",
-}
-
-
-def ptx_of(text: str, pipeline: str) -> str:
-    ctx = make_context()
-    module = parse_mlir(ctx, text)
-    lower(module, ctx, pipeline)
+def ptx_of(module: ModuleOp, ctx: Context, passes: Sequence[str]) -> str:
+    lower(module, ctx, ",".join(passes))
     return print_ptx(ptx_module(module))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "by", ["this compiler", pytest.param("mlir-opt", marks=pytest.mark.skipif(mlir_opt() is None, reason=ABSENT))]
-)
-def test_the_same_ptx_comes_of_what_is_given_back(level: str, by: str) -> None:
-    text = printed("block_scaled_matmul.mlir", level)
-    if by == "mlir-opt":
-        text = piped(text, ("mlir-opt", "--allow-unregistered-dialect"))
-    straight = ptx_of((EXAMPLES / "block_scaled_matmul.mlir").read_text(), f"{LEVELS[level]},{REST[level]}")
-    assert ptx_of(text, REST[level]) == straight
+@pytest.mark.parametrize(("example", "target"), [("block_scaled_matmul", "sm_120a"), ("batch_matmul", "sm_90a")])
+def test_the_same_ptx_comes_of_what_is_given_back_after_each_pass(example: str, target: str) -> None:
+    """By `mlir-opt`, or without one by this compiler's own reader alone."""
+    ctx, source = make_context(), (EXAMPLES / f"{example}.mlir").read_text()
+    passes = [str(spec) for spec in parse_pipeline(standard_pipeline(target))]
+    straight = ptx_of(parse_mlir(ctx, source), ctx, passes)
+    module, texts = parse_mlir(ctx, source), dict[str, list[str]]()
+    for i, each in enumerate(passes[:-1]):
+        lower(module, ctx, each)
+        out = StringIO()
+        UpstreamTarget().emit(ctx, module, out)
+        texts[out.getvalue()] = passes[i + 1 :]
+    assert len(texts) > 8
+    for text, rest in texts.items():
+        back = piped(text, ("mlir-opt", "--allow-unregistered-dialect")) if mlir_opt() else text
+        assert ptx_of(parse_mlir(ctx, back), ctx, rest) == straight, rest[0]
 
 
 def test_shared_memory_without_a_layout_is_in_rows() -> None:
@@ -197,3 +198,20 @@ def test_shared_memory_without_a_layout_is_in_rows() -> None:
     made = [op.results[0].type for op in module.walk() if op.name == "memref.alloc"]
     assert made
     assert all("swizzle" not in str(kind) for kind in made)
+
+
+@pytest.mark.skipif(mlir_opt() is None, reason=ABSENT)
+@pytest.mark.parametrize(
+    ("program", "strategy", "target"), [("product", "stream_k", "sm_90a"), ("mlp", "fused_mlp", "sm_80")]
+)
+def test_mlir_opt_gives_strategies_back(program: str, strategy: str, target: str, tmp_path: Path) -> None:
+    folder = EXAMPLES / "strategies"
+    returned = tmp_path / "strategy.mlir"
+    returned.write_text(piped((folder / f"{strategy}.mlir").read_text(), ("mlir-opt", "--allow-unregistered-dialect")))
+    kernels = [
+        compile(folder / f"{program}.mlir", target, strategy=path, cache=False)
+        for path in (folder / f"{strategy}.mlir", returned)
+    ]
+    assert kernels[0].ptx == kernels[1].ptx
+    plain = compile(folder / f"{program}.mlir", target, cache=False)
+    assert kernels[0].schedule != plain.schedule

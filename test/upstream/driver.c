@@ -1,6 +1,7 @@
 /* MLIR's wrappers of CUDA's driver (mlir/lib/ExecutionEngine/CudaRuntimeWrappers.cpp), as far as launches need them, for
    mlir-runner: a launch writes its kernel and the memory that was registered to a folder, runs a command, and reads the
    memory back. WARPLOOM_FOLDER is the folder, WARPLOOM_COMMAND the command. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,24 @@ void mgpuMemHostRegisterMemRef(int64_t rank, MemRef *memory, int64_t element) {
     bytes *= memory->sizes_and_strides[i];
   memories[count].start = memory->data + memory->offset * element;
   memories[count++].bytes = bytes;
+}
+
+void *mgpuMemAlloc(uint64_t bytes, void *stream, bool host_shared) {
+  memories[count].start = memset(malloc(bytes), 0xff, bytes);
+  memories[count].bytes = bytes;
+  return memories[count++].start;
+}
+
+void mgpuMemFree(void *start, void *stream) {
+  for (int i = 0; i < count; ++i)
+    if (memories[i].start == start)
+      memories[i] = memories[--count];
+  free(start);
+}
+
+void mgpuMemset32(uint32_t *start, unsigned value, size_t words, void *stream) {
+  for (size_t i = 0; i < words; ++i)
+    start[i] = value;
 }
 
 void *mgpuModuleLoadJIT(char *text, int level, size_t size) {

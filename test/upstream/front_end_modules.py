@@ -135,6 +135,57 @@ if find_spec("torch") is not None:
     simple("cross entropy", fn.cross_entropy, x(9, 16), at(9, below=16))
     simple("sum of integers", lambda v: v.sum(-1), at(9, 16, below=100))
 
+    # Forms of attention, gradients, and what is written in other ways
+    narrow = (x(2, 2, 16, 16, dtype=bf16),) * 3
+    simple("sdpa f32", fn.scaled_dot_product_attention, *(x(2, 2, 16, 16),) * 3)
+    simple("sdpa bf16", fn.scaled_dot_product_attention, *narrow)
+    simple("sdpa of one sequence", fn.scaled_dot_product_attention, *(x(1, 2, 16, 16, dtype=f16),) * 3)
+    simple("sdpa, grouped heads", lambda q, k, v: fn.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+           x(2, 4, 16, 16, dtype=f16), *(x(2, 2, 16, 16, dtype=f16),) * 2)  # fmt: skip
+
+    def step(q: Tensor, k: Tensor, v: Tensor, k1: Tensor, v1: Tensor) -> Tensor:
+        return fn.scaled_dot_product_attention(q, torch.cat([k, k1], 2), torch.cat([v, v1], 2))
+
+    one, cache = x(1, 2, 1, 16, dtype=f16), x(1, 2, 31, 16, dtype=f16)
+    simple("sdpa, step with a cache", step, one, cache, cache, one, one)
+    simple("gelu exact", fn.gelu, x(9, 37))
+    simple("gelu tanh f16", lambda v: fn.gelu(v, approximate="tanh"), x(9, 37, dtype=f16))
+    simple("softmax, middle dimension", lambda v: torch.softmax(v, 1), x(5, 9, 37))
+    simple("gradient of softmax",
+           lambda g, y: torch.ops.aten._softmax_backward_data(g, y, -1, torch.float32), x(9, 37), x(9, 37))  # fmt: skip
+
+    def norm_backward(g: Tensor, v: Tensor, w: Tensor, b: Tensor) -> Any:
+        mean, scale = v.mean(-1, keepdim=True), (v.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+        return torch.ops.aten.native_layer_norm_backward(g, v, [48], mean, scale, w, b, [True, True, True])
+
+    simple("gradient of a layer norm", norm_backward, x(9, 48), x(9, 48), x(48), x(48))
+    TORCH["transposed convolution"] = lambda: (nn.ConvTranspose2d(8, 16, 3, stride=2), draw(1, 8, 5, 5))
+    TORCH["grouped convolution"] = lambda: (nn.Conv2d(8, 16, 3, groups=2, padding=1), draw(1, 8, 8, 8))
+    TORCH["convolution of 3 dimensions"] = lambda: (nn.Conv3d(4, 8, 3), draw(1, 4, 5, 6, 7))
+    TORCH["max pooling, padded"] = lambda: (nn.MaxPool2d(3, 2, 1), draw(1, 8, 9, 9))
+    simple("einsum of heads f32", lambda a, b: torch.einsum("bqhd,bkhd->bhqk", a, b), x(2, 9, 2, 16), x(2, 11, 2, 16))
+    simple("einsum of three f16", lambda a, b, c: torch.einsum("ij,jk,kl->il", a, b, c), x(9, 16, dtype=f16),
+           x(16, 24, dtype=f16), x(24, 8, dtype=f16))  # fmt: skip
+    simple("baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, alpha=0.5), x(3, 17, 24, dtype=f16),
+           x(3, 17, 32, dtype=f16), x(3, 32, 24, dtype=f16))  # fmt: skip
+
+    def bytes_of(*shape: int) -> Callable[[], Tensor]:
+        return lambda: torch.randint(-128, 127, shape, dtype=torch.int8)
+
+    simple("int8 product", lambda a, b: a.to(torch.int32) @ b.to(torch.int32), bytes_of(17, 32), bytes_of(32, 24))
+    simple("int8 weights with scales f16", lambda v, w, s: v @ (w.to(v.dtype) * s), x(17, 32, dtype=f16),
+           bytes_of(32, 24), lambda: (torch.rand(24) / 64).to(f16))  # fmt: skip
+    simple("activations", lambda v: fn.hardswish(v) + fn.mish(v) + fn.elu(v) + fn.softplus(v), x(9, 37))
+    simple("binary cross entropy", lambda a, b: fn.binary_cross_entropy_with_logits(a, b.sigmoid()), x(5, 7), x(5, 7))
+    simple("roll", lambda v: torch.roll(v, 3, 1), x(9, 37))
+    simple("reflecting padding", lambda v: fn.pad(v, (1, 2), mode="reflect"), x(1, 5, 9))
+    simple("nearest upsampling", lambda v: fn.interpolate(v, scale_factor=2.0, mode="nearest"), x(1, 4, 5, 5))
+    simple("largest, least, any", lambda v: (v.amax(0), v.amin((0, 1)), (v > 0).any(-1)), x(5, 7))
+    simple("normalised rows", lambda v: fn.normalize(v, dim=-1), x(5, 7))
+    simple("low-rank weights f16", lambda v, w, a, b: v @ w + (v @ a) @ b * 0.5, x(17, 32, dtype=f16),
+           x(32, 24, dtype=f16), x(32, 8, dtype=f16), x(8, 24, dtype=f16))  # fmt: skip
+    simple("cumulative sum", lambda v: torch.cumsum(v, -1), x(9, 37))
+
     # Blocks
     def attend(m: Any, v: Tensor, heads: int, turn: Callable[[Tensor], Tensor] = lambda v: v) -> Tensor:
         q, k, w = (y.unflatten(-1, (heads, -1)).transpose(1, 2) for y in m.qkv(v).chunk(3, -1))

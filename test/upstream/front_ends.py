@@ -51,7 +51,9 @@ def export_torch(make: Callable[[], tuple[Any, ...]]) -> Exported:
     with torch.no_grad():
         wide = module.double()(*(x.double() if x.is_floating_point() else x for x in inputs))
     results = [wide] if isinstance(wide, torch.Tensor) else list(wide)
-    return Exported(text, [x.numpy() for x in inputs], [result.numpy() for result in results])
+    # numpy has no bf16.
+    arguments = [x if x.dtype == torch.bfloat16 else x.numpy() for x in inputs]
+    return Exported(text, arguments, [result.numpy() for result in results])
 
 
 def export_jax(make: Callable[[], tuple[Any, ...]]) -> Exported:

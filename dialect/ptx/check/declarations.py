@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...isa.row import NEWEST, UnknownTargetError, Version, named
+from ...isa.row import SPECIAL_REGISTERS, VECTORS, Version
 from ..addresses import SpaceOf
-from ..text.operands import IDENTIFIER, ConstantError, evaluate
-from ..text.syntax import Directive, Function, Label, Module, RegDecl, Variable, directive_numbers, integer
+from ..text.operands import IDENTIFIER, ConstantError, OperandError, elements, evaluate
+from ..text.syntax import Function, Label, RegDecl, Variable, directive_numbers, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
 
@@ -21,15 +22,17 @@ from ..verifier import TargetContext
 
 @dataclass(frozen=True)
 class DirectiveRow:
-    """A directive of a function. It takes `least` to `most` numbers, which may be 0 if `zero`. `entry` says that
-    kernels may have it, and no other functions. It cannot occur with the directives in `without`, and needs one of
-    `beside`."""
+    """A directive of a function.
+
+    It takes `least` to `most` numbers, which may be 0 if `zero`. `entry` says whether kernels or other functions may
+    have it, None that both may. It cannot occur with the directives in `without`, and needs one of `beside`.
+    """
 
     name: str
     least: int
     most: int
     zero: bool = False
-    entry: bool = True
+    entry: bool | None = True
     version: Version = (1, 0)
     sm: int = 0
     without: tuple[str, ...] = ()
@@ -56,7 +59,7 @@ ROWS = (
     DirectiveRow(".explicitcluster", 0, 0, True, True, *_CLUSTERS),
     DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, beside=(".reqntid", ".reqnctapercluster")),
     DirectiveRow(".minperctamemory", 1, 1, True, True, (9, 4)),
-    DirectiveRow(".local_maxnreg", 1, 1),
+    DirectiveRow(".local_maxnreg", 1, 1, entry=None),
     DirectiveRow(".noreturn", 0, 0, entry=False, version=(6, 4), sm=30),
     DirectiveRow(".abi_preserve", 1, 1, True, False, (9, 0), 80),
     DirectiveRow(".abi_preserve_control", 1, 1, True, False, (9, 0), 80),
@@ -77,7 +80,7 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
         if name == ".pragma" and not function.entry:
             yield "'.pragma' does not follow the header of a .func"
         elif row is None and name != ".pragma":
-            directives = ", ".join(row.name for row in ROWS if row.entry == function.entry)
+            directives = ", ".join(row.name for row in ROWS if row.entry in (None, function.entry))
             yield f"'{name}' does not follow the header of a function; {directives} and .pragma do"
         elif row is not None and (problem := _problem(row, text, function, context)):
             yield f"{name}: {problem}"
@@ -99,12 +102,12 @@ def _language_problems(text: str) -> Iterator[str]:
 
 
 def _problem(row: DirectiveRow, text: str, function: Function, context: TargetContext) -> str:
-    if row.entry != function.entry:
+    if row.entry not in (None, function.entry):
         return f"expected it at {'an .entry' if row.entry else 'a .func'}, got it at '{function.name}'"
-    if context.version < row.version:
-        return "needs PTX {}.{} or later, the module's version is {}.{}".format(*row.version, *context.version)
-    if any(target.sm < row.sm for target in context.rows):
-        return f"needs sm_{row.sm} or later, the module's target is {', '.join(context.targets)}"
+    if row.name == ".noreturn" and function.returns:
+        return "the function returns a value"
+    if lacking := context.lacks(row.version, row.sm):
+        return lacking
     numbers = directive_numbers(text)
     if numbers is None or not row.least <= len(numbers) <= row.most or (0 in numbers and not row.zero):
         return f"expected {row.form}, got {' '.join(text.split()[1:]) or 'none'}"
@@ -149,8 +152,8 @@ _PRAGMA = re.compile(rf"\.pragma\s*{_STRING}(?:\s*,\s*{_STRING})*\s*;", re.ASCII
 
 def pragma_problems(text: str, context: TargetContext, where: str) -> Iterator[str]:
     """What is wrong with a pragma, or a place in a file, of a "module", or of a function's "header" or "body"."""
-    if text.startswith(".loc_intermediate") and context.version < (9, 4):
-        yield ".loc_intermediate needs PTX 9.4 or later, the module's version is {}.{}".format(*context.version)
+    if text.startswith(".loc_intermediate") and (lacking := context.lacks((9, 4))):
+        yield f".loc_intermediate {lacking}"
     if text.split()[0].startswith(".pragma"):
         if _PRAGMA.fullmatch(text) is None:
             yield f'expected strings such as .pragma "nounroll";, got {text}'
@@ -167,8 +170,8 @@ def _pragma(text: str, context: TargetContext, where: str) -> str:
         return "" if where != "module" else f"a module has no such pragma; expected {' or '.join(_MODULE_PRAGMAS)}"
     if where not in row.places:
         return f"it stands in the {' or '.join(row.places)} of a function, not in its {where}"
-    if context.version < row.version:
-        return "needs PTX {}.{} or later, the module's version is {}.{}".format(*row.version, *context.version)
+    if lacking := context.lacks(row.version):
+        return lacking
     if not row.number:
         return ""
     try:
@@ -190,83 +193,31 @@ Complaint: TypeAlias = tuple[int, int, str]
 
 OPAQUE_SPACES = ("global", "param")
 CONSTANT_BYTES = 1 << 16
-"""What the .const variables of a module may have together; each alone is looked at."""
+"""What the .const variables of a module may have together."""
 PARAMETER_BYTES = 32764
 """What the parameters of a kernel may have together (5.1.6)."""
+PREDEFINED = frozenset((*SPECIAL_REGISTERS, *VECTORS))
 VARIABLE_TYPES = (*(name for name in REGISTER_BITS if name != "pred"), *OPAQUE_TYPES)
-TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
 ACCESS_BITS = 128
 """What a vector may have at most."""
 INITIALISED_SPACES = ("global", "const")
 UNINITIALISED_TYPES = ("f16", "f16x2")
 ADDRESS_TYPES = ("u32", "u64")
 """The types of variables whose initial values may be addresses."""
-ATTRIBUTES = {".managed": ("global",), ".unified": ("global",)}
-B128_PTX, B128_SM = (8, 3), 70
-OPEN_PTX, OPEN_SM = (6, 0), 30
+ATTRIBUTES = re.compile(r"(\.managed|\.unified\(\w+,\w+\))(,(\.managed|\.unified\(\w+,\w+\)))*", re.ASCII)
+"""What a variable in .global memory may have."""
+RESERVED = ("_", "%", "$", "WARP_SZ")
+"""What is no name of a variable or a register (4.4, 4.5.3)."""
+B128 = ((8, 3), 70)
+OPEN = ((6, 0), 30)
 """What has parameters of open size."""
+PARAMETER_ALIGNMENT = 128
+"""The largest alignment of a parameter of a .func."""
+NARROW_INTEGERS = ("u8", "s8", "u16", "s16", "pred")
+"""Types of single parameters that ptxas has no place for in its calls; .b8 and .b16 have one."""
 
 
-def module_problems(module: Module, context: TargetContext) -> Iterator[Complaint]:
-    """What is wrong with the header and the variables of a module, and the names of its functions."""
-    if context.targets == module.targets:
-        yield from ((*module.target_at, message) for message in _target_problems(module))
-    defined: dict[str, str] = {}
-    signatures: dict[str, tuple[tuple[str, str, int | None, int], ...]] = {}
-    spaces: dict[str, str] = {}
-    for item in module.items:
-        if isinstance(item, Function):
-            signature = tuple((v.space, v.type, v.count, v.vector) for v in (*item.returns, *item.parameters))
-            if signatures.setdefault(item.name, signature) != signature:
-                yield item.line, 1, f"function '{item.name}' was declared with other parameters"
-            kind = "function" if item.body is not None else ""
-            spaces[item.name] = "function"
-        elif isinstance(item, Variable):
-            kind = "" if item.linking == "extern" else "variable"
-            yield from ((item.line, item.column, message) for message in variable_problems(item, context))
-            if item.space in ("local", "param"):
-                yield (
-                    item.line,
-                    item.column,
-                    f"variable '{item.name}': a .{item.space} variable stands inside a function",
-                )
-            yield from ((item.line, item.column, message) for message in address_problems(item, spaces.get))
-            spaces[item.name] = item.space
-        elif isinstance(item, Directive):
-            yield from ((item.line, 1, message) for message in pragma_problems(item.text, context, "module"))
-            continue
-        else:
-            continue
-        if kind and item.name in defined:
-            column = item.column if isinstance(item, Variable) else 1
-            yield item.line, column, f"{kind} '{item.name}' is defined twice"
-        elif kind:
-            defined[item.name] = kind
-
-
-def version_notes(module: Module) -> Iterator[Complaint]:
-    """A note for a module whose PTX version is newer than the rows."""
-    if module.version > NEWEST:
-        text = "PTX {}.{} is newer than what is known; the module is judged as PTX {}.{}"
-        yield *module.version_at, text.format(*module.version, *NEWEST)
-
-
-def _target_problems(module: Module) -> Iterator[str]:
-    for name in module.targets:
-        if name in TARGET_OPTIONS:
-            continue
-        try:
-            target = named(name)
-        except UnknownTargetError as error:
-            yield str(error)
-            continue
-        if module.version < target.ptx:
-            yield "target {} needs PTX {}.{} or later, the module's version is {}.{}".format(
-                name, *target.ptx, *module.version
-            )
-
-
-def _bytes(variable: Variable) -> int:
+def size_of(variable: Variable) -> int:
     """The size of a variable."""
     bits = REGISTER_BITS.get(variable.type, 64) * variable.vector
     return bits * (1 if variable.count is None else variable.count) // 8
@@ -278,6 +229,10 @@ def variable_problems(
     """What is wrong with a variable, or a parameter of a function, by itself."""
     start = f"variable '{variable.name}'"
     space, type = variable.space, variable.type
+    unnamed = function is not None and (function.entry or function.name == "_") and variable.name == "_"
+    predefined = function is None and not scoped and variable.name in PREDEFINED
+    if predefined or (variable.name in RESERVED and not unnamed):
+        yield f"{start}: a variable cannot have this name"
     if space == "reg":
         return
     if type == "pred":
@@ -296,8 +251,6 @@ def variable_problems(
         yield f"{start}: a .samplerref needs .target texmode_independent"
     if space == "param" and type == "f16x2" and variable.count is None:
         yield f"{start}: a parameter is no .f16x2"
-    if space == "const" and _bytes(variable) > CONSTANT_BYTES:
-        yield f"{start}: a .const variable has at most {CONSTANT_BYTES} bytes, got {_bytes(variable)}"
     alignment = re.search(r"\.align\s+(\d+)", variable.pointer)
     if alignment and int(alignment[1]).bit_count() != 1:
         yield f"{start}: the alignment must be a power of two, got {alignment[1]}"
@@ -306,8 +259,7 @@ def variable_problems(
         yield f"{start}: the alignment must be a power of two, got {variable.align}"
     if variable.linking == "common" and space != "global":
         yield f"{start}: .common variables are .global, got .{space}"
-    attribute = re.match(r"\.\w+", variable.attribute)
-    if attribute and space not in ATTRIBUTES.get(attribute[0], ()):
+    if variable.attribute and not (space == "global" and ATTRIBUTES.fullmatch(variable.attribute)):
         yield f"{start}: '.attribute({variable.attribute})' is not for a .{space} variable"
     yield from (f"{start}: {message}" for message in (*_initial(variable), *_open(variable, function, context)))
 
@@ -317,11 +269,8 @@ def _wide(type: str, vector: int, context: TargetContext) -> Iterator[str]:
     bits = REGISTER_BITS.get(type, 64)
     if vector > 1 and bits * vector > ACCESS_BITS:
         yield f".v{vector} .{type} has more than {ACCESS_BITS} bits"
-    if type == "b128":
-        if context.version < B128_PTX:
-            yield ".b128 needs PTX {}.{} or later, the module's version is {}.{}".format(*B128_PTX, *context.version)
-        if any(target.sm < B128_SM for target in context.rows):
-            yield f".b128 needs sm_{B128_SM} or later, the module's target is {', '.join(context.targets)}"
+    if type == "b128" and (lacking := context.lacks(*B128)):
+        yield f".b128 {lacking}"
 
 
 def _initial(variable: Variable) -> Iterator[str]:
@@ -335,21 +284,16 @@ def _initial(variable: Variable) -> Iterator[str]:
     if variable.type in UNINITIALISED_TYPES:
         yield f"a .{variable.type} variable has no initial value"
         return
-    if variable.count is not None and not variable.init.startswith("{"):
-        yield f"expected the initial values of an array in braces, got {variable.init}"
-    if variable.count is None and variable.vector == 1 and variable.init.startswith("{"):
-        yield f"expected one initial value, got {variable.init}"
     if variable.type in OPAQUE_TYPES:
+        if _FIELDS.fullmatch(variable.init) is None:
+            yield f"expected the fields of a .{variable.type} as in {{width = 64}}, got {variable.init}"
         return
-    values = [text for text in re.split(r"[{},]", variable.init) if text.strip()]
-    slots = (1 if variable.count is None else variable.count) * variable.vector
-    if variable.count != 0 and len(values) > slots:
-        yield f"{len(values)} initial values for {slots} elements"
-    for text in values:
-        problem = _value(text.strip(), variable.type)
-        if problem is not None:
-            yield problem
-            return
+    try:
+        values = [text for _, text in elements(variable)]
+    except OperandError as error:
+        yield str(error)
+        return
+    yield from itertools.islice(filter(None, (_value(text, variable.type) for text in values)), 1)
 
 
 def _value(text: str, type: str) -> str | None:
@@ -373,7 +317,11 @@ def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
     name that was declared before, "function" for functions."""
     values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
     for text in values:
-        if _is_address(text) and (problem := _address(text, variable.type, space_of)):
+        if (
+            variable.type not in OPAQUE_TYPES
+            and _is_address(text)
+            and (problem := _address(text, variable.type, space_of))
+        ):
             yield f"variable '{variable.name}': {problem}"
             return
 
@@ -385,8 +333,9 @@ def _is_address(text: str) -> bool:
 
 def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
     match = _MASKED.fullmatch(text)
+    constant = match is not None and type[0] in "bus" and _is_constant(match["inner"])
     types = ("u8", *ADDRESS_TYPES) if match else ADDRESS_TYPES
-    if type not in types:
+    if type not in types and not constant:
         return f"expected a variable of .{', .'.join(types)} for the address {text}, got .{type}"
     if match:
         try:
@@ -395,6 +344,8 @@ def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
             mask = 0
         if mask not in BYTE_MASKS:
             return f"expected a mask of one byte such as 0xFF00, got {match['mask']}"
+        if constant:
+            return None
         text = match["inner"].strip()
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -402,7 +353,8 @@ def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
     if (space := space_of(name := match["generic"] or match["name"])) is None:
         return f"'{name}' is not declared above"
     if space == "function":
-        return f"the generic address of '{name}', a function, is its name alone" if match["generic"] else None
+        alone = not (match["generic"] or match["offset"])
+        return None if alone else f"the address of '{name}', a function, is its name alone"
     if space not in INITIALISED_SPACES:
         return f"expected the address of a .global or .const variable, got '{name}', a .{space} variable"
     try:
@@ -411,6 +363,14 @@ def _address(text: str, type: str, space_of: SpaceOf) -> str | None:
         return str(error)
 
 
+def _is_constant(text: str) -> bool:
+    try:
+        return isinstance(evaluate(text), int)
+    except ConstantError:
+        return False
+
+
+_FIELDS = re.compile(r"\{\s*\w+\s*=\s*\w+\s*(,\s*\w+\s*=\s*\w+\s*)*\}", re.ASCII)
 _MASKED = re.compile(r"(?P<mask>\d\w*)\s*\((?P<inner>.*)\)", re.ASCII)
 _ADDRESS = re.compile(
     rf"(?:generic\s*\(\s*(?P<generic>{IDENTIFIER})\s*\)|(?P<name>{IDENTIFIER}))(?:\s*\+(?P<offset>.*))?", re.ASCII
@@ -420,16 +380,14 @@ BYTE_MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 
 def _open(variable: Variable, function: Function | None, context: TargetContext) -> Iterator[str]:
     """Errors of an open array, which must be `.extern`, initialised, or the last parameter of a function."""
+    if 0 in variable.extents[1:]:
+        yield "only the first extent of an array may be open"
     if variable.count != 0 or variable.init is not None or variable.linking == "extern":
         return
     if function is None or function.entry or all(variable is not last for last in function.parameters[-1:]):
         yield "an array of open size needs .extern or an initialiser"
-    elif context.version < OPEN_PTX:
-        yield "an array of open size needs PTX {}.{} or later, the module's version is {}.{}".format(
-            *OPEN_PTX, *context.version
-        )
-    elif any(target.sm < OPEN_SM for target in context.rows):
-        yield f"an array of open size needs sm_{OPEN_SM} or later, the module's target is {', '.join(context.targets)}"
+    elif lacking := context.lacks(*OPEN):
+        yield f"an array of open size {lacking}"
 
 
 @dataclass
@@ -443,17 +401,16 @@ class Declarations:
 
     def parameters(self, function: Function) -> Iterator[Complaint]:
         """What is wrong with the parameters and results of a function."""
-        size = sum(map(_bytes, function.parameters)) if function.entry else 0
+        if len(function.returns) > 1:
+            yield function.line, 1, "a function returns at most one value"
+        size = sum(map(size_of, function.parameters)) if function.entry else 0
         if size > PARAMETER_BYTES:
             yield function.line, 1, f"the parameters of a kernel have at most {PARAMETER_BYTES} bytes, got {size}"
         for variable in (*function.returns, *function.parameters):
             if function.body is not None:  # without one there is no scope in which names could mean two things
                 yield from self._twice(variable.line, variable.column, (variable.name,))
-            messages = list(variable_problems(variable, self.context, function))
-            if function.entry:
-                messages.extend(_entry_problems(variable))
-            elif variable.pointer:
-                messages.append(f"parameter '{variable.name}': {variable.pointer} is for the parameters of kernels")
+            problems = _entry_problems if function.entry else _function_problems
+            messages = (*variable_problems(variable, self.context, function), *problems(variable, function))
             yield from ((variable.line, variable.column, message) for message in messages)
 
     def declaration(self, declared: RegDecl | Variable) -> Iterator[Complaint]:
@@ -471,6 +428,8 @@ class Declarations:
         yield from ((declared.line, declared.column, message) for message in messages)
 
     def _registers(self, declared: RegDecl) -> Iterator[Complaint]:
+        if declared.name in RESERVED and declared.count is None:
+            yield declared.line, declared.column, f"a register cannot have the name '{declared.name}'"
         if declared.count is None:
             yield from self._twice(declared.line, declared.column, (declared.name,))
         elif declared.name in self.groups:
@@ -481,9 +440,12 @@ class Declarations:
 
     def label(self, label: Label) -> Iterator[Complaint]:
         """Whether a label is defined twice."""
+        if label.name in RESERVED:
+            yield label.line, 1, f"a label cannot have the name '{label.name}'"
         if label.name in self.labels:
             yield label.line, 1, f"label '{label.name}' is defined twice"
         self.labels.add(label.name)
+        yield from self._twice(label.line, 1, (label.name,))
 
     def _twice(self, line: int, column: int, names: tuple[str, ...]) -> Iterator[Complaint]:
         if again := next((name for name in names if name in self.names and name != "_"), None):
@@ -491,10 +453,37 @@ class Declarations:
         self.names.update(names)
 
 
-def _entry_problems(variable: Variable) -> Iterator[str]:
+def _entry_problems(variable: Variable, _: Function) -> Iterator[str]:
     """What is wrong with a variable as a parameter of a kernel."""
     start = f"parameter '{variable.name}'"
     if variable.space != "param":
         yield f"{start}: the parameters of a kernel are .param, got .{variable.space}"
     elif variable.vector > 1:
         yield f"{start}: the parameters of a kernel are no vectors"
+    elif variable.dimensions:
+        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
+
+
+def _function_problems(variable: Variable, function: Function) -> Iterator[str]:
+    """What is wrong with a variable as a parameter of a .func, or as what it returns (5.1.6.4, 11.2.2)."""
+    start = f"parameter '{variable.name}'"
+    space, single = variable.space, variable.count is None
+    if space not in ("param", "reg"):
+        yield f"{start}: the parameters of a function are .param or .reg, got .{space}"
+    if variable.pointer:
+        yield f"{start}: {variable.pointer} is for the parameters of kernels"
+    if variable.dimensions:
+        yield f"{start}: a parameter has one extent, got {len(variable.dimensions)}"
+    if (variable.align or 1) > PARAMETER_ALIGNMENT:
+        yield f"{start}: the alignment of a parameter is at most {PARAMETER_ALIGNMENT}, got {variable.align}"
+    if space == "reg" and (not single or variable.type not in REGISTER_BITS):
+        yield f"{start}: a register is of a type of registers, and no array"
+    if (
+        function.body is not None
+        and single
+        and space == "param"
+        and (variable.vector > 1 or variable.type in OPAQUE_TYPES)
+    ):
+        yield f"{start}: a parameter in .param is a number or an array of numbers"
+    if function.body is not None and single and variable.type in NARROW_INTEGERS:
+        yield f"{start}: ptxas passes no .{variable.type} to a function, expected .b8, .b16 or a wider type"

@@ -1,10 +1,10 @@
-"""All that is wrong with a PTX module, in the order of its text: calls against signatures, instructions that are wrong
-where they stand, and text that ptxas repairs silently."""
+"""All that is wrong with a PTX module, in the order of its text: instructions that are wrong where they stand, and text
+that ptxas repairs silently."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import starmap
 from math import gcd
 
@@ -23,7 +23,6 @@ from ..text.syntax import (
     Label,
     Module,
     Not,
-    Operand,
     RegDecl,
     Register,
     Scope,
@@ -35,98 +34,11 @@ from ..text.syntax import (
     members,
     ranges,
 )
-from ..types import REGISTER_BITS, compatible
+from ..types import REGISTER_BITS
 from ..verifier import TargetContext, check
-from .declarations import (
-    Declarations,
-    address_problems,
-    directive_problems,
-    module_problems,
-    pragma_problems,
-    version_notes,
-)
-from .names import Known, Names, Values, written
-
-# Do calls fit the functions that they name: how many arguments and results, their types, sizes and alignments.
-#
-# Source: PTX ISA 9.7.12.5; where the text leaves it open, what ptxas 13.0 takes.
-
-
-def call_problem(call: Instruction, functions: Mapping[str, Function], names: Names) -> str | None:
-    """What is wrong with a call; of one through a register, whether a prototype or a list of functions follows."""
-    operands = list(call.operands)
-    results = _items(operands.pop(0)) if operands and isinstance(operands[0], Vector) else ()
-    if not operands:
-        return "expected a function"
-    target = operands.pop(0)
-    arguments = _items(operands.pop(0)) if operands and isinstance(operands[0], Vector) else ()
-    if isinstance(target, Register):
-        wanted = "a label of .callprototype or .calltargets"
-        return (
-            None if len(operands) == 1 and isinstance(operands[0], Symbol) else f"expected {wanted} after the arguments"
-        )
-    if operands:
-        return "expected the arguments in parentheses, and nothing after them"
-    function = functions.get(target.name) if isinstance(target, Symbol) else None
-    if function is None:
-        return None
-    if function.entry:
-        return f"'{function.name}' is a kernel, expected a .func"
-    return _matched(results, function.returns, names, "result") or _matched(
-        arguments, function.parameters, names, "argument"
-    )
-
-
-def _items(operand: Operand) -> Sequence[Operand]:
-    return operand.items if isinstance(operand, Vector) else ()
-
-
-def _matched(actual: Sequence[Operand], formal: Sequence[Variable], names: Names, what: str) -> str | None:
-    if formal and formal[-1].count == 0 and len(actual) >= len(formal) - 1:
-        formal = formal[:-1]
-        actual = actual[: len(formal)]
-    if len(actual) != len(formal):
-        return f"expected {len(formal)} {what}s, got {len(actual)}"
-    for operand, variable in zip(actual, formal, strict=True):
-        problem = _misfit(operand, variable, names)
-        if problem is not None:
-            return f"{what} for '{variable.name}': {problem}"
-    return None
-
-
-def _misfit(operand: Operand, formal: Variable, names: Names) -> str | None:
-    """Why an operand is no argument for a parameter, or no result."""
-    if isinstance(operand, Register):
-        declared = names.type_of(operand)
-        fits = declared is None or (formal.count is None and compatible(formal.type, declared))
-        return None if fits else f"expected .{formal.type}, got a .{declared} register"
-    if isinstance(operand, Immediate):
-        floating = isinstance(operand.value, float)
-        fits = formal.count is None and (formal.type[0] != "f" if not floating else formal.type[0] in "fb")
-        return None if fits else f"expected .{formal.type}, got the literal {operand.text}"
-    variable = names.variables.get(operand.name) if isinstance(operand, Symbol) else None
-    if variable is None:
-        return None
-    if variable.space.partition("::")[0] != "param":
-        return f"expected a .param variable, got '{variable.name}' in .{variable.space}"
-    if not compatible(formal.type, variable.type) or _length(formal) != _length(variable):
-        return f"expected {_spelled(formal)}, got {_spelled(variable)}"
-    if _alignment(formal) != _alignment(variable):
-        return f"expected .align {_alignment(formal)}, got .align {_alignment(variable)}"
-    return None
-
-
-def _length(variable: Variable) -> int | None:
-    return None if variable.count is None and variable.vector == 1 else (variable.count or 1) * variable.vector
-
-
-def _alignment(variable: Variable) -> int:
-    return max(variable.align or 1, REGISTER_BITS.get(variable.type, 64) * variable.vector // 8)
-
-
-def _spelled(variable: Variable) -> str:
-    return f".{variable.type}" + ("" if variable.count is None else f"[{variable.count}]")
-
+from .declarations import Declarations, address_problems, directive_problems, pragma_problems
+from .functions import call_problem, list_problem, module_problems, version_notes
+from .names import LISTS, Known, Names, Values, written
 
 # What ptxas repairs or ignores without an error: text that is no fault to it, and does not do what it says.
 #
@@ -328,12 +240,8 @@ def _role(form: WmmaLoad | WmmaStore) -> str:
 
 
 def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
-    role = _role(form)
-    least, size = wmma.default_stride(form.shape, role, form.layout), wmma.alignment(form.shape, role, form.type)
-    if stride < least:
-        yield f"expected a stride of at least {least} elements, got {stride}"
-    elif stride * form.type.bits % (8 * min(size, STRIDE_BYTES)):
-        needed = min(size, STRIDE_BYTES)
+    needed = min(wmma.alignment(form.shape, _role(form), form.type), STRIDE_BYTES)
+    if stride * form.type.bits % (8 * needed):
         yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
 
@@ -387,14 +295,20 @@ class Checker:
 
     def __post_init__(self) -> None:
         self._names = Names.of(self.module, self.context)
-        self._functions = {item.name: item for item in self.module.items if isinstance(item, Function)}
+        functions = (item for item in self.module.items if isinstance(item, Function))
+        self._functions: dict[str, Function] = {function.name: function for function in functions}
 
     def problems(self) -> Iterator[Diagnostic]:
         """What is wrong with the header, declarations and functions."""
         for line, column, message in module_problems(self.module, self.context):
             yield Diagnostic(line, column, message)
+        # what stands below is not declared yet
+        self._names, self._functions = Names.of(replace(self.module, items=()), self.context), {}
         for item in self.module.items:
+            if isinstance(item, Function | Variable):
+                self._names.declare(item)
             if isinstance(item, Function):
+                self._functions[item.name] = item
                 yield from self.function(item)
 
     def notes(self) -> Iterator[Diagnostic]:
@@ -410,7 +324,7 @@ class Checker:
         yield from starmap(Diagnostic, declared.parameters(function))
         yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
         if function.body is not None:
-            inside = self._names.inside(function.body, function.parameters, function.returns)
+            inside = self._names.inside(function.body, function)
             yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)
 
     def kernel(self, function: Function) -> Iterator[Diagnostic]:
@@ -429,6 +343,7 @@ class Checker:
     def _body(
         self, body: Sequence[Statement], names: Names, uses: Uses | None, declared: Declarations
     ) -> Iterator[Diagnostic]:
+        before: Statement | None = None
         for statement in body:
             match statement:
                 case Instruction():
@@ -436,22 +351,37 @@ class Checker:
                         yield Diagnostic(statement.line, statement.column, message)
                 case RegDecl() | Variable():
                     yield from starmap(Diagnostic, declared.declaration(statement))
+                    names.declare(statement)
                     if isinstance(statement, Variable):
                         for message in address_problems(statement, names.space_of):
                             yield Diagnostic(statement.line, statement.column, message)
-                    names.declare(statement)
                 case Scope():
                     inner = Declarations(self.context)
                     yield from self._body(statement.body, names.inside(statement.body), uses, inner)
                 case Directive():
-                    for message in pragma_problems(statement.text, self.context, "body"):
+                    for message in self._directive(statement, before, names):
                         yield Diagnostic(statement.line, 1, message)
                 case Label():
                     yield from starmap(Diagnostic, declared.label(statement))
                     if uses is not None:
                         uses.label()
                 case _:
-                    pass
+                    continue
+            before = statement
+
+    def _directive(self, directive: Directive, before: Statement | None, names: Names) -> Iterator[str]:
+        """What is wrong with a directive in a body, which names what a label in front of it stands for."""
+        yield from pragma_problems(directive.text, self.context, "body")
+        if directive.text.startswith(".file"):
+            yield "'.file' stands outside of functions"
+        if not directive.text.startswith(LISTS):
+            return
+        if not isinstance(before, Label):
+            yield f"expected a label in front of {directive.text.split()[0]}"
+            return
+        problem, names.lists[before.name] = list_problem(directive.text, self._functions, names, self.context)
+        if problem is not None:
+            yield problem
 
     def _problems(self, instruction: Instruction, names: Names, uses: Uses | None) -> Iterator[str]:
         """The errors of an instruction: an undeclared name, else its form, operands or target, else its context."""
@@ -461,9 +391,9 @@ class Checker:
             return
         if names.unreadable(instruction):
             return
-        written = names.written_input(instruction)
-        if written is not None:
-            yield f"{instruction.opcode}: the parameter '{written}' is received, it cannot be written"
+        parameter = names.parameter_problem(instruction)
+        if parameter is not None:
+            yield f"{instruction.opcode}: {parameter}"
             return
         message = check(instruction.opcode, instruction.operands, names.type_of, self.context, names.space_of)
         if message is None and instruction.is_call:

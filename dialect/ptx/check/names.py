@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import cast
 
@@ -45,6 +45,8 @@ from ..verifier import TargetContext
 # Source: PTX ISA 5.4 (Variables), 7 (Functions); labels and declarations of a scope end with it.
 
 BRANCHES = ("bra", "brx")
+LISTS = (".branchtargets", ".calltargets", ".callprototype")
+"""Directives that a label names, for jumps and calls through registers."""
 _SELECTOR = re.compile(r"[bh]\d+")
 
 
@@ -76,10 +78,11 @@ class Names:
     variables: dict[str, Variable | None] = field(default_factory=dict[str, "Variable | None"])
     """Symbols: variables, and functions as None."""
     labels: frozenset[str] = frozenset()
-    tables: frozenset[str] = frozenset()
-    """Labels of `.branchtargets`, which `brx` goes by, and nothing else."""
-    inputs: frozenset[str] = frozenset()
-    """Parameters that a function receives: they are not written."""
+    lists: dict[str, tuple[Function, ...] | None] = field(default_factory=dict[str, "tuple[Function, ...] | None"])
+    """Labels of lists and prototypes above, with the functions that calls find there; None of `.branchtargets`."""
+    function: Function | None = None
+    called: set[str] = field(default_factory=set[str])
+    """Parameters that calls above have written."""
     unread: frozenset[str] = frozenset()
     """Registers whose declaration could not be read."""
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -90,36 +93,46 @@ class Names:
         """The names of a module's scope."""
         names = Names(unavailable=unavailable(context.rows, context.version))
         for item in module.items:
-            if isinstance(item, Function):
-                names.variables[item.name] = None
-            elif isinstance(item, Variable):
-                names.variables[item.name] = item
+            if isinstance(item, Function | Variable):
+                names.declare(item)
         return names
 
-    def inside(
-        self, body: Sequence[Statement], parameters: Iterable[Variable] = (), returns: Iterable[Variable] = ()
-    ) -> Names:
-        """The names of a scope: these, its parameters, and its labels; registers are declared one by one."""
-        inputs = self.inputs | {parameter.name for parameter in parameters}
-        inner = Names(
-            dict(self.registers), dict(self.variables), inputs=inputs, unread=self.unread, unavailable=self.unavailable
+    def inside(self, body: Sequence[Statement], function: Function | None = None) -> Names:
+        """The names of a scope: these, the parameters of a function, and labels; the others are declared one by one."""
+        inner = replace(
+            self,
+            registers=dict(self.registers),
+            variables=dict(self.variables),
+            lists=dict(self.lists),
+            function=function or self.function,
+            called=set() if function else self.called,
         )
-        for parameter in (*parameters, *returns):
+        for parameter in (*function.parameters, *function.returns) if function else ():
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type
             else:
                 inner.variables[parameter.name] = parameter
-        inner.labels = self.labels | {s.name for s in body if isinstance(s, Label)}
-        inner.tables = self.tables | {
+        following = pairwise((*(s for s in body if not isinstance(s, Comment)), None))
+        inner.labels = self.labels | {
             label.name
-            for label, table in pairwise(s for s in body if not isinstance(s, Comment))
-            if isinstance(label, Label) and isinstance(table, Directive) and table.text.startswith(".branchtargets")
+            for label, next_ in following
+            if isinstance(label, Label) and not (isinstance(next_, Directive) and next_.text.startswith(LISTS))
         }
         return inner
 
-    def declare(self, statement: RegDecl | Variable) -> None:
+    def received(self, variable: Variable | None) -> bool:
+        """Whether a variable is a parameter of the function, which it does not write."""
+        return self.function is not None and any(variable is each for each in self.function.parameters)
+
+    def returned(self, variable: Variable | None) -> bool:
+        """Whether a variable is what the function returns, which it does not read."""
+        return self.function is not None and any(variable is each for each in self.function.returns)
+
+    def declare(self, statement: RegDecl | Variable | Function) -> None:
         """Adds a declaration."""
-        if isinstance(statement, RegDecl):
+        if isinstance(statement, Function):
+            self.variables[statement.name] = None
+        elif isinstance(statement, RegDecl):
             self.registers.update(dict.fromkeys(_parts(statement), statement.type))
             if statement.type == UNREAD:
                 self.unread |= frozenset(statement.names())
@@ -136,7 +149,7 @@ class Names:
 
     def space_of(self, name: str) -> str | None:
         """The state space of a variable, "function" or "label"; None for an undeclared name."""
-        if name in self.labels:
+        if name in self.labels or name in self.lists:
             return "label"
         if name not in self.variables:
             return None
@@ -151,12 +164,37 @@ class Names:
             name.partition(".")[0] for operand in instruction.operands for name in mentioned(operand)
         )
 
-    def written_input(self, instruction: Instruction) -> str | None:
-        """The received parameter that an instruction stores to, if it does."""
-        if instruction.root != "st" or not instruction.operands or not isinstance(instruction.operands[0], Address):
+    def parameter_problem(self, instruction: Instruction) -> str | None:
+        """What is wrong with the use of a `.param` variable: which are read, written, and have an address (5.1.6.4)."""
+        if instruction.is_call and instruction.operands and isinstance(instruction.operands[0], Vector):
+            self.called.update(o.name for o in instruction.operands[0].items if isinstance(o, Symbol))
+        at = {"st": 0, "ld": 1, "mov": 1, "cvta": 1}.get(instruction.root)
+        if at is None or len(instruction.operands) <= at:
             return None
-        base = instruction.operands[0].base
-        return base.name if isinstance(base, Symbol) and base.name in self.inputs else None
+        place = instruction.operands[at]
+        base = place.base if isinstance(place, Address) else place
+        kernel = self.function is not None and self.function.entry
+        inside = f"{instruction.opcode}." if instruction.root in ("ld", "st") else ""
+        if isinstance(base, Register) and kernel and ".param::func." in inside:
+            return "a kernel has its parameters in .param::entry, expected a .param variable of its body"
+        variable = self.variables.get(base.name) if isinstance(base, Symbol) else None
+        if variable is None or variable.space != "param":
+            return None
+        name, received, returned = variable.name, self.received(variable), self.returned(variable)
+        if instruction.root == "st" and received:
+            return f"the parameter '{name}' is received, it cannot be written"
+        if instruction.root == "ld" and returned:
+            return f"the parameter '{name}' is returned, it cannot be read"
+        if received or returned:
+            other = kernel and ".param::func." in inside
+            return f"'{name}' is a parameter of a kernel, expected a .param variable of its body" if other else None
+        if instruction.root not in ("ld", "st"):
+            return f"'{name}' is an argument or a result of calls, which has no address"
+        if ".param::entry." in inside:
+            return f"expected a parameter of a kernel, got '{name}'"
+        if instruction.root == "ld" and name not in self.called:
+            return f"no call above writes '{name}'"
+        return None
 
     def missing(self, instruction: Instruction) -> str | None:
         """A message about the first name in an instruction that is not declared; None if all are."""
@@ -167,10 +205,14 @@ class Names:
             return f"expected a predicate as the guard, got a .{type} register"
         branch = instruction.root in BRANCHES
         target = instruction.operands[-1] if branch and instruction.operands else None
-        if isinstance(target, Symbol) and target.name in self.labels:
+        if isinstance(target, Symbol) and (target.name in self.lists or target.name in self.labels):
             indirect = instruction.root == "brx"
-            if indirect != (target.name in self.tables):
-                return f"expected a label {'' if indirect else 'and not one '}of .branchtargets, got '{target.name}'"
+            table = target.name not in self.labels and self.lists[target.name] is None
+            if not (table if indirect else target.name in self.labels):
+                return f"expected a label {'of .branchtargets' if indirect else 'of a statement'}, got '{target.name}'"
+            if target.offset:
+                return f"expected a label, got '{target.name}+{target.offset}'"
+            return None
         for operand in instruction.operands:
             if branch or not self._plain(operand):
                 for name in self._unknown(operand, branch):
@@ -194,8 +236,8 @@ class Names:
                 elif operand.name in self.unavailable:
                     yield f"the special register {operand.name} {self.unavailable[operand.name]}"
             case Symbol():
-                is_name = operand.name in self.labels or operand.name in self.variables or operand.name in CONSTANTS
-                if branch and operand.name not in self.labels:
+                is_name = self.space_of(operand.name) is not None or operand.name in CONSTANTS
+                if branch:
                     yield f"there is no label '{operand.name}' here"
                 elif not is_name:
                     yield f"'{operand.name}' is not declared"

@@ -169,13 +169,16 @@ ASYNCHRONOUS_ROWS = (
     # 9.7.9.12, 9.7.13.7  st.async, red.async
     *_stores(),
     # 9.7.9.13  st.bulk
-    row(
-        "st.bulk{.weak}{P=.shared::cta}",
-        "a:[], n:u64(0../8), z:imm(0)",
-        "9.7.9.13",
-        ptx=(8, 6),
-        sm=100,
-        meaning="st.bulk",
+    *(
+        row(
+            "st.bulk{.weak}{P=.shared::cta}",
+            f"a:[], n:{type}(0../8), z:imm(0)",
+            "9.7.9.13",
+            ptx=ptx,
+            sm=100,
+            meaning="st.bulk",
+        )
+        for type, ptx in (("u64", (8, 6)), ("u32", (9, 0)))
     ),
     # 9.7.9.25.3.1  cp.async
     *_copies(),
@@ -368,7 +371,7 @@ TENSOR_ROWS: tuple[PatternRow, ...] = (
     row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.9.16", ptx=(9, 4),
         sm=107, only=RUBIN, meaning="hint"),
     # 9.7.9.27  tensormap.query, tensormap.replace
-    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[P]", "9.7.9.27", ptx=(9, 5), sm=90,
+    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.27", ptx=(9, 5), sm=90,
         only=_QUERIED, meaning="tensor.class"),
     *_replacements(),
     # 9.7.13.16.1  tensormap.cp_fenceproxy

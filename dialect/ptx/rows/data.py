@@ -25,12 +25,14 @@ _MOVES = (
     row("mov.T{b64}", "d:T, a:2*b32%", "9.7.9.4", meaning="mov.pack"),
     row("mov.T{b64}", "d:T, a:4*b16%", "9.7.9.4", meaning="mov.pack"),
     row("mov.T{b128}", "d:b128, a:2*b64", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
+    row("mov.T{b128}", "d:b128, a:4*b32%", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
     row("mov.T{b16}", "d:2*b8, a:T%", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b32}", "d:2*b16, a:T%", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b32}", "d:4*b8, a:T%", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b64}", "d:2*b32, a:T%", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b64}", "d:4*b16, a:T%", "9.7.9.4", meaning="mov.unpack"),
     row("mov.T{b128}", "d:2*b64, a:b128", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
+    row("mov.T{b128}", "d:4*b32, a:b128", "9.7.9.4", meaning="mov.b128", ptx=(8, 3), sm=70),
 )
 
 _SHUFFLES = (

@@ -57,12 +57,10 @@ def _operations(root: str, order: str, result: str, section: str) -> Iterator[Pa
     for words, ptx, sm in _OPERATIONS + (_EXCHANGES if root == "atom" else ()):
         for space, hint in ((f"{{P=.global}}{HINT}", ", H?c:b64"), (f".P{_SHARED[1:]}", "")):
             spelling = f"{root}{order}{_OPTIONAL_SCOPES}{space}{words}"
-            # ptxas 13.0 fails, without a message, on a discarded result of bf16.
-            type_ = result.replace("_", "") if "bf16" in words else result
-            yield row(spelling, f"{type_}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
+            yield row(spelling, f"{result}a:[], b:T{hint}", section, ptx=ptx, sm=sm, meaning="atomic", needs=LATER)
     for words in _VECTORS:
         spelling = f"{root}{order}{_OPTIONAL_SCOPES}{{P=.global}}{words}{HINT}"
-        operands = f"{result.replace('T_', 'V*T')}a:[], b:V*T, H?c:b64"
+        operands = f"{result.replace('T_', 'V*T_')}a:[], b:V*T, H?c:b64"
         yield row(spelling, operands, section, ptx=(8, 1), sm=90, meaning="atomic", needs=LATER)
 
 

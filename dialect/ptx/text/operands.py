@@ -6,12 +6,12 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...isa.row import VECTORS
-from .syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Variable, Vector
 
 # Constant expressions: their values as 64-bit numbers with or without a sign, or as floats. Source: PTX ISA 4.5.
 #
@@ -407,6 +407,40 @@ def _split(text: str) -> list[str]:
             start = match.end()
     pieces.append(text[start:])
     return pieces
+
+
+def elements(variable: Variable) -> Iterator[tuple[int, str]]:
+    """The initial values of a variable as they are written, each with the number of the element that it is for.
+
+    The parts of a vector are elements. Braces nest as the dimensions do; elements without a value are zero.
+    Source: PTX ISA 5.4.4.
+
+    Raises:
+        OperandError: where the braces nest otherwise, or hold too many values.
+    """
+    parts = (variable.vector,) if variable.vector > 1 else ()
+    return _spread((variable.init or "").strip(), (*variable.extents, *parts), 0, bool(parts))
+
+
+def _spread(text: str, extents: Sequence[int], first: int, vector: bool) -> Iterator[tuple[int, str]]:
+    """The values of an array, or of one element, from the element `first` on. The last extent of a `vector` is full."""
+    braced = text[:1] == "{" and text[-1] == "}"
+    if braced != bool(extents):
+        what = "the initial values of an array or vector in braces" if extents else "one initial value"
+        raise OperandError(f"expected {what}, got {text or 'none'}")
+    if not extents:
+        yield first, text
+        return
+    extent, *inner = extents
+    values = _split(text[1:-1])
+    if vector and not inner and len(values) != extent:
+        raise OperandError(f"expected {extent} initial values of a vector, got {text}")
+    if not extent and not values:
+        raise OperandError("an array of open size has as many elements as values, got none")
+    if len(values) > (extent or len(values)):
+        raise OperandError(f"{len(values)} initial values for {extent} elements")
+    for number, value in enumerate(values):
+        yield from _spread(value.strip(), inner, first + number * math.prod(inner), vector)
 
 
 def operand_text(

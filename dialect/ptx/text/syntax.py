@@ -192,6 +192,11 @@ class Variable:
     attribute: str = ""
     column: int = field(default=1, compare=False)
 
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extents of an array, the first of which is 0 where it is left open; none of a scalar."""
+        return self.dimensions or (() if self.count is None else (self.count,))
+
 
 @dataclass(frozen=True, slots=True)
 class Directive:
@@ -291,6 +296,25 @@ def directive_numbers(text: str) -> tuple[int, ...] | None:
     words = re.split(r"[\s,]+", text)[1:]
     are_numbers = all(word in WARP_SIZE or _COUNT.fullmatch(word) for word in words)
     return tuple(WARP_SIZE.get(word) or integer(word) for word in words) if are_numbers else None
+
+
+_LISTED = re.compile(r"([\w$%]+)(?:\s*<\s*(\w+)\s*>)?", re.ASCII)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names of a list such as `.branchtargets L0, M<2>;`, which names L0, M0 and M1.
+
+    Raises:
+        ValueError: if it is no list of names.
+    """
+    directive, *names = text.rstrip(";").split(maxsplit=1)
+    matches = [_LISTED.fullmatch(name.strip()) for name in "".join(names).split(",")]
+    found: list[str] = []
+    for match in matches:
+        if match is None or match[1][0].isdigit():
+            raise ValueError(f"expected names as in {directive} a, b;, got {text}")
+        found += [match[1]] if match[2] is None else [f"{match[1]}{number}" for number in range(integer(match[2]))]
+    return tuple(found)
 
 
 # PTX text under a cursor: where we are, what is expected there, and errors with their place.

@@ -125,7 +125,8 @@ Combine: TypeAlias = Callable[[Array, Array], Array]
 @dataclass
 class BulkCopy:
     """A bulk copy in flight. The thread sent it at the instruction `pc`. Its bytes go to `start` of a buffer, or each
-    16 bytes to a place of their own, and complete transactions of an mbarrier.
+    16 bytes to a place of their own, and complete transactions of an mbarrier: `transferred` bytes, all unless some are
+    padding.
 
     With `combine`, the bytes are combined with those in memory. `landed` is called when the copy has completed.
     """
@@ -138,6 +139,10 @@ class BulkCopy:
     data: Array
     combine: Combine | None = None
     landed: Callable[[], None] | None = None
+    transferred: int = 0
+
+    def __post_init__(self) -> None:
+        self.transferred = self.transferred or self.data.size
 
 
 class MbarrierObjects:
@@ -364,7 +369,7 @@ class MbarrierObjects:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
             one = _only(np.array([copy.thread]), self.flow.live.size)
-            self.transact(copy.index, one, np.array([-copy.data.size]), deferred=True)
+            self.transact(copy.index, one, np.array([-copy.transferred]), deferred=True)
 
     def stir(self) -> bool:
         """When no thread can run: what was deferred happens, or sleepers go on without what they wait for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ....dialect.ptx.text.operands import ConstantError, evaluate
+from ....dialect.ptx.text.operands import ConstantError, OperandError, elements, evaluate
 from ....dialect.ptx.text.syntax import Variable, integer
+from ....dialect.ptx.types import bits_of
 from ...base.errors import WarploomError
 from ...numerics.floats import Array
 
@@ -425,28 +427,29 @@ _SYMBOL = re.compile(
 
 
 def initial(variable: Variable, size: int, address: Address) -> Array:
-    """The first bytes of a variable: zeros, or what its initialiser says.
+    """The first bytes of a variable: zeros, or what its initialiser says, which gives an open array its size.
 
     Raises:
         DecodeError: for an initialiser that cannot be read, or that is too long.
     """
-    data = np.zeros(size, np.uint8)
     if variable.init is None:
-        return data
-    items = [item for item in re.split(r"[{},]", re.sub(r"\s+", "", variable.init)) if item]
+        return np.zeros(size, np.uint8)
     try:
-        encoded = b"".join(_word(variable.type, item, address) for item in items)
+        width, values = bits_of(variable.type) // 8, list(elements(variable))
+        row = width * variable.vector * math.prod(variable.extents[1:])
+        data = np.zeros(size or -(-(values[-1][0] + 1) * width // row) * row, np.uint8)
+        for number, text in values:
+            word = _word(variable.type, width, "".join(text.split()), address)
+            data[number * width : (number + 1) * width] = np.frombuffer(word, np.uint8)
+    except OperandError as error:
+        raise DecodeError(f"variable '{variable.name}': {error}") from error
     except (ValueError, OverflowError) as error:
         raise DecodeError(f"variable '{variable.name}': initialiser '{variable.init}' is not supported") from error
-    if len(encoded) > size:
-        raise DecodeError(f"variable '{variable.name}' has {size} bytes, its initialiser {len(encoded)}")
-    data[: len(encoded)] = np.frombuffer(encoded, np.uint8)
     return data
 
 
-def _word(type: str, text: str, address: Address) -> bytes:
-    """One item. Raises ValueError if it is no constant and no name."""
-    size = int(re.sub(r"\D", "", type)) // 8
+def _word(type: str, size: int, text: str, address: Address) -> bytes:
+    """One value of `size` bytes. Raises ValueError if it is no constant and no name."""
     if text[:2].lower() in ("0f", "0d") and len(text) in (10, 18) and "(" not in text:
         return int(text[2:], 16).to_bytes(size, "little")
     if type[0] == "f" or (type.startswith("b") and "." in text):
@@ -472,7 +475,7 @@ def _address(text: str, address: Address) -> int:
     """The address of `f`, `x+8`, `generic(x)`, or the byte of one that `0xFF00(x)` masks out."""
     match = _SYMBOL.fullmatch(text)
     if match is None:
-        raise ValueError(text)
+        return int(_constant(text))
     if match["mask"]:
         mask = integer(match["mask"])
         return (_address(match["masked"], address) & mask) >> ((mask & -mask).bit_length() - 1)

@@ -141,18 +141,23 @@ def wide(ctx: Context, operand: Operand, *, written: bool = False) -> list[Sourc
 
 @meaning("mov.b128")
 def mov_wide(ctx: Context, bound: Bindings) -> Action:
-    """128 bits: a register or a literal, or two registers of 64, into the same."""
+    """128 bits: a register or a literal, or two registers of 64 or four of 32, into the same."""
 
     def halves(operand: Operand, *, written: bool) -> list[Source]:
         if isinstance(operand, Vector):
-            take = ctx.dest if written else ctx.source
-            return [take(item, "b64") for item in ctx.items(operand)]
+            take, items = ctx.dest if written else ctx.source, ctx.items(operand)
+            return [take(item, f"b{128 // len(items)}") for item in items]
         if isinstance(operand, Immediate) and not written:
             return [ctx.source(operand, "b64"), constant(np.uint64(ctx.integer(operand) >> 64 & (1 << 64) - 1))]
         return wide(ctx, operand, written=written)
 
-    d, a = ctx.operands
-    return several(lambda low, upper: (low, upper), halves(d, written=True), *halves(a, written=False))
+    targets, sources = halves(ctx.operands[0], written=True), halves(ctx.operands[1], written=False)
+
+    def moved(*parts: Array) -> tuple[Array, ...]:
+        columns = np.stack([np.ascontiguousarray(part) for part in parts], axis=1).view(f"u{16 // len(targets)}")
+        return tuple(columns[:, i].copy() for i in range(len(targets)))
+
+    return several(moved, targets, *sources)
 
 
 @meaning("mov.unpack")
@@ -431,7 +436,8 @@ def atomic(ctx: Context, bound: Bindings) -> Action:
     """Reads, combines and writes back; `atom` returns what was there. Of a vector, each part by itself."""
     type, count, returns = bound["T"], vector_of(bound), ctx.row.root == "atom"
     operands = list(ctx.operands)
-    dests = [ctx.dest(item, type) for item in ctx.items(operands.pop(0))] if returns else []
+    results = ctx.items(operands.pop(0)) if returns else ()
+    dests = [ctx.dest(item, type) for item in (results * count if len(results) < count else results)]
     place = locate(ctx, operands.pop(0), space_of(bound), "atomic")
     inputs = operands[: 1 + (bound["O"] == "cas")]
     sources = [[ctx.source(item, type) for item in ctx.items(o)] for o in inputs]

@@ -351,7 +351,7 @@ def store_bulk(ctx: Context, bound: Bindings) -> Action:
             tell_of_one(state.observer, ctx.pc, "store", shared, starts, _WORD, thread)
             shared.data[first : first + length] = 0
 
-    return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(size, "u64"))
+    return acting(step, locate(ctx, where, space_of(bound), None), ctx.source(size, ctx.row.operands[1].type))
 
 
 # `alloca` and what goes with it: PTX ISA 9.7.17.

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_map import (
+    EXPANDED,
     MAP_ALIGNMENT,
     ORDERED,
     SIZE,
@@ -53,11 +54,22 @@ class Box(NamedTuple):
     rows: tuple[int, ...] = ()
 
     def elements(self) -> tuple[Array, Array]:
-        """The addresses of the elements, (rows, fastest), and which of them lie in the tensor."""
+        """The addresses of the elements, or of what is copied together, (rows, fastest), and which of them lie in the
+        tensor."""
         fields, box = self.fields, self.fields.box
         rows, inside = self._pixels(box) if isinstance(box, PixelBox) else self._rows()
-        along = self.start[0] + np.arange(fields.copied[0], dtype=np.int64)
-        return (rows[:, None] + along * fields.element.size, inside[:, None] & (along >= 0) & (along < fields.sizes[0]))
+        together = fields.element.together
+        along = self.start[0] // together + np.arange(fields.copied[0], dtype=np.int64)
+        within = (along >= 0) & (along < fields.sizes[0] // together)
+        return rows[:, None] + along * fields.element.size, inside[:, None] & within
+
+    def words(self) -> tuple[Array, Array, int]:
+        """The same of the words of what is copied together, and the bytes of each."""
+        (addresses, inside), size = self.elements(), self.fields.element.size
+        if self.fields.element.together == 1:
+            return addresses, inside, size
+        addresses = addresses[..., None] + np.arange(0, size, 4)
+        return addresses.reshape(len(addresses), -1), np.repeat(inside, size // 4, axis=1), 4
 
     def _rows(self) -> tuple[Array, Array]:
         """The addresses of rows along the fastest dimension, and a mask of those inside of the tensor."""
@@ -92,7 +104,7 @@ class Box(NamedTuple):
     def units(self, address: int) -> Array:
         """The addresses in shared memory of the units of the box, whose place without a swizzle begins at `address`."""
         fields = self.fields
-        row = np.arange(0, fields.copied[0] * fields.element.size, UNIT, dtype=np.int64)
+        row = np.arange(0, fields.copied[0] * fields.element.shared, UNIT, dtype=np.int64)
         rows = np.arange(address, address + fields.extent, fields.pitch, dtype=np.int64)
         return MatrixDescriptor(0, 0, 0, fields.swizzle).swizzled((rows[:, None] + row).reshape(-1))
 
@@ -211,7 +223,9 @@ def _problem(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int
     if isinstance(box, PixelBox) is (offsets is None):
         modes = ("tile", "im2col") if offsets is None else ("im2col", "tile")
         return f"the copy is one of {modes[0]} mode, the tensor map of {modes[1]} mode"
-    if start[0] * fields.element.size % UNIT:
+    if fields.element.expands and start[0] % EXPANDED:
+        return f"a box of {fields.element.name} begins at a multiple of {EXPANDED} elements, got {start[0]}"
+    if start[0] // fields.element.together * fields.element.size % UNIT:
         return (
             f"the box begins {start[0] * fields.element.size} bytes along the fastest dimension, which is no "
             f"multiple of {UNIT}: an illegal instruction on the GPU"
@@ -282,13 +296,13 @@ def load(ctx: Context, bound: Bindings) -> Action:
             box = read(thread)
             (part,) = place(one, UNIT)
             home = Home(state, int(part.index[0]) * UNIT, thread, box.fields.extent)
-            data = _read(state, box, pc, thread)
+            data, moved = _read(state, box, pc, thread), box.fields.moved_bytes
             units = box.units(home.address) + home.base
             wanted, index = None if masks is None else int(masks[thread]), find(one)
             for shift in shifts(state, part.buffer, home.base, wanted, thread):
                 tell_of_one(state.observer, pc, "copy", part.buffer, units + shift, UNIT, thread)
                 at = _of_pair(state, index, home.base, shift, thread) if pairs else index + shift // 8
-                copy = BulkCopy(pc, thread, at, part.buffer, units + shift, data)
+                copy = BulkCopy(pc, thread, at, part.buffer, units + shift, data, transferred=moved)
                 state.mbarriers.complete_later(copy, one)
 
     return acting(step, operand.bind, locate(ctx, target, space, None), objects(ctx, barrier, space), ctas)
@@ -305,8 +319,7 @@ def _of_pair(state: State, index: Array, base: int, shift: int, thread: int) -> 
 
 def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     """The bytes of a box, unit by unit: (units, 16)."""
-    fields, size = box.fields, box.fields.element.size
-    addresses, inside = box.elements()
+    fields, (addresses, inside, size) = box.fields, box.words()
     fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
     words = np.full(addresses.shape, fill, f"u{size}")
     values = np.empty(np.count_nonzero(inside), words.dtype)
@@ -314,7 +327,15 @@ def _read(state: State, box: Box, pc: int, thread: int) -> Array:
         values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
     _tell(state, pc, "load", box, thread)
     words[inside] = _converted(fields.element.name, values)
-    return words.view(np.uint8).reshape(-1, UNIT)
+    data = words.view(np.uint8)
+    if fields.element.expands:
+        groups = data.reshape(-1, fields.element.size)
+        data = np.pad(groups, ((0, 0), (0, UNIT - fields.element.size)), constant_values=_PADDING)
+    return data.reshape(-1, UNIT)
+
+
+_PADDING = 0xA5
+"""What the interpreter leaves in padding, which the text leaves undefined (5.5.1.1)."""
 
 
 def _parts(state: State, addresses: Array, width: int, thread: int) -> tuple[Part, ...]:
@@ -326,9 +347,9 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
     element. `values` are the stored elements, (rows, fastest)."""
     if state.observer is None:
         return
-    size = box.fields.element.size
+    addresses, inside, size = box.words()
     each = UNIT // size
-    addresses, inside = (chosen_.reshape(-1, each) for chosen_ in box.elements())
+    addresses, inside = addresses.reshape(-1, each), inside.reshape(-1, each)
     words = None if values is None else values.reshape(-1, each)
     complete: Array = np.logical_and.reduce(inside, axis=1)
     rest = inside & ~complete[:, None]
@@ -371,7 +392,10 @@ def store(ctx: Context, bound: Bindings) -> Action:
 
 
 def _check_stored(box: Box, thread: int) -> None:
-    """Refuses boxes that an H200 stores nowhere."""
+    """Refuses boxes that an H200 stores nowhere, and those of padded elements: no store takes `.b4x16_p64`
+    (9.7.9.25.5.1), and that of `.b6p2x16` is not modelled."""
+    if box.fields.element.expands:
+        raise FaultError(f"a store takes no elements of {box.fields.element.name}", thread)
     if min(box.start) < 0:
         message = f"a store begins at the negative coordinate {min(box.start)}: an illegal instruction on the GPU"
         raise FaultError(message, thread)

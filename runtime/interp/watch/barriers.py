@@ -49,7 +49,7 @@ class Transactions(Check):
         flying: Counter[int] = Counter()
         for copy in self.state.mbarriers.bulk:
             start = int(copy.index[0]) * 8
-            flying[start] += copy.data.size
+            flying[start] += copy.transferred
             self.arrived[start] = (copy.pc, copy.thread)
         for start in tuple(self.arrived):
             self._look(start, flying[start])

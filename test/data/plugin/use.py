@@ -64,7 +64,8 @@ Path("negated.mlir").write_text("""func.func @f(%x: f32) -> f32 {
 }""")
 Path("by_name.mlir").write_text("""module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%m: !transform.any_op) {
-    transform.warp.apply_patterns %m ["DoubleNegation"] : !transform.any_op
+    %r = transform.apply_registered_pass "warp-apply-patterns" with options = {"patterns" = "DoubleNegation"} to %m
+      : (!transform.any_op) -> !transform.any_op
     transform.yield
   }
 }""")

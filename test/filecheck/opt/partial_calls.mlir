@@ -14,3 +14,17 @@ func.func @caller(%a: memref<4xf32>) {
   call @elsewhere(%a) : (memref<4xf32>) -> ()
   return
 }
+
+// What stays in a function stays where that is called, too.
+// CHECK:      func.func @product
+// CHECK:      linalg.matmul ins(%a, %b : memref<8x8xf32>, memref<8x8xf32>) outs(%c : memref<8x8xf32>)
+// CHECK:      func.func @calls_product
+// CHECK:      linalg.matmul ins(%a, %b : memref<8x8xf32>, memref<8x8xf32>) outs(%c : memref<8x8xf32>)
+func.func @product(%a: memref<8x8xf32>, %b: memref<8x8xf32>, %c: memref<8x8xf32>) {
+  linalg.matmul ins(%a, %b : memref<8x8xf32>, memref<8x8xf32>) outs(%c : memref<8x8xf32>)
+  return
+}
+func.func @calls_product(%a: memref<8x8xf32>, %b: memref<8x8xf32>, %c: memref<8x8xf32>) {
+  call @product(%a, %b, %c) : (memref<8x8xf32>, memref<8x8xf32>, memref<8x8xf32>) -> ()
+  return
+}

@@ -10,16 +10,17 @@
 // TEXT:      transform.foreach %{{.*}} : !transform.any_op {
 // TEXT:      transform.include @narrow failures(suppress) (%m) : (!transform.any_op) -> ()
 
-// CHECK: alternative 1 of 3 does not apply: {{.*}}loop 0 of linalg.matmul is 64, no multiple of 48 long; {{.*}}strategy.mlir:[[# @LINE + 35]]:3
+// CHECK: alternative 1 of 3 does not apply: {{.*}}loop 0 of linalg.matmul is 64, no multiple of 48 long; {{.*}}strategy.mlir:[[# @LINE + 38]]:3
 // CHECK: remark: warp-transform: [chosen] alternative 2 of 3
-// CHECK: strategy.mlir:[[# @LINE + 28]]:5: remark: warp-transform: @narrow stops: {{.*}}transform.warp.set does not apply: no operation matches
+// CHECK: strategy.mlir:[[# @LINE + 31]]:5: remark: warp-transform: @narrow stops: {{.*}}transform.annotate does not apply: no operation matches
 // CHECK:     #warp.schedule<cta = 32x32x32, warp = {{.*}}, stages = 2,
 // LAST:      linalg.matmul {warp.schedule = #warp.schedule<stages = 4>}
 // FIRST:     error: transform.alternatives does not apply: none of 3 applies (1:
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @narrow(%s: !transform.any_op) {
     %p = transform.structured.match ops{["linalg.batch_matmul"]} in %s : (!transform.any_op) -> !transform.any_op
-    transform.warp.set %p to #warp.schedule<stages = 1> : !transform.any_op
+    %fields1 = transform.param.constant #warp.schedule<stages = 1> -> !transform.any_param
+    transform.annotate %p "warp.schedule" = %fields1 : !transform.any_op, !transform.any_param
     transform.yield
   }
   transform.named_sequence @__transform_main(%m: !transform.any_op) {
@@ -33,12 +34,14 @@ module attributes {transform.with_named_sequence} {
       %p = transform.structured.match ops{["linalg.matmul"]} in %f : (!transform.any_op) -> !transform.any_op
       transform.foreach %p : !transform.any_op {
       ^bb0(%one: !transform.any_op):
-        transform.warp.set %one to #warp.schedule<cta = 32x32x32, stages = 2> : !transform.any_op
+        %fields2 = transform.param.constant #warp.schedule<cta = 32x32x32, stages = 2> -> !transform.any_param
+        transform.annotate %one "warp.schedule" = %fields2 : !transform.any_op, !transform.any_param
       }
     }, {
     ^bb0(%f: !transform.any_op):
       %p = transform.structured.match interface{LinalgOp} in %f : (!transform.any_op) -> !transform.any_op
-      transform.warp.set %p to #warp.schedule<stages = 4> : !transform.any_op
+      %fields3 = transform.param.constant #warp.schedule<stages = 4> -> !transform.any_param
+      transform.annotate %p "warp.schedule" = %fields3 : !transform.any_op, !transform.any_param
     }
     transform.include @narrow failures(suppress) (%m) : (!transform.any_op) -> ()
     transform.yield

@@ -12,6 +12,9 @@
 // CHECK: mapa.u64 {{%rd\d+}}, {{%rd\d+}}, {{%r\d+}};
 // CHECK: st.bulk.weak.shared::cta [{{%r\d+}}], 64, 0;
 // CHECK: st.bulk.weak [{{%rd\d+}}], 64, 0;
+// CHECK: prefetch.global.L2::evict_last [{{%rd\d+}}];
+// CHECK: prefetchu.L1 [{{%rd\d+}}];
+// CHECK: prefetch.param.tensormap [{{%rd\d+}}];
 
 gpu.module @m {
 llvm.func @k(%p: !llvm.ptr, %i: i32, %f: f32, %b: i1, %s: !llvm.ptr<3>) attributes {nvvm.kernel} {
@@ -26,5 +29,9 @@ llvm.func @k(%p: !llvm.ptr, %i: i32, %f: f32, %b: i1, %s: !llvm.ptr<3>) attribut
   %7 = nvvm.mapa %p, %i : !llvm.ptr -> !llvm.ptr
   nvvm.st.bulk %s, size = %z : !llvm.ptr<3>
   nvvm.st.bulk %p, size = %z : !llvm.ptr
+  %g = llvm.addrspacecast %p : !llvm.ptr to !llvm.ptr<1>
+  nvvm.prefetch level = L2, evict_priority = evict_last, %g : !llvm.ptr<1>
+  nvvm.prefetch level = L1 uniform, %p : !llvm.ptr<0>
+  nvvm.prefetch tensormap in_param_space, %p : !llvm.ptr
   llvm.return
 }}

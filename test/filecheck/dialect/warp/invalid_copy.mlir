@@ -104,7 +104,7 @@ func.func @pack_room(%a: memref<9x7xf16>, %w: memref<8x8xf16>, %i: index) {
 
 // -----
 
-// expected-error @+2 {{warp.copy: expected a packed format of b4x16_p64, got 'b6x16_p32'}}
+// expected-error @+2 {{warp.copy: b6x16_p32 is of elements of 6 bits, got memref<32x64xf6E3M2FN> to memref<32x64xi8, #warp.swizzle<64>, 3 : i64>}}
 func.func @format(%g: memref<32x64xf6E3M2FN>, %s: memref<32x64xi8, #warp.swizzle<64>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[] {packed = "b6x16_p32"} : memref<32x64xf6E3M2FN> to memref<32x64xi8, #warp.swizzle<64>, 3>
   return

@@ -11,7 +11,7 @@ func.func @kind(%x: !matrix) {
 
 // -----
 
-// expected-error @+2 {{warp.reduce: expected elements of 32 bits, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
+// expected-error @+2 {{warp.reduce: expected elements of 32 or 64 bits, got !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @narrow(%x: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %0 = warp.reduce add %x : !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf16, [x0 x1 r0 r1 r2 | r3]>
   return

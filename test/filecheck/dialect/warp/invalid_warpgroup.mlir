@@ -245,8 +245,15 @@ func.func @f(%m: !warp.tensor_map<64x4xf16>) {
 
 // -----
 
-// expected-error @below {{expected a tensor map of elements of whole bytes, got f4E2M1FN}}
+// expected-error @below {{b4x16_p64: expected a box of 128 elements, of a tensor of a multiple of them, along the fastest dimension, got 64 and 64}}
 func.func @f(%m: !warp.tensor_map<64x64xf4E2M1FN>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a tensor map of elements of whole bytes, got i4}}
+func.func @f(%m: !warp.tensor_map<64x64xi4>) {
   return
 }
 

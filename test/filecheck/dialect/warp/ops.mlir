@@ -128,6 +128,15 @@ func.func @pack(%a: memref<5x7xbf16>, %w: memref<8x16xbf16>, %i: index) {
   return
 }
 
+// CHECK-LABEL: func.func @padded
+// CHECK: warp.pack %a to %w share %i {shares = 3 : i64, packed = "b6x16_p32"} : memref<5x7xf6E2M3FN> to memref<8x16xf6E2M3FN>
+// CHECK: %m = warp.encode_tensor_map %b [0, 1] : memref<64x256xf4E2M1FN> to !warp.tensor_map<8x128xf4E2M1FN, swizzle 128>
+func.func @padded(%a: memref<5x7xf6E2M3FN>, %w: memref<8x16xf6E2M3FN>, %b: memref<64x256xf4E2M1FN>, %i: index) {
+  warp.pack %a to %w share %i {shares = 3 : i64, packed = "b6x16_p32"} : memref<5x7xf6E2M3FN> to memref<8x16xf6E2M3FN>
+  %m = warp.encode_tensor_map %b [0, 1] : memref<64x256xf4E2M1FN> to !warp.tensor_map<8x128xf4E2M1FN, swizzle 128>
+  return
+}
+
 // CHECK-LABEL: func.func @sum_sliced_k
 // CHECK: %p = warp.sum_sliced_k %c via %s : !warp.fragment<acc, 32x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<4x128xf32, 3 : i64> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC-LABEL: "sum_sliced_k"

@@ -1,0 +1,289 @@
+"""Dimensions of a tensor merged, dropped and added: reshapes that undo each other, reductions without dimensions of
+size 1, and rows of several dimensions as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of
+from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.warp.elements import shape_of
+from .operand import Groups, groups_of, reassociation
+
+Reshape = tensor.CollapseShapeOp | tensor.ExpandShapeOp
+
+# Dimensions of size 1 that reductions keep: loops and results without them.
+#
+# A front end reduces `tensor<40x72xf32>` to `tensor<40x1xf32>`, or to `tensor<40xf32>`, which it then expands. Here the
+# reduction, and the elementwise operations on what it makes, have the first form of neither: a result is expanded
+# behind its operation, and an operand that was expanded is read as it was before.
+
+
+def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.CollapseShapeOp:
+    """A tensor with one dimension for each group."""
+    kind = TensorType(element_of(value), sizes)
+    return tensor.CollapseShapeOp.build(
+        operands=[value], properties={"reassociation": reassociation(groups)}, result_types=[kind]
+    )
+
+
+def expand(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.ExpandShapeOp:
+    """A tensor with several dimensions for each, of known sizes."""
+    kind = TensorType(element_of(value), sizes)
+    return tensor.ExpandShapeOp(value, [], reassociation(groups), list(sizes), kind)
+
+
+def element_of(value: SSAValue) -> Attribute:
+    """The type of a tensor's elements."""
+    return value.type.element_type if isa(value.type, TensorType[Attribute]) else value.type
+
+
+def around(kept: Sequence[int], rank: int) -> list[list[int]]:
+    """All dimensions in groups, each with one of the kept dimensions."""
+    ends = [*kept[1:], rank]
+    starts = [0, *ends[:-1]]
+    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def added_units(value: SSAValue) -> dict[int, int] | None:
+    """The source dimension of each dimension of a tensor that was only expanded by dimensions of size 1; else None."""
+    op = value.owner
+    if not isinstance(op, tensor.ExpandShapeOp):
+        return None
+    shape, kept = shape_of(value), dict[int, int]()
+    for source, group in enumerate(groups_of(op)):
+        others = [d for d in group if shape[d] != 1]
+        if len(others) > 1:
+            return None
+        kept[others[0] if others else group[0]] = source
+    return kept
+
+
+class DropUnitLoops(RewritePattern):
+    """Replaces an operation whose output keeps reduced dimensions of size 1 by one without these dimensions, and drops
+    reduction loops of one turn."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        if len(op.results) != 1 or len(op.outputs) != 1:
+            return
+        nest = Nest.of(op)
+        (written,), shape = nest.writes, shape_of(op.results[0])
+        units = [d for d, size in enumerate(shape) if size == 1]
+        sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
+        single = {loop for loop in nest.summed if sizes.get(loop) == 1}
+        single = single if len(single) < len(nest.summed) else set[int]()
+        expanded = [access for access in nest.reads if _is_expanded(access.value)]
+        added = [_added_loops(access) for access in expanded]
+        whole = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
+        dropped = set[int].intersection(*added) if added and nest.is_elementwise and not whole else set[int]()
+        dropped |= {FIXED, *(set(range(nest.loops)) - set(sizes) if nest.summed else ())}
+        units = [d for d in units if written.loops[d] in dropped]
+        kept = [d for d in range(len(shape)) if d not in units]
+        loops = {written.loops[d] for d in units} | single
+        if not kept or min(shape) < 0 or not loops:
+            return
+        if loops & set(nest.indices.values()):
+            return
+        init = _without(written.value, kept, rewriter)
+        left = [loop for loop in range(nest.loops) if loop not in loops]
+        reads = [_read(access, left) for access in nest.reads]
+        maps = [*(map_ for _, map_ in reads), _on(written.map, left, kept)]
+        if {loop for map_ in maps for loop in loops_of(map_)} < set(range(len(left))):
+            return
+        summed = [left.index(loop) for loop in nest.summed if loop in left]
+        kind = TensorType(element_of(op.results[0]), [shape[d] for d in kept])
+        made = generic(op, [value for value, _ in reads], [init], _body(op, left), maps, summed, [kind])
+        if not units:
+            rewriter.replace(op, made)
+            return
+        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape)
+        wide.location = op.location
+        rewriter.replace(op, wide)
+
+
+def _added_loops(access: NestAccess) -> set[int]:
+    """The loops along dimensions of size 1 that were added to an operand."""
+    kept = added_units(access.value) or {}
+    return {loop for d, loop in enumerate(access.loops) if d not in kept}
+
+
+def _is_expanded(value: SSAValue) -> bool:
+    return isinstance(value.owner, tensor.ExpandShapeOp) and added_units(value) is not None
+
+
+def _body(op: GenericOp, left: Sequence[int]) -> Region:
+    """The body of an operation, with the numbers of the loops that are left."""
+    body = op.body.clone()
+    for inner in body.block.ops:
+        if isinstance(inner, IndexOp):
+            inner.dim = IntegerAttr(left.index(inner.dim.value.data) if inner.dim.value.data in left else 0, i64)
+    return body
+
+
+def _on(map_: AffineMap, left: Sequence[int], kept: Sequence[int]) -> AffineMap:
+    """The results `kept` of a map, on the loops `left`. The other loops are 0."""
+    zero = AffineConstantExpr(0)
+    every: list[AffineExpr] = [
+        AffineDimExpr(left.index(loop)) if loop in left else zero for loop in range(map_.num_dims)
+    ]
+    results = tuple(map_.results[d] for d in kept)
+    return AffineMap(map_.num_dims, 0, results).replace_dims_and_symbols(every, [], len(left), 0)
+
+
+def _read(access: NestAccess, left: Sequence[int]) -> tuple[SSAValue, AffineMap]:
+    """An operand as it was before dimensions of size 1 were added that no loop runs along; and its map."""
+    added = added_units(access.value)
+    if added is None or not isinstance(op := access.value.owner, tensor.ExpandShapeOp):
+        return access.value, _on(access.map, left, range(len(access.map.results)))
+    return op.src, _on(access.map, left, sorted(added, key=added.__getitem__))
+
+
+def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+    """What an output starts from, without its dimensions of size 1."""
+    if len(kept) == len(shape_of(value)):
+        return value
+    kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
+    if isinstance(value.owner, tensor.EmptyOp):
+        return rewriter.insert(tensor.EmptyOp([], kind)).tensor
+    if isinstance(fill := value.owner, FillOp):
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        made = FillOp(fill.inputs, [empty], [kind])
+        made.location = fill.location
+        return rewriter.insert(made).results[0]
+    return rewriter.insert(collapse(value, around(kept, len(shape_of(value))), list(kind.get_shape()))).result
+
+
+class CollapseSummed(RewritePattern):
+    """Merges several reduction loops into one, if they are contiguous in all operands."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = Nest.of(op)
+        merged = tuple(nest.summed)
+        if len(merged) < 2 or len(op.results) != 1 or nest.combination is None:
+            return
+        if {*merged} & {*nest.indices.values(), *(loop for access in nest.writes for loop in access.loops)}:
+            return
+        if not all(_is_contiguous(access, merged) for access in nest.reads):
+            return
+        left = [loop for loop in range(nest.loops) if loop not in merged[1:]]
+        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        maps = [map_ for _, map_ in reads]
+        maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
+        inputs, one = [value for value, _ in reads], [left.index(merged[0])]
+        rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
+
+
+class CollapseRow(RewritePattern):
+    """Merges the last loops of an elementwise operation into one if an operand is the same along all of them, as the
+    mean of all pixels of an image is, or its neighbours have merged them: what is summed over them and what reads the
+    sum then have the same rows."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest = Nest.of(op)
+        shape = shape_of(op.results[0]) if len(op.results) == 1 else ()
+        plain = nest.is_elementwise and not nest.indices and not nest.writes[0].element.uses
+        if not plain or nest.writes[0].loops != tuple(range(nest.loops)) or min(shape, default=-1) < 0:
+            return
+        first = min((*(self._first(access, nest.loops) for access in nest.reads), _merged_from(op)), default=nest.loops)
+        merged = tuple(range(first, nest.loops))
+        if sum(shape[loop] != 1 for loop in merged) < 2 or not first:
+            return
+        if not all(_is_contiguous(access, merged) for access in nest.reads):
+            return
+        left = [*range(first + 1)]
+        reads = [_merged(op, access, merged, left, rewriter) for access in nest.reads]
+        kind = TensorType(element_of(op.results[0]), [*shape[:first], prod(shape[first:])])
+        init = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        maps = [*(map_ for _, map_ in reads), AffineMap.identity(len(left))]
+        made = generic(op, [value for value, _ in reads], [init], op.body.clone(), maps, results=[kind])
+        wide = expand(rewriter.insert(made).results[0], [*([loop] for loop in range(first)), list(merged)], shape)
+        wide.location = op.location
+        rewriter.replace(op, wide)
+
+    @staticmethod
+    def _first(access: NestAccess, loops: int) -> int:
+        """The loop from which on an operand is the same, or was merged; the number of loops if there is none."""
+        expanded = access.value.owner
+        if isinstance(expanded, tensor.ExpandShapeOp) and access.loops == tuple(range(loops)):
+            return _first_of_last(groups_of(expanded), loops)
+        return max((loop for loop in access.loops if loop != FIXED), default=loops - 1) + 1
+
+
+def _first_of_last(groups: Groups, rank: int) -> int:
+    """The first dimension of the last group, if that alone has several; else the rank."""
+    *single, last = groups
+    return rank if any(len(group) > 1 for group in single) else last[0]
+
+
+def _merged_from(op: GenericOp) -> int:
+    """The loop from which on all that read a result have merged its dimensions; else the number of loops."""
+    rank, users = len(shape_of(op.results[0])), [use.operation for use in op.results[0].uses]
+    firsts = {_first_of_last(groups_of(u), rank) if isinstance(u, tensor.CollapseShapeOp) else rank for u in users}
+    return max(firsts, default=rank)
+
+
+def _merged(
+    op: Operation, access: NestAccess, merged: Sequence[int], left: Sequence[int], rewriter: PatternRewriter
+) -> tuple[SSAValue, AffineMap]:
+    """An operand with one dimension for merged loops, and its map on the loops that are left."""
+    shape, value = shape_of(access.value), access.value
+    kept = [d for d, loop in enumerate(access.loops) if loop not in merged[1:]]
+    if len(kept) < len(shape):
+        groups, expanded = around(kept, len(shape)), value.owner
+        if isinstance(expanded, tensor.ExpandShapeOp) and groups_of(expanded) == groups:
+            return expanded.src, _on(access.map, left, kept)
+        source = collapse(value, groups, [prod(shape[d] for d in group) for group in groups])
+        source.location = op.location
+        value = rewriter.insert(source).result
+    return value, _on(access.map, left, kept)
+
+
+def _is_contiguous(access: NestAccess, loops: tuple[int, ...]) -> bool:
+    """Whether an operand of known sizes has the dimensions of these loops one after another, or none of them."""
+    if min(shape_of(access.value), default=1) < 0 or not is_projection(access.map):
+        return False
+    at = access.loops.index(loops[0]) if loops[0] in access.loops else 0
+    return access.loops[at : at + len(loops)] == loops or not {*loops} & {*access.loops}
+
+
+class FoldReshapes(RewritePattern):
+    """Replaces a reshape that undoes another one, but for dimensions of size 1, by what that reshapes."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
+        before, after = op.operands[0].owner, shape_of(op.results[0])
+        if not isinstance(before, Reshape) or min(*shape_of(before.operands[0]), *after, 0) < 0:
+            return
+        source = before.operands[0]
+        sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
+        if sizes[0] == sizes[1] and sizes[0]:
+            rewriter.replace(op, [], [with_units(op, source, after, rewriter)])
+
+
+def with_units(op: Operation, value: SSAValue, shape: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
+    """A tensor of known sizes in a shape that only has other dimensions of size 1, for an operation."""
+    before = shape_of(value)
+    if list(before) == list(shape):
+        return value
+    kept = [[d for d, size in enumerate(each) if size != 1] for each in (before, shape)]
+    if len(kept[0]) < len(before):
+        narrow = collapse(value, around(kept[0], len(before)), [before[d] for d in kept[0]])
+        narrow.location = op.location
+        value = rewriter.insert(narrow).result
+    if len(kept[1]) < len(shape):
+        wide = expand(value, around(kept[1], len(shape)), shape)
+        wide.location = op.location
+        value = rewriter.insert(wide).result
+    return value
