@@ -380,6 +380,41 @@ def _decoded_box(rank: int, words: Sequence[int]) -> tuple[int, ...] | PixelBox:
     return PixelBox.decode(rank, words[14], inner, (words[15] & ~_IM2COL) + 1)
 
 
+def problem_of_copy(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int, ...] | None) -> str | None:
+    """Why a copy cannot begin there; `offsets` is None for one in tile mode."""
+    box = fields.box
+    if len(fields.sizes) != len(start):
+        return f"the tensor map has {len(fields.sizes)} dimensions, the copy {len(start)}"
+    if fields.interleave:
+        return f"the interpreter copies no interleaved tensors; the map has an interleave of {fields.interleave} bytes"
+    if isinstance(box, PixelBox) is (offsets is None):
+        modes = ("tile", "im2col") if offsets is None else ("im2col", "tile")
+        return f"the copy is one of {modes[0]} mode, the tensor map of {modes[1]} mode"
+    if fields.element.expands and start[0] % EXPANDED:
+        return f"a box of {fields.element.name} begins at a multiple of {EXPANDED} elements, got {start[0]}"
+    if start[0] // fields.element.together * fields.element.size % UNIT:
+        return (
+            f"the box begins {start[0] * fields.element.size} bytes along the fastest dimension, which is no "
+            f"multiple of {UNIT}: an illegal instruction on the GPU"
+        )
+    return _pixel_problem(box, fields.sizes, start, offsets or ()) if isinstance(box, PixelBox) else None
+
+
+def _pixel_problem(
+    box: PixelBox, sizes: tuple[int, ...], start: tuple[int, ...], offsets: tuple[int, ...]
+) -> str | None:
+    largest = most_offset(len(sizes))
+    for by in offsets:
+        if by > largest:
+            return f"expected an im2col offset of 0 to {largest} for {len(sizes)} dimensions, got {by}"
+    for axis, (at, first, last) in enumerate(zip(start[1:], box.lower, box.last(sizes), strict=False), 1):
+        if not first <= at <= last:
+            return (
+                f"coordinate {axis} is outside of the bounding box of the tensor map: {at}, expected {first} to {last}"
+            )
+    return None
+
+
 # What `tensormap.replace` writes where: a field of the 128 bytes of a tensor map in tile mode.
 #
 # Source: machine code that ptxas 13.0 makes for sm_90a. It leaves the bit of tf32 set when the elements become others.

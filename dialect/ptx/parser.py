@@ -350,7 +350,8 @@ class _Parser(DeclarationReader):
     def function(self, match: re.Match[str]) -> Function:
         line = self.line_of(match.start())
         self.position = match.end()
-        directives = tuple(self.function_directives())
+        attribute = (f".attribute({match['attribute'].strip()})",) if match["attribute"] else ()
+        directives = (*attribute, *self.function_directives())
         body = None
         parameters = self.parameters(match, "parameters")
         returns = self.parameters(match, "returns")

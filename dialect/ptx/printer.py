@@ -66,7 +66,7 @@ def _print_item(op: Operation, lines: list[str]) -> None:
 
 def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
     lines.append(function_header(op))
-    lines.extend(directive.data for directive in op.directives)
+    lines.extend(d.data for d in op.directives if not d.data.startswith(ATTRIBUTE))
     if op.is_declaration:
         lines[-1] += ";"
     else:
@@ -76,10 +76,15 @@ def _print_function(op: ptx.FuncOp, lines: list[str]) -> None:
     lines.append("")
 
 
+ATTRIBUTE = ".attribute"
+"""What a directive begins with that stands in front of a function's name."""
+
+
 def function_header(op: ptx.FuncOp) -> str:
     """The first lines of a function, up to its parameters."""
     words = [f".{op.linking.data}"] if op.linking.data else []
     words.append(".func" if op.entry is None else ".entry")
+    words += [d.data for d in op.directives if d.data.startswith(ATTRIBUTE)]
     if op.returns.data:
         words.append(f"({', '.join(declaration(r.data) for r in op.returns)})")
     parameters = [INDENT + declaration(p.data) for p in op.parameters]
@@ -298,7 +303,8 @@ class _Importer:
         )
         if op.is_declaration and self.uses[function.name] > 1:
             self.uses[function.name] -= 1
-            return ptx.DirectiveOp(" ".join((function_header(op), *function.directives)).replace("\n", " ") + ";")
+            later = (text for text in function.directives if not text.startswith(ATTRIBUTE))
+            return ptx.DirectiveOp(" ".join((function_header(op), *later)).replace("\n", " ") + ";")
         return op
 
     def variable(self, variable: syntax.Variable) -> Operation:

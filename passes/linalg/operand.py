@@ -397,11 +397,6 @@ class MatrixOperand:
         """Bits that divide the place of every row in memory."""
         return pitch(self.type, self.dimensions[1], self.divisor, self.sizes) * self.memory_bits
 
-    def has_rows_of(self, columns: int) -> bool:
-        """Whether rows are known to have a multiple of so many elements."""
-        size = self.type.get_shape()[self.dimensions[1]]
-        return (self.divisor if size < 0 else size) % columns == 0
-
     @property
     def place(self) -> MatrixPlace:
         """A key that distinguishes the matrices of one memory."""

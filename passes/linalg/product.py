@@ -131,9 +131,8 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
     if dynamic or any(DYNAMIC_INDEX in memory_of(each).get_shape() for each in op.scales):
         fail(op, f"a scaled product needs static sizes, got {a.type} and {b.type}")
     operands = zip("AB", op.scales, (M, N), op.maps, strict=False)
-    along = [(name, value, own, loops_beside(map_, own, op.outer)) for name, value, own, map_ in operands]
-    loops = op.outer + 3
-    scales = tuple(read_matrix(op, f"S{name}", s, (own, K), {}, map_along(loops, at)) for name, s, own, at in along)
+    along = [(n, s, own, map_along(op.outer + 3, loops_beside(m, own, op.outer))) for n, s, own, m in operands]
+    scales = tuple(read_matrix(op, f"S{name}", s, (own, K), {}, map_) for name, s, own, map_ in along)
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
         if not along_k:
             where = "by rows" if name == "A" else "by columns"

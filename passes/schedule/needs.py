@@ -211,10 +211,9 @@ def warpgroup_rows(product: Multiplied, *, exchanged: bool = False) -> Sequence[
     for the transposed product, whose first operand is converted in registers."""
     if product.b.stored is not None and not exchanged:
         return ()
-    a, b, sparse, variant = product.a.element, product.b.element, product.sparsity > 1, product.variant
-    if variant.kind:
-        kind, scale = variant.kind, variant.scale_type
-        return () if exchanged or sparse else having(of_kinds, a=a, b=b, kind=kind, scale_type=scale)
+    a, b, sparse, of = product.a.element, product.b.element, product.sparsity > 1, product.variant
+    if of.kind:
+        return () if exchanged or sparse else having(of_kinds, a=a, b=b, kind=of.kind, scale_type=of.scale_type)
     a, b = (b, a) if exchanged else (a, b)
     every = having(wgmma.rows, a=a, b=b, satfinite=False, sparse=sparse, bit_op=product.variant.bit_op)
     return every if exchanged else (*every, *map(doubled, every))
@@ -307,7 +306,8 @@ def not_boxed(product: Product, operand: MatrixOperand) -> str:
         return not_copied(operand)
     if operand.element.bits < operand.element.memory_bits:
         return f"of {operand.element.name} must have 16 elements in each 16 bytes, got {operand.type}"
-    if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or not operand.has_rows_of(EXPANDED):
+    size = operand.type.get_shape()[operand.dimensions[1]]
+    if operand.pitch_bits % (BYTE * EXPANDED_UNIT) or (operand.divisor if size < 0 else size) % EXPANDED:
         return f"must have rows of {EXPANDED} elements, at multiples of {EXPANDED_UNIT} bytes, got {operand.type}"
     return not_copied(operand)
 

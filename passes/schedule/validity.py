@@ -27,15 +27,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, roles
 from .needs import staged_part
-from .warpgroup import (
-    MOST_PROMOTED,
-    PLAIN,
-    check_blocks,
-    check_operands,
-    check_tiles,
-    row_of,
-    why_not,
-)
+from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -397,8 +389,8 @@ def asked_of(fields: Mapping[str, object]) -> str:
         return PLAIN if mma.m >= ROWS else "fragments"
     if in_registers or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
-    cta = fields.get("cta")
-    small = isinstance(cta, tuple) and cta[0] % ROWS != 0 and cta[1] % ROWS != 0  # pyright: ignore[reportUnknownVariableType]
+    rows, columns, *_ = cast("tuple[int, ...]", fields.get("cta", (0, 0)))
+    small = rows % ROWS != 0 and columns % ROWS != 0
     return "fragments" if small or any(name in fields for name in OF_FRAGMENTS) else ""
 
 
@@ -480,11 +472,9 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
 
 def _mma_of(chosen: Schedule, fields: Mapping[str, object]) -> Shape:
     """The instruction of warpgroups for a CTA tile that is given: as wide as the tile, or as a part of it."""
-    cta = fields.get("cta")
-    if not isinstance(cta, tuple):
-        return chosen.mma
-    across = int(cta[0 if chosen.exchanged else 1])  # pyright: ignore[reportUnknownArgumentType]
-    return chosen.mma._replace(n=across // -(-across // needs.MOST_GROUP_COLUMNS))
+    across = cast("tuple[int, ...]", fields.get("cta", chosen.cta))[0 if chosen.exchanged else 1]
+    parts = -(-across // needs.MOST_GROUP_COLUMNS)
+    return chosen.mma._replace(n=across // parts) if "cta" in fields else chosen.mma
 
 
 def _warp_of(fields: Mapping[str, object]) -> dict[str, tuple[int, int]]:

@@ -279,14 +279,14 @@ def current_stream(device: int) -> int:
     return stream_reader(device)()
 
 
-def memory_maker(buffer: ScratchBuffer, device: int) -> Callable[[], Any]:
-    """A function that allocates scratch memory as a tensor of torch in the order of its current stream, or returns the
+def memory_maker(buffer: ScratchBuffer, device: Any) -> Callable[[], Any]:
+    """A function that allocates scratch memory on a device of torch in the order of its current stream, or returns the
     same constant each time."""
     torch = cast(Any, sys.modules["torch"])
     if buffer.data:
-        constant = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8).to(f"cuda:{device}")
+        constant = torch.frombuffer(bytearray(buffer.data), dtype=torch.uint8).to(device)
         return lambda: constant
-    kind = {"dtype": torch.uint8, "device": torch.device("cuda", device)}
+    kind = {"dtype": torch.uint8, "device": device}
     return partial(torch.zeros if buffer.zeroed else torch.empty, max(1, buffer.bytes), **kind)
 
 

@@ -52,9 +52,11 @@ def run_batches(work: Work, count: int, memory: GlobalBuffers, done: Callable[[A
         return side_by_side(work, count, done)
 
 
-def side_by_side(work: Work, count: int, done: Callable[[Any], None]) -> bool:
-    """Does work 0 to `count` - 1 in processes; `done` is called with what each returned. False, and nothing was done,
-    if this process may have no children.
+def side_by_side(
+    work: Work, count: int, done: Callable[[Any], None], meanwhile: Callable[[], None] = lambda: None
+) -> bool:
+    """Does work 0 to `count` - 1 in processes; `done` is called with what each returned, and `meanwhile` when they have
+    begun. False, and nothing was done, if this process may have no children.
 
     Raises:
         InterpreterError: what the first work raised that went wrong.
@@ -65,6 +67,7 @@ def side_by_side(work: Work, count: int, done: Callable[[Any], None]) -> bool:
     following = context.Value("q", 0)
     workers = [_start(context, work, following, count) for _ in range(min(cores(), count))]
     try:
+        meanwhile()
         _gather(workers, following, count, done)
     finally:
         for worker in workers:

@@ -198,7 +198,7 @@ class Calls:
             place=place,
             stream=stream_reader(ordinal),
             makers=bound.makers,
-            scratch=tuple(memory_maker(buffer, ordinal) for buffer in plan.scratch),
+            scratch=tuple(memory_maker(buffer, f"cuda:{ordinal}") for buffer in plan.scratch),
             overlaps=overlaps,
             fits=fitting(args),
             count=len(args),

@@ -209,7 +209,7 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     from ..cuda.driver import gpu
     from ..cuda.launches import Launches
 
-    scratch = tuple(memory_maker(buffer, device.index or 0) for buffer in plan.scratch)
+    scratch = tuple(memory_maker(buffer, device) for buffer in plan.scratch)
     memory = [make() for make in scratch]
     everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in memory)]
     launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)

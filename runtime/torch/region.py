@@ -164,13 +164,13 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
 def compile_together(parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions) -> None:
     """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
     for a GPU too, where there is ptxas: its driver assembles one after the other."""
-    missing = {key: part.module for part in parts if (key := _key(part, device, options)) not in KERNELS}
+    missing = {key: part for part in parts if (key := _key(part, device, options)) not in KERNELS}
     if len(missing) < SEVERAL or cores() == 1:
         return
-    keys, modules = list(missing), list(missing.values())
+    keys = sorted(missing, key=lambda key: -len(missing[key].text))
 
     def work(number: int) -> tuple[int, Kernel | WarploomError, bytes]:
-        kernel = _compiled(modules[number], keys[number], options)
+        kernel = _compiled(missing[keys[number]].module, keys[number], options)
         return number, kernel, _assembled(kernel) if device.type == "cuda" else b""
 
     def keep(result: tuple[int, Kernel | WarploomError, bytes]) -> None:
@@ -181,7 +181,8 @@ def compile_together(parts: Iterable[ImportedRegion], device: torch.device, opti
 
             gpu(device.index or 0).load(kernel.ptx, code)
 
-    side_by_side(work, len(keys), keep)
+    # What this process imports for one of them, later ones have.
+    side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
 
 
 def _assembled(kernel: Kernel | WarploomError) -> bytes:

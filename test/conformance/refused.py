@@ -34,9 +34,10 @@ KINDS = (
         "6.4.1: an address is a multiple of the size of its access; ptxas does not look",
     ),
     Kind(
-        r"fence\..*sync_restrict.*",
+        r"fence\.(.*\.)?(async|global|shared::\w+|sync_restrict::.*)(\..*)?|fence\.proxy\..*acq_rel.*",
         "is not a PTX instruction",
-        "9.7.13.4 has the words of a fence in fixed combinations; ptxas takes .sync_restrict where it means nothing",
+        "9.7.13.4 has the words of a fence in fixed combinations: .async behind .proxy, spaces behind it, .acquire or "
+        ".release between two proxies; ptxas takes them where they mean nothing",
     ),
     Kind(
         r".*",
@@ -133,9 +134,9 @@ KINDS = (
         "5.3: samplers are variables of their own in .target texmode_independent alone; ptxas looks at no array",
     ),
     Kind(
-        r"wgmma\.mma_async\.sp\..*",
-        r"operand e: expected a (\.b32 register, got a vector of [12]|register that holds \.b32, got \.pred)",
-        "9.7.15.6.1: sp-meta is a .b32 register; ptxas takes it in braces, and a predicate",
+        r"(wgmma\.mma_async\.sp|mma\.sp(::ordered_metadata)?)\..*",
+        r"operand e: expected a (\.b32 register, got a vector of \d|register that holds \.b32, got \.pred)",
+        "9.7.14.6.1, 9.7.15.6.1: metadata is one .b32 register; ptxas takes several in braces, and a predicate",
     ),
     Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
     Kind(
@@ -254,8 +255,8 @@ KINDS = (
     ),
     Kind(
         r"cvt\.pack\..*\.b32",
-        r"operand c: expected a register that holds \.b32, got \.b128",
-        "9.7.9.22: c is of type .b32",
+        r"operand [bc]: expected a register that holds \.[bs]32, got \.b128",
+        "9.7.9.22: a and b are of type .s32, c is of type .b32",
     ),
     Kind(
         r"fma\..*\.oob\.sat\..*",
@@ -290,8 +291,13 @@ KINDS = (
     ),
     Kind(
         r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
-        "is not a PTX instruction",
+        "is not a PTX instruction|needs sm_100a",
         "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
+    ),
+    Kind(
+        r"applypriority\.async\.bulk\.tensor\.(?!.*\dd\b).*",
+        "is not a PTX instruction",
+        "9.7.9.16 of PTX 9.4: a tensor has its number of dimensions in the opcode; ptxas takes gather4 without",
     ),
     Kind(
         r"applypriority\.async\.bulk.*",
@@ -365,16 +371,19 @@ def fault(opcode: str, message: str) -> str | None:
     return next((kind.reason for kind in FAULTS if kind.explains(opcode, message)), None)
 
 
-def repeated(opcode: str) -> bool:
-    """Whether an opcode is one of PTX but for a qualifier that stands twice."""
+def superfluous(opcode: str) -> set[str]:
+    """The qualifiers of an opcode without one of which it would be one of PTX."""
     words = opcode.split(".")
-    return any(word in words[:at] and find(".".join((*words[:at], *words[at + 1 :]))) for at, word in enumerate(words))
+    return {word for at, word in enumerate(words) if at and find(".".join((*words[:at], *words[at + 1 :])))}
 
 
 def reason(opcode: str, message: str, target: str) -> str | None:
     """Why we refuse on a target what ptxas takes; None where nothing says it."""
-    if "is not a PTX instruction" in message and repeated(opcode):
-        return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
+    if "is not a PTX instruction" in message and (more := superfluous(opcode)):
+        if any(opcode.split(".").count(word) > 1 for word in more):
+            return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
+        if opcode.startswith("mma.") and not more.isdisjoint(("b1", "s4", "u4", "bf16", "xor")):
+            return "9.7.14.5.14, 9.7.14.6.3: each form has types of its own; ptxas drops another of few bits, and .xor"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:
         return found

@@ -25,6 +25,7 @@ def module(top: str = "", body: str = "", version: str = "9.0", target: str = "s
 
 
 REFUSED_OUTSIDE = {
+    ".func .attribute(.managed) f() { ret; }": "is for a .func of PTX 8.0 and sm_90 or later",
     ".calltargets k;": "expected it inside a function, got '.calltargets k;'",
     ".func f();": "function 'f' has no body here",
     ".extern .func f() { ret; }": "function 'f' is .extern, which has no body",
@@ -110,6 +111,7 @@ REFUSED_OUTSIDE = {
     ".entry g() .pragma 3; { ret; }": "expected strings such as",
 }
 TAKEN_OUTSIDE = (
+    ".func .attribute(.unified(1, 2)) f() { ret; }",
     ".global .u64 x = x;", ".global .u8 x[2] = {0xFF00(4096), 0xFF(gv)};", ".global .b32 x<2>; .global .u32 y = x1;",
     ".global .align 0x10 .b8 x[2];", ".func f() { ret; } .func g(); .alias g, f;",
     ".visible .func f(); .func f() { ret; }",

@@ -71,6 +71,10 @@ def directive_problems(function: Function, context: TargetContext) -> Iterator[s
     """What is wrong with each directive of a function."""
     for text in function.directives:
         name = text.split()[0]
+        if name.startswith(".attribute("):
+            if function.entry or ".unified" not in text or context.lacks(*UNIFIED):
+                yield f"{text} is for a .func of PTX 8.0 and sm_90 or later, and is .unified(uuid1, uuid2)"
+            continue
         row = _BY_NAME.get(name)
         if name == ".pragma":
             yield from pragma_problems(text, context, "header")
@@ -209,6 +213,7 @@ ATTRIBUTES = re.compile(r"(\.managed|\.unified\(\w+,\w+\))(,(\.managed|\.unified
 RESERVED = ("_", "%", "$", "WARP_SZ")
 """What is no name of a variable or a register (4.4, 4.5.3)."""
 B128 = ((8, 3), 70)
+UNIFIED = ((8, 0), 90)
 OPEN = ((6, 0), 30)
 """What has parameters of open size."""
 PARAMETER_ALIGNMENT = 128

@@ -11,7 +11,6 @@ import numpy as np
 
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.tensor_map import (
-    EXPANDED,
     MAP_ALIGNMENT,
     ORDERED,
     SIZE,
@@ -21,7 +20,7 @@ from ....dialect.isa.tensor_map import (
     TensorMapError,
     TensorMapFields,
     edits,
-    most_offset,
+    problem_of_copy,
 )
 from ....dialect.isa.wgmma import UNIT, MatrixDescriptor
 from ....dialect.ptx.text.syntax import Immediate, Indexed, Operand, Register, Symbol
@@ -158,7 +157,7 @@ class BoxOperand:
                 fields = _replaced(fields, [[int(w[thread]) for w in words] for words in replaced], start, thread)
             by = None if offsets is None else tuple(int(o[thread]) for o in offsets)
             start, rows = ((start[0], 0), start[1:]) if self.of_rows else (start, ())
-            if problem := _problem(fields, start, by):
+            if problem := problem_of_copy(fields, start, by):
                 raise FaultError(problem, thread)
             return Box(_of_rows(fields, len(rows), thread) if rows else fields, start, by or (), rows)
 
@@ -211,41 +210,6 @@ def _of_rows(fields: TensorMapFields, rows: int, thread: int) -> TensorMapFields
 @lru_cache(256)
 def _decoded(data: bytes) -> TensorMapFields:
     return TensorMapFields.decode(data)
-
-
-def _problem(fields: TensorMapFields, start: tuple[int, ...], offsets: tuple[int, ...] | None) -> str | None:
-    """Why a copy cannot begin there; `offsets` is None for one in tile mode."""
-    box = fields.box
-    if len(fields.sizes) != len(start):
-        return f"the tensor map has {len(fields.sizes)} dimensions, the copy {len(start)}"
-    if fields.interleave:
-        return f"the interpreter copies no interleaved tensors; the map has an interleave of {fields.interleave} bytes"
-    if isinstance(box, PixelBox) is (offsets is None):
-        modes = ("tile", "im2col") if offsets is None else ("im2col", "tile")
-        return f"the copy is one of {modes[0]} mode, the tensor map of {modes[1]} mode"
-    if fields.element.expands and start[0] % EXPANDED:
-        return f"a box of {fields.element.name} begins at a multiple of {EXPANDED} elements, got {start[0]}"
-    if start[0] // fields.element.together * fields.element.size % UNIT:
-        return (
-            f"the box begins {start[0] * fields.element.size} bytes along the fastest dimension, which is no "
-            f"multiple of {UNIT}: an illegal instruction on the GPU"
-        )
-    return _pixel_problem(box, fields.sizes, start, offsets or ()) if isinstance(box, PixelBox) else None
-
-
-def _pixel_problem(
-    box: PixelBox, sizes: tuple[int, ...], start: tuple[int, ...], offsets: tuple[int, ...]
-) -> str | None:
-    largest = most_offset(len(sizes))
-    for by in offsets:
-        if by > largest:
-            return f"expected an im2col offset of 0 to {largest} for {len(sizes)} dimensions, got {by}"
-    for axis, (at, first, last) in enumerate(zip(start[1:], box.lower, box.last(sizes), strict=False), 1):
-        if not first <= at <= last:
-            return (
-                f"coordinate {axis} is outside of the bounding box of the tensor map: {at}, expected {first} to {last}"
-            )
-    return None
 
 
 class Home:
