@@ -30,11 +30,10 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
-    map_of,
     names_of,
     read_product,
-    region_of,
 )
+from .element_regions import map_of, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .read_attention import PackHeads, SplitValues
@@ -293,6 +292,8 @@ class AttentionMatch:
         read |= {root(self.sinks[0])} if self.sinks is not None else set()
         read |= {root(side.value) for side in self.scores.keys.documents if side.value is not None}
         used = frozenset({*self.reader.used, self.values, self.last})
+        if self.reader.left & used:
+            decline("elements of what it computes are also read at other places")
         results, last = [self.o[0]], self.last
         if self.lse is not None:
             results, last = [*results, self.lse[1]], max(last, self.lse[0], key=place_in_block)

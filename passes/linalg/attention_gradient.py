@@ -16,16 +16,8 @@ from ...dialect.warp.attention import Keys
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import chose, remark
-from .element_expressions import (
-    ElementExpression,
-    ElementReader,
-    Name,
-    NotFusedError,
-    Subscripts,
-    decline,
-    map_of,
-    names_of,
-)
+from .element_expressions import ElementExpression, ElementReader, Name, NotFusedError, Subscripts, decline, names_of
+from .element_regions import map_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
 from .product import padded

@@ -6,44 +6,32 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AnyFloat,
-    BFloat16Type,
-    Float8E4M3FNType,
-    Float8E5M2Type,
-    Float16Type,
     FloatAttr,
-    IndexType,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     bf16,
     f16,
     f32,
     f64,
     i1,
-    i32,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
-from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.mlir.generic import contracted, weighted
 from ...dialect.nest import Nest
 from ...dialect.warp.attributes import element_row
-from ...dialect.warp.elements import IndexOp as ElementIndexOp
-from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
-from ...dialect.warp.rows import AcrossOp
 from . import contraction
 from .operand import root
 
@@ -195,7 +183,8 @@ def _constant(number: float | int, op: Operation) -> ElementExpression:
 
 
 class ElementReader:
-    """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops."""
+    """Reads elements of memory in one block. `used` are the operations on the way, `over` the name of reduced loops.
+    What operations in `left` write is read from memory."""
 
     wide = False
     """Whether expressions may be computed in f64."""
@@ -207,6 +196,7 @@ class ElementReader:
     def __init__(self, over: Name) -> None:
         self.over = over
         self.used: dict[Operation, None] = {}
+        self.left = set[Operation]()
         self._known: dict[tuple[SSAValue, Subscripts, Operation], ElementExpression] = {}
 
     def element(self, value: SSAValue, at: Subscripts, before: Operation) -> ElementExpression:
@@ -227,6 +217,7 @@ class ElementReader:
         else:
             element = self._computed(writer, at)
         if element is None:
+            self.left.add(writer)
             return leaf
         self.used[writer] = None
         return element
@@ -421,9 +412,6 @@ def names_of(loops: Sequence[int], names: Mapping[int, Name]) -> Subscripts:
     return tuple(names[loop] for loop in loops)
 
 
-# Expressions of elements as the operations of a region, in f32.
-
-
 class NotFusedError(Exception):
     """Why something is not fused."""
 
@@ -431,113 +419,3 @@ class NotFusedError(Exception):
 def decline(reason: str) -> NoReturn:
     """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
     raise NotFusedError(reason)
-
-
-def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
-    """The map of memory that is read, or written, at a place, where loops have this order."""
-    if any(name not in order for name in place):
-        decline("an operand is read at one place along a dimension")
-    return map_along(len(order), (order[name] for name in place))
-
-
-def region_of(
-    elements: Sequence[ElementExpression],
-    types: Mapping[ElementExpression, Attribute],
-    stored: Sequence[Attribute] = (f32,),
-    *,
-    indices: Mapping[Name, int] | None = None,
-    across: bool = False,
-) -> Region:
-    """A region that computes elements. Its arguments are the leaves in `types`, of these types. It yields each element,
-    converted to the type in memory.
-
-    It may use the loop indices that have a number in `indices`.
-    """
-    block = Block(arg_types=types.values())
-    builder = ElementBuilder(block, {}, across)
-    for leaf, argument in zip(types, block.args, strict=True):
-        builder.values[leaf] = builder.widened(argument)
-    for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
-        if indices is not None and leaf.name in indices:
-            block.add_op(index := ElementIndexOp(indices[leaf.name]))
-            builder.values[leaf] = index.result
-    built = [builder.built(element) for element in elements]
-    results = [builder.narrowed(value, kind) for value, kind in zip(built, stored, strict=True)]
-    block.add_op(ElementYieldOp(*results))
-    return Region(block)
-
-
-class ElementBuilder(NamedTuple):
-    """Builds expressions in a block. `values` has the elements that exist already; `across` allows reductions along
-    rows."""
-
-    block: Block
-    values: dict[ElementExpression, SSAValue]
-    across: bool = False
-
-    def widened(self, argument: SSAValue) -> SSAValue:
-        """An element of 16 bits in f32."""
-        if argument.type in (f32, f64) or isa(argument.type, IntegerType):
-            return argument
-        self.block.add_op(op := arith.ExtFOp(argument, f32))
-        return op.result
-
-    def narrowed(self, value: SSAValue, kind: Attribute) -> SSAValue:
-        """A value in f32 as an element of memory."""
-        if kind == value.type:
-            return value
-        if isinstance(value.owner, arith.ExtFOp) and value.owner.input.type == kind:
-            return value.owner.input
-        if not isinstance(kind, Float16Type | BFloat16Type | Float8E4M3FNType | Float8E5M2Type):
-            decline(f"it is stored as {kind}")
-        self.block.add_op(op := arith.TruncFOp(value, kind))
-        return op.result
-
-    def built(self, expression: ElementExpression) -> SSAValue:
-        """The value of an expression.
-
-        Raises:
-            NotFusedError: for a leaf without a value.
-        """
-        if expression not in self.values:
-            self.values[expression] = self._built(expression)
-        return self.values[expression]
-
-    def _built(self, expression: ElementExpression) -> SSAValue:
-        if expression.kind == "reduce" and self.across:
-            self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
-            return taken.result
-        if expression.is_op(ROUNDED) and expression.type is not None:
-            narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)
-            self.block.add_op(narrow)
-            return self.widened(narrow.result)
-        op = expression.op
-        if op is None:
-            decline(f"it depends on a {expression.kind} from outside")
-        if expression.is_op("arith.index_cast"):
-            return self.built(expression.operands[0])
-        operands = [self.built(operand) for operand in expression.operands]
-        properties = dict(op.properties)
-        if isinstance(op, arith.ConstantOp):
-            properties["value"] = _number_of(op, expression)
-        types = [f64 if expression.is_wide else _computed_as(result.type) for result in op.results]
-        made = type(op).create(operands=operands, result_types=types, properties=properties)
-        self.block.add_op(made)
-        return made.results[0]
-
-
-def _computed_as(kind: Attribute) -> Attribute:
-    """The type in which expressions compute: f32, i32, or a narrower integer."""
-    if isinstance(kind, IndexType) or kind == IntegerType(64):
-        return i32
-    return kind if isa(kind, IntegerType) else f32
-
-
-def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr | IntegerAttr:
-    value, number = op.value, expression.number
-    if isinstance(value, FloatAttr) and number is not None:
-        return FloatAttr(number, f64 if expression.is_wide else f32)
-    if isinstance(value, IntegerAttr):
-        kind = _computed_as(value.type)
-        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
-    decline("it depends on a constant of several values")

@@ -40,11 +40,10 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
-    map_of,
     multiplies,
-    region_of,
     writer_before,
 )
+from .element_regions import map_of, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import collapse, expand, groups_of, root, users_of
 
@@ -70,6 +69,7 @@ class RowReader(ElementReader):
         place = at if value is output else place_in(value, at, output)
         element = load if place is None else super()._element(output, place, before)
         if place is None or element == ElementExpression("load", value=output, place=place):
+            self.left.add(writer)
             return load
         self.places[writer] = place
         return element
@@ -125,6 +125,10 @@ class RowsMatch:
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
+            if torn := reader.left & reader.used.keys():  # at another place they are read through
+                self.kept |= {root(each.outputs[0]) for each in torn if isinstance(each, LinalgStructuredOperation)}
+                others.clear()
+                continue
             read = {root(load.value) for load in self._leaves("load") if load.value is not None}
             used = frozenset(each for each in reader.used if isinstance(each, LinalgStructuredOperation))
             self.replaced = Replacement(used, self.last, frozenset(self.places), read)

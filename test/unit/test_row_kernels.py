@@ -214,6 +214,29 @@ def test_norms(size: tuple[int, int], mean: bool, dynamic: bool) -> None:
     check(text, size, (length,), (length,), (), size)
 
 
+def test_a_sum_that_is_read_along_and_across_rows_stays_in_memory() -> None:
+    """Each sum is an element of a row, and the rows are summed too: nothing but memory has all of them."""
+    text = """
+    func.func @f(%X: memref<2x2x24xf32>, %Y: memref<2x24xf32>) {
+      %zero = arith.constant 0.0 : f32
+      %S = memref.alloc() : memref<2x24xf32>
+      %T = memref.alloc() : memref<24xf32>
+      linalg.fill ins(%zero : f32) outs(%S : memref<2x24xf32>)
+      linalg.reduce { arith.addf } ins(%X : memref<2x2x24xf32>) outs(%S : memref<2x24xf32>) dimensions = [1]
+      linalg.fill ins(%zero : f32) outs(%T : memref<24xf32>)
+      linalg.reduce { arith.addf } ins(%S : memref<2x24xf32>) outs(%T : memref<24xf32>) dimensions = [0]
+      linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (c)>,
+                                       affine_map<(r, c) -> (r, c)>], iterator_types = ["parallel", "parallel"]}
+          ins(%S, %T : memref<2x24xf32>, memref<24xf32>) outs(%Y : memref<2x24xf32>) {
+      ^bb0(%s: f32, %t: f32, %y: f32):
+        %0 = arith.subf %s, %t : f32
+        linalg.yield %0 : f32
+      }
+      return
+    }"""
+    check(text, (2, 2, 24), (2, 24), kernels=2)
+
+
 def test_rows_that_warps_share() -> None:
     check(norm(2, 1100, "bf16", mean=True), (2, 1100), (1100,), (1100,), (), (2, 1100))
 

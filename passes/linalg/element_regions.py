@@ -1,0 +1,141 @@
+"""Expressions of elements as the operations of a region, in f32, or in f64 where they are written so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float16Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    f32,
+    f64,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.utils.hints import isa
+
+from ...dialect.mlir.affine import map_along
+from ...dialect.warp.elements import IndexOp as ElementIndexOp
+from ...dialect.warp.elements import YieldOp as ElementYieldOp
+from ...dialect.warp.fragments import Kind
+from ...dialect.warp.rows import AcrossOp
+from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
+
+
+def map_of(place: Subscripts, order: Mapping[Name, int]) -> AffineMap:
+    """The map of memory that is read, or written, at a place, where loops have this order."""
+    if any(name not in order for name in place):
+        decline("an operand is read at one place along a dimension")
+    return map_along(len(order), (order[name] for name in place))
+
+
+def region_of(
+    elements: Sequence[ElementExpression],
+    types: Mapping[ElementExpression, Attribute],
+    stored: Sequence[Attribute] = (f32,),
+    *,
+    indices: Mapping[Name, int] | None = None,
+    across: bool = False,
+) -> Region:
+    """A region that computes elements. Its arguments are the leaves in `types`, of these types. It yields each element,
+    converted to the type in memory.
+
+    It may use the loop indices that have a number in `indices`.
+    """
+    block = Block(arg_types=types.values())
+    builder = ElementBuilder(block, {}, across)
+    for leaf, argument in zip(types, block.args, strict=True):
+        builder.values[leaf] = builder.widened(argument)
+    for leaf in dict.fromkeys(leaf for element in elements for leaf in element.leaves("index")):
+        if indices is not None and leaf.name in indices:
+            block.add_op(index := ElementIndexOp(indices[leaf.name]))
+            builder.values[leaf] = index.result
+    built = [builder.built(element) for element in elements]
+    results = [builder.narrowed(value, kind) for value, kind in zip(built, stored, strict=True)]
+    block.add_op(ElementYieldOp(*results))
+    return Region(block)
+
+
+class ElementBuilder(NamedTuple):
+    """Builds expressions in a block. `values` has the elements that exist already; `across` allows reductions along
+    rows."""
+
+    block: Block
+    values: dict[ElementExpression, SSAValue]
+    across: bool = False
+
+    def widened(self, argument: SSAValue) -> SSAValue:
+        """An element of 16 bits in f32."""
+        if argument.type in (f32, f64) or isa(argument.type, IntegerType):
+            return argument
+        self.block.add_op(op := arith.ExtFOp(argument, f32))
+        return op.result
+
+    def narrowed(self, value: SSAValue, kind: Attribute) -> SSAValue:
+        """A value in f32 as an element of memory."""
+        if kind == value.type:
+            return value
+        if isinstance(value.owner, arith.ExtFOp) and value.owner.input.type == kind:
+            return value.owner.input
+        if not isinstance(kind, Float16Type | BFloat16Type | Float8E4M3FNType | Float8E5M2Type):
+            decline(f"it is stored as {kind}")
+        self.block.add_op(op := arith.TruncFOp(value, kind))
+        return op.result
+
+    def built(self, expression: ElementExpression) -> SSAValue:
+        """The value of an expression.
+
+        Raises:
+            NotFusedError: for a leaf without a value.
+        """
+        if expression not in self.values:
+            self.values[expression] = self._built(expression)
+        return self.values[expression]
+
+    def _built(self, expression: ElementExpression) -> SSAValue:
+        if expression.kind == "reduce" and self.across:
+            self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
+            return taken.result
+        if expression.is_op(ROUNDED) and expression.type is not None:
+            narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)
+            self.block.add_op(narrow)
+            return self.widened(narrow.result)
+        op = expression.op
+        if op is None:
+            decline(f"it depends on a {expression.kind} from outside")
+        if expression.is_op("arith.index_cast"):
+            return self.built(expression.operands[0])
+        operands = [self.built(operand) for operand in expression.operands]
+        properties = dict(op.properties)
+        if isinstance(op, arith.ConstantOp):
+            properties["value"] = _number_of(op, expression)
+        types = [f64 if expression.is_wide else _computed_as(result.type) for result in op.results]
+        made = type(op).create(operands=operands, result_types=types, properties=properties)
+        self.block.add_op(made)
+        return made.results[0]
+
+
+def _computed_as(kind: Attribute) -> Attribute:
+    """The type in which expressions compute: f32, i32, or a narrower integer."""
+    if isinstance(kind, IndexType) or kind == IntegerType(64):
+        return i32
+    return kind if isa(kind, IntegerType) else f32
+
+
+def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr | IntegerAttr:
+    value, number = op.value, expression.number
+    if isinstance(value, FloatAttr) and number is not None:
+        return FloatAttr(number, f64 if expression.is_wide else f32)
+    if isinstance(value, IntegerAttr):
+        kind = _computed_as(value.type)
+        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
+    decline("it depends on a constant of several values")
