@@ -46,6 +46,8 @@ You can set any field yourself:
 - If you set a field, the compiler changes other fields only where they contradict it. If that is not enough, it takes
   the best schedule with other tiles or instructions that has the field, but not for more stages than the tile has
   memory for. `--remarks` lists the changes.
+- A `cta` alone does not say which instruction multiplies. Warpgroups still do where they are the default and a side of
+  the tile is a multiple of 64. `mma=m16n8k16` asks for `mma.sync`.
 - If a schedule contradicts itself, or does not fit the product or the target, one error says why.
 - Most fields are printed only if they differ from the default in the last column.
 - `warploom tune` searches for the fastest schedule.

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     MemRefType,
-    StridedLayoutAttr,
     UnitAttr,
     i8,
     i64,
@@ -47,7 +46,7 @@ from .attributes import BYTE, Memory, element_row, memory_of, same_words
 from .cta import RingType
 from .op_shapes import flag
 from .synchronisation import BarriersType
-from .views import strides_of
+from .views import im2col_type
 from .warpgroup import box_bytes, panel_of, verify_tile
 
 # Tensor maps: `!warp.tensor_map`, an argument of kernels, and `warp.encode_tensor_map`, which makes one on the host.
@@ -335,36 +334,6 @@ class Im2colOp(IRDLOperation):
         expected = im2col_type(memory, *numbers[:-1], joined=self.joined is not None, groups=groups)
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
-
-
-def im2col_type(
-    memory: Memory,
-    taps: Sequence[int],
-    pixels: Sequence[int],
-    steps: Sequence[int],
-    dilations: Sequence[int],
-    *,
-    joined: bool,
-    groups: int = 0,
-) -> MemRefType[Attribute]:
-    """The type of the matrices of images, one for each tap, and for each group of channels if there are `groups`.
-
-    Raises:
-        VerifyException: for images of unknown strides.
-    """
-    strides, shape = strides_of(memory), memory.get_shape()
-    static = [stride for stride in strides or () if stride is not None]
-    if not static or len(static) < len(shape):
-        raise VerifyException(f"expected images with known strides, got {memory}")
-    by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, static[1:-1], strict=False)]
-    apart = prod(taps) > 1 and not joined
-    sizes, along = ([*taps], by_tap) if apart else ([], [])
-    channels = shape[-1] // max(1, groups)
-    if groups:
-        sizes, along = [groups, *sizes], [channels * static[-1], *along]
-    columns = channels if apart else prod(taps) * channels
-    layout = StridedLayoutAttr([*along, steps[-1] * static[-2], static[-1]], memory.get_offset())
-    return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)
 
 
 # Copies of boxes between tensors in global memory and tiles in shared memory: `warp.tensor_load`, `warp.tensor_store`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
@@ -78,6 +79,30 @@ def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
     """
     strides = memory.get_strides()
     return None if strides is None else tuple(strides)
+
+
+def im2col_type(
+    memory: Memory, taps: Sequence[int], pixels: Sequence[int], steps: Sequence[int], dilations: Sequence[int], *,
+    joined: bool, groups: int = 0,
+) -> MemRefType[Attribute]:  # fmt: skip
+    """The type of the matrices of images, one for each tap, and for each group of channels if there are `groups`.
+
+    Raises:
+        VerifyException: for images of unknown strides.
+    """
+    strides, shape = strides_of(memory), memory.get_shape()
+    static = [stride for stride in strides or () if stride is not None]
+    if not static or len(static) < len(shape):
+        raise VerifyException(f"expected images with known strides, got {memory}")
+    by_tap = [abs(dilation) * stride for dilation, stride in zip(dilations, static[1:-1], strict=False)]
+    apart = prod(taps) > 1 and not joined
+    sizes, along = ([*taps], by_tap) if apart else ([], [])
+    channels = shape[-1] // max(1, groups)
+    if groups:
+        sizes, along = [groups, *sizes], [channels * static[-1], *along]
+    columns = channels if apart else prod(taps) * channels
+    layout = StridedLayoutAttr([*along, steps[-1] * static[-2], static[-1]], memory.get_offset())
+    return MemRefType(memory.element_type, [*sizes, shape[0] * prod(pixels), columns], layout, memory.memory_space)
 
 
 @irdl_op_definition

@@ -39,7 +39,7 @@ from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
 from .constants import as_bytes, global_of, hold_conditions, is_multiplied, number_of
-from .generalize import GENERALIZED, covers, generalize
+from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
 
@@ -305,12 +305,14 @@ class TensorFunction:
 
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
+        from . import tensors
+
         source, destination = self._read(op, op.source), self.buffers.get(op.dest)
         if destination is not None and self.turned.get(op) is source:
             self.buffers[op.result] = destination
             self.done.append(op)
             return
-        if destination is None and not covers(op):
+        if destination is None and not tensors.covers(op):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if destination is not None and destination != target:

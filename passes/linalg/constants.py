@@ -36,6 +36,9 @@ from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from .product import fresh_name
 
+COVERED = "warp.covered"
+"""On a part that is put into a tensor: others are put into the rest of it."""
+
 
 def is_splat(value: DenseIntOrFPElementsAttr) -> bool:
     """Whether all elements of a constant have the same bits."""

@@ -36,7 +36,6 @@ from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import IndexBuilder, apply_patterns, constant_value
-from .generalize import EXPANDED
 from .operand import root
 from .reshapes import element_of
 
@@ -346,7 +345,7 @@ class ExpandFunction(RewritePattern):
     """Replaces functions that no instruction computes by others."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if op.name not in EXPANDED or isinstance(kind := op.results[0].type, TensorType):
+        if op.name not in (*OF_FLOATS, "math.absi") or isinstance(kind := op.results[0].type, TensorType):
             return
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
             if op.name == "math.absi":

@@ -10,8 +10,6 @@ another shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
-from math import prod
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith, func, math, memref, tensor
@@ -48,7 +46,7 @@ from ...dialect.nest import generic
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns
-from .constants import contents, is_splat, spread_number
+from .constants import COVERED, contents, is_splat, spread_number
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
 """Operations on tensors that become others here."""
@@ -372,29 +370,6 @@ class Unpack(RewritePattern):
             part = tensor.ExtractSliceOp.from_static_parameters(padded, [0] * len(shape), list(shape))
             padded = rewriter.insert(part).result
         rewriter.replace(op, [], [padded])
-
-
-def covers(op: tensor.InsertSliceOp) -> bool:
-    """Whether an insertion is the first of some that fill all of a tensor without contents: parts of a concatenation,
-    or those of every so many elements along each dimension."""
-    if COVERED in op.attributes:
-        return True
-    puts, last = list[tensor.InsertSliceOp](), op
-    while isinstance(last, tensor.InsertSliceOp) and (not puts or last.dest is puts[-1].result):
-        puts.append(last)
-        last = next((use.operation for use in last.result.uses), None)
-    numbers = [[[*each.iter_values()] for each in (put.static_offsets, put.static_sizes, put.static_strides)]
-               for put in puts]  # fmt: skip
-    offsets, sizes, strides = zip(*numbers, strict=True)
-    steps = strides[0]
-    apart = all(each == steps for each in strides) and len({*map(tuple, offsets)}) == len(puts)
-    first = all(0 <= at < step for each in offsets for at, step in zip(each, steps, strict=True))
-    shape = shape_of(op.result)
-    return apart and first and min(*shape, *chain(*sizes)) >= 0 and sum(map(prod, sizes)) == prod(shape)
-
-
-COVERED = "warp.covered"
-"""On a part that is put into a tensor: others are put into the rest of it."""
 
 
 class Concatenate(RewritePattern):

@@ -166,7 +166,7 @@ def read_metadata(op: MatmulOp, a: MatrixOperand, *, dynamic: bool) -> MatrixOpe
 
 # What a matrix product in `linalg` asks for, read once for the passes that lower it.
 
-MOST_MATRICES = (1 << 31) - 1
+LARGEST_GRID = (1 << 31) - 1
 """The largest x of a grid (CUDA Programming Guide, Technical Specifications per Compute Capability)."""
 
 RESULTS = {"s32": ("s32",), "f64": ("f64",)}
@@ -358,8 +358,8 @@ def read(op: MatmulOp) -> Product:
         fail(op, f"C is empty, there is nothing to compute: {d.type}")
     initial = None if op.init is None else float(op.init.value.data)
     matrices = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
-    if matrices > MOST_MATRICES:
-        fail(op, f"a batch has at most {MOST_MATRICES} matrices, each of at least one CTA of a grid, got {matrices}")
+    if matrices > LARGEST_GRID:
+        fail(op, f"a batch has at most {LARGEST_GRID} matrices, each of at least one CTA of a grid, got {matrices}")
     metadata, scales = read_metadata(op, a, dynamic=bool(dynamic)), read_scales(op, a, b, dynamic=bool(dynamic))
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):

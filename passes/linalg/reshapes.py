@@ -222,9 +222,8 @@ class CollapseRow(RewritePattern):
 
 
 def _first_of_last(groups: Groups, rank: int) -> int:
-    """The first dimension of the last group, if that alone has several; else the rank."""
-    *single, last = groups
-    return rank if any(len(group) > 1 for group in single) else last[0]
+    """The first dimension of the last group, if that alone has several; else the rank. A number has no group."""
+    return rank if not groups or any(len(group) > 1 for group in groups[:-1]) else groups[-1][0]
 
 
 def _merged_from(op: GenericOp) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
+from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, tensor
@@ -28,10 +30,29 @@ from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import only_computes, shape_of
 from ..diagnostics import remark
 from ..patterns import IndexBuilder, apply_patterns
-from .constants import number_for_input
+from .constants import COVERED, number_for_input
 from .contraction import adds_products
 from .moved_operands import Movement
 from .reshapes import element_of
+
+
+def covers(op: tensor.InsertSliceOp) -> bool:
+    """Whether an insertion is the first of some that fill all of a tensor without contents: parts of a concatenation,
+    or those of every so many elements along each dimension."""
+    if COVERED in op.attributes:
+        return True
+    puts, last = list[tensor.InsertSliceOp](), op
+    while isinstance(last, tensor.InsertSliceOp) and (not puts or last.dest is puts[-1].result):
+        puts.append(last)
+        last = next((use.operation for use in last.result.uses), None)
+    numbers = [[[*each.iter_values()] for each in (put.static_offsets, put.static_sizes, put.static_strides)]
+               for put in puts]  # fmt: skip
+    offsets, sizes, strides = zip(*numbers, strict=True)
+    steps = strides[0]
+    apart = all(each == steps for each in strides) and len({*map(tuple, offsets)}) == len(puts)
+    first = all(0 <= at < step for each in offsets for at, step in zip(each, steps, strict=True))
+    shape = shape_of(op.result)
+    return apart and first and min(*shape, *chain(*sizes)) >= 0 and sum(map(prod, sizes)) == prod(shape)
 
 
 def maker_of(op: LinalgStructuredOperation, number: int) -> GenericOp | None:

@@ -37,10 +37,11 @@ from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
+from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import WindowSum
 from ..patterns import Index, IndexBuilder, operations_between
 from .elementwise_kernel import is_traversed
-from .tiling import LARGEST_GRID, Outliner, kernel_body
+from .tiling import Outliner, kernel_body
 
 THREADS = 128
 

@@ -55,7 +55,7 @@ from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapTy
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand, divisor_of
-from ..linalg.product import Multiplied, Product, along_k, fresh_name
+from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_name
 from ..patterns import Index, IndexBuilder, constant_value
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
 from ..schedule.model import roles
@@ -202,9 +202,6 @@ def outermost(op: Operation) -> Operation:
 
 
 # Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
-
-LARGEST_GRID = (1 << 31) - 1
-"""CTAs along x."""
 
 KERNELS = "kernels"
 """The name of the gpu.module that kernels are outlined into, unless something else has it."""
