@@ -33,7 +33,7 @@ class Kernel:
     outputs: int = 64
     read: list[str] | None = None
     target: str = "sm_100a"
-    version: str = "8.7"
+    version: str = "8.8"
     group: int = 1
     stored: int = 0
     halves: bool = False

@@ -305,14 +305,14 @@ class TensorFunction:
 
     def _insert(self, op: tensor.InsertSliceOp) -> None:
         """A tensor put into a part of another: copied into that part of its memory."""
-        from . import tensors
-
         source, destination = self._read(op, op.source), self.buffers.get(op.dest)
         if destination is not None and self.turned.get(op) is source:
             self.buffers[op.result] = destination
             self.done.append(op)
             return
-        if destination is None and not tensors.covers(op):
+        from .tensors import covers
+
+        if destination is None and not covers(op):
             fail(op, "tensor.insert_slice puts a part into a tensor that nothing has been written to")
         target, builder = self._target(op.result, op.dest, op), Builder(InsertPoint.before(op))
         if destination is not None and destination != target:
@@ -481,12 +481,9 @@ def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
 
 
 def _reshaped(
-    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp,
-    source: SSAValue,
-    kind: MemRefType[Attribute],
-    *,
+    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue, kind: MemRefType[Attribute], *,
     back: bool = True,
-) -> Operation:
+) -> Operation:  # fmt: skip
     """The memory of a reshape's result, as a view of that of its source; with `back`, the other way round."""
     groups = groups_of(op)
     if isinstance(op, tensor.CollapseShapeOp) != back:

@@ -81,7 +81,8 @@ class DropUnitLoops(RewritePattern):
         units = [d for d, size in enumerate(shape) if size == 1]
         sizes = {loop: n for access in nest.reads for loop, n in zip(access.loops, shape_of(access.value), strict=True)}
         single = {loop for loop in nest.summed if sizes.get(loop) == 1}
-        single = single if len(single) < len(nest.summed) else set[int]()
+        windows = not all(map(is_projection, nest.maps))  # whose loops are read by their number
+        single = single if len(single) < len(nest.summed) and not windows else set[int]()
         expanded = [access for access in nest.reads if _is_expanded(access.value)]
         added = [_added_loops(access) for access in expanded]
         whole = any(list(shape_of(v)) == list(shape) and not _is_expanded(v) for v in op.inputs)
