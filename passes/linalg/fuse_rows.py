@@ -125,10 +125,8 @@ class RowsMatch:
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
-            if torn := reader.left & reader.used.keys():  # at another place they are read through
-                self.kept |= {root(each.outputs[0]) for each in torn if isinstance(each, LinalgStructuredOperation)}
-                others.clear()
-                continue
+            if reader.left & reader.used.keys():
+                return False  # what is computed here is also read from memory, at another place
             read = {root(load.value) for load in self._leaves("load") if load.value is not None}
             used = frozenset(each for each in reader.used if isinstance(each, LinalgStructuredOperation))
             self.replaced = Replacement(used, self.last, frozenset(self.places), read)

@@ -234,7 +234,7 @@ def test_a_sum_that_is_read_along_and_across_rows_stays_in_memory() -> None:
       }
       return
     }"""
-    check(text, (2, 2, 24), (2, 24), kernels=2)
+    check(text, (2, 2, 24), (2, 24), kernels=3)
 
 
 def test_rows_that_warps_share() -> None:
