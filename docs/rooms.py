@@ -316,7 +316,7 @@ OF_IDEAS = {
     "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",
-    "functions of front ends": "passes/linalg/front_ends.py passes/linalg/moved_operands.py "
+    "functions of front ends": "passes/linalg/front_ends.py passes/linalg/functions.py passes/linalg/moved_operands.py "
     "passes/linalg/tensors.py passes/linalg/scaled_products.py passes/partial.py",
     "strategies": "dialect/schedule/transform.py passes/strategy/transform.py passes/strategy/handle.py "
     "passes/strategy/fusion.py",

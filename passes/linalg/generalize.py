@@ -47,6 +47,7 @@ from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns
 from .constants import COVERED, contents, is_splat, spread_number
+from .functions import EXPANDED, ExpandFunction
 
 TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.pack", "linalg.unpack")
 """Operations on tensors that become others here."""
@@ -54,12 +55,7 @@ TENSORS = ("bufferization.alloc_tensor", "tensor.pad", "tensor.concat", "linalg.
 GENERALIZED = (
     *(kind.name for kind in (func.CallOp, BroadcastOp, ReduceOp, SoftmaxOp)),
     *(kind.name for kind in (memref.CopyOp, memref.GetGlobalOp, math.FPowIOp)),
-    *(
-        EXPANDED := (
-            *("math.log1p", "math.expm1", "math.copysign", "math.round", "math.sinh", "math.cosh", "math.tan"),
-            *("math.asinh", "math.acosh", "math.atanh", "math.log2", "math.log10", "math.absi"),
-        )
-    ),
+    *EXPANDED,
     *(HOSTED := ("affine.apply", "affine.min", "scf.forall", "memref.transpose")),
     *TENSORS,
 )
@@ -105,8 +101,6 @@ def generalize(module: ModuleOp) -> None:
         patterns += PATTERNS
     apply_patterns(patterns, module)
     if not names.isdisjoint(EXPANDED):
-        from .front_ends import ExpandFunction
-
         apply_patterns((ExpandFunction(),), module)
 
 
