@@ -292,12 +292,10 @@ class AttentionMatch:
         read |= {root(self.sinks[0])} if self.sinks is not None else set()
         read |= {root(side.value) for side in self.scores.keys.documents if side.value is not None}
         used = frozenset({*self.reader.used, self.values, self.last})
-        if self.reader.left & used:
-            decline("elements of what it computes are also read at other places")
         results, last = [self.o[0]], self.last
         if self.lse is not None:
             results, last = [*results, self.lse[1]], max(last, self.lse[0], key=place_in_block)
-        replacement = Replacement(used, last, frozenset(results), read)
+        replacement = Replacement(used, last, frozenset(results), read, self.reader.left)
         if self.product not in replacement.dead:
             decline("others use the scores too, or what becomes of them")
         if self.values not in replacement.dead:

@@ -211,7 +211,8 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
     last = max((match.op for match in matches), key=place_in_block)
     results, read_from = frozenset(value for value, _ in written), {root(value) for value, _ in inputs}
-    Replacement(used, last, results, read_from).replace(made)
+    left = {op for match in matches for op in match.reader.left}
+    Replacement(used, last, results, read_from, left).replace(made)
 
 
 def fuse_gradients(module: ModuleOp, by: str) -> None:

@@ -331,12 +331,18 @@ class FuseEpilogue(RewritePattern):
 @dataclass(frozen=True)
 class Replacement:
     """The operations `used` to compute `results`; `last` is the last of them. The replacement takes its place, and
-    reads memory whose roots are `read`."""
+    reads memory whose roots are `read`, some of it as the operations `left` write it."""
 
     used: frozenset[Operation]
     last: Operation
     results: frozenset[SSAValue]
     read: Set[SSAValue]
+    left: Set[Operation]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether it computes what an operation writes, and also reads that from memory, at another place."""
+        return not self.left.isdisjoint(self.used)
 
     @cached_property
     def dead(self) -> frozenset[Operation]:
@@ -359,6 +365,8 @@ class Replacement:
 
     def objection(self) -> str:
         """The reason why the replacement would change a visible result; "" if it would not."""
+        if self.is_torn:
+            return "elements of what it computes are also read at other places"
         op: Operation | None = min(self.used, key=place_in_block)
         read = set[SSAValue]()
         while op is not self.last and op is not None:

@@ -125,11 +125,11 @@ class RowsMatch:
             self.elements = {
                 value: reader.element(value, at, ends[value].next_op or self.last) for value, at in self.places.items()
             }
-            if reader.left & reader.used.keys():
-                return False  # what is computed here is also read from memory, at another place
             read = {root(load.value) for load in self._leaves("load") if load.value is not None}
             used = frozenset(each for each in reader.used if isinstance(each, LinalgStructuredOperation))
-            self.replaced = Replacement(used, self.last, frozenset(self.places), read)
+            self.replaced = Replacement(used, self.last, frozenset(self.places), read, reader.left)
+            if self.replaced.is_torn:
+                return False
             several = len(used) > 1 or not self.elementwise
             if bool(self._leaves("reduce")) == self.elementwise or not several or op not in used:
                 return False
