@@ -67,11 +67,7 @@ class Widened:
             self._fill(larger)
             self.builder.insert(CopyOp([filter_], [copied], []))
             made = op.like(a=images.result, b=self._in_row(larger, loops, sizes))
-        made.attributes |= op.attributes
-        through = op.through
-        Rewriter.replace_op(op, made, [])
-        drop_forms([through])
-        drop_unused(self.window.result)
+        _take_place(op, made, self.window)
         if is_gradient:
             Rewriter.insert_op(CopyOp([copied], [filter_], []), InsertPoint.after(made))
         if self.padded is not None:
@@ -127,6 +123,15 @@ class Widened:
         """Fills memory with zeros."""
         zero = FloatAttr(0.0, memory_of(memory).element_type)  # pyright: ignore[reportArgumentType, reportCallIssue]
         self.builder.insert(FillOp([self.builder.insert(arith.ConstantOp(zero)).result], [memory], []))
+
+
+def _take_place(op: MatmulOp, made: MatmulOp, window: WindowOp) -> None:
+    """Puts a product in the place of another one, and drops what only that one used."""
+    made.attributes |= op.attributes
+    through = op.through
+    Rewriter.replace_op(op, made, [])
+    drop_forms([through])
+    drop_unused(window.result)
 
 
 def _part(memory: SSAValue, first: Sequence[int], sizes: Sequence[int]) -> memref.SubviewOp:
@@ -194,11 +199,8 @@ class Blocked:
             other, d = self._spread(other, loops[1 - self.side]), self._merged(op.d, loops[2])
         a, b = (window.result, other) if self.side == 0 else (other, window.result)
         made = op.like(a=a, b=b, d=d, start=start, through=self._epilogue())
-        made.attributes |= op.attributes
-        through, filter_ = op.through, op.d
-        Rewriter.replace_op(op, made, [])
-        drop_forms([through])
-        drop_unused(self.window.result)
+        filter_ = op.d
+        _take_place(op, made, self.window)
         if self.is_gradient:
             self.builder = Builder(InsertPoint.after(made))
             self._copy_diagonal(d, filter_, loops[2])

@@ -188,7 +188,7 @@ def _joined(builder: FunctionBuilder, value: Value, at: int, groups: int) -> Val
         return value
     (*before, _, size), behind = cast("tuple[int, ...]", value.shape[: at + 2]), value.shape[at + 2 :]
     shape = (*before, groups * size, *behind)
-    return builder.reshaped(value, shape, [[d, d + 1] if d == at else [d + (d > at)] for d in range(len(shape))])
+    return builder.reshaped(value, shape, _halves(at, len(shape)))
 
 
 def _split(shape: Sequence[Size], at: int, groups: int) -> tuple[int, ...]:
@@ -201,5 +201,9 @@ def _in_groups(builder: FunctionBuilder, value: Value, at: int, groups: int) -> 
     """A tensor of such a shape."""
     if groups == 1:
         return value
-    parts = [[d, d + 1] if d == at else [d + (d > at)] for d in range(len(value.shape))]
-    return builder.reshaped(value, _split(value.shape, at, groups), parts)
+    return builder.reshaped(value, _split(value.shape, at, groups), _halves(at, len(value.shape)))
+
+
+def _halves(at: int, rank: int) -> list[list[int]]:
+    """The dimensions that each of so many stands for, if one of them is two."""
+    return [[d, d + 1] if d == at else [d + (d > at)] for d in range(rank)]
