@@ -114,7 +114,7 @@ class DeclarationReader(Cursor):
         self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
     ) -> Variable:
         extents = tuple(
-            self.number(d.strip() or "0", offset + tail.start("dims"), 64)
+            self.extent(d.strip(), tail["name"], offset + tail.start("dims"))
             for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
         )
         align = head["align"]
@@ -134,14 +134,18 @@ class DeclarationReader(Cursor):
             column=self.column(self.skipped(offset + head.start())),
         )
 
-    def number(self, text: str, position: int, bits: int = 32) -> int:
-        """A size, a count or an alignment: a literal without a sign, as ptxas wants it."""
-        try:
-            value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
-        except ValueError:
-            value = -1
-        if text.startswith(("-", "+")) or not 0 <= value < 1 << bits:
-            raise self.error(f"expected a number of {bits} bits such as 64, got '{text}'", position)
+    def number(self, text: str, position: int) -> int:
+        """A count or an alignment: a literal of 32 bits without a sign, as ptxas wants it."""
+        value = _unsigned(text, 32)
+        if value is None:
+            raise self.error(f"expected a number of 32 bits such as 64, got '{text}'", position)
+        return value
+
+    def extent(self, text: str, name: str, position: int) -> int:
+        """The elements of one dimension of an array, a literal of 64 bits; 0 where it is left open."""
+        value = _unsigned(text or "0", 64)
+        if value is None:
+            raise self.error(f"variable '{name}': expected a size such as [64], got '[{text}]'", position)
         return value
 
     def initialiser(self) -> str | None:
@@ -185,6 +189,15 @@ def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyn
         return _Parser(text, name, errors).module(), errors
     except PtxSyntaxError as error:
         return None, [*errors, error]
+
+
+def _unsigned(text: str, bits: int) -> int | None:
+    """A literal without a sign, if it is one of so many bits."""
+    try:
+        value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
+    except ValueError:
+        return None
+    return None if text.startswith(("-", "+")) or not 0 <= value < 1 << bits else value
 
 
 def read_prototype(text: str) -> Function:

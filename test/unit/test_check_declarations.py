@@ -70,7 +70,7 @@ REFUSED_OUTSIDE = {
     ".global .f32 x = 1;": "expected floats as initial values of .f32, got 1",
     ".global .u32 x = 1/0;": "'1/0' divides by zero",
     ".global .u32 x = 0f3F800000;": "expected integers as initial values of .u32",
-    ".global .u32 x[4*8];": "expected a number of 64 bits such as 64, got '4*8'",
+    ".global .u32 x[4*8];": "variable 'x': expected a size such as [64], got '[4*8]'",
     ".reg .u32 z;": "a .reg declaration must stand inside a function",
     ".visible .entry g(.param .u32 x, .param .u32 x) { ret; }": "'x' is declared twice in this scope",
     ".func (.param .b32 x) g(.param .b32 x) { ret; }": "'x' is declared twice in this scope",

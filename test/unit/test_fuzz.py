@@ -209,7 +209,7 @@ def test_a_million_registers_are_refused() -> None:
 
 def test_a_size_that_is_no_number() -> None:
     text = ".version 8.0\n.target sm_90a\n.address_size 64\n.func f(.param .b8 s[x4]) { ret; }\n"
-    with pytest.raises(PtxSyntaxError, match="expected a number of 64 bits such as 64, got 'x4'"):
+    with pytest.raises(PtxSyntaxError, match=r"variable 's': expected a size such as \[64\], got '\[x4\]'"):
         parse_ptx(text, "fuzz.ptx")
 
 
