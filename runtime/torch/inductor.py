@@ -11,7 +11,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from threading import local
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -24,7 +25,6 @@ from .compared import ComparedPart
 from .options import aten
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .replay import recorded
 from .views import VIEWS, hint, is_tensor
 
 
@@ -244,3 +244,100 @@ def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
             end.synchronize()
             one.append(1e3 * begin.elapsed_time(end) / max(EACH, len(calls)))
     return [statistics.median(one) for one in times]
+
+
+# Graphs of inference that are recorded as one CUDA graph each: a call is two copies and one launch.
+
+Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+"""A compiled graph. It empties the list of its inputs."""
+
+MOST_BYTES = 4 << 20
+"""Of inputs and results that a call copies, at most: a few microseconds."""
+
+MOST_RECORDINGS = 8
+"""How often a graph is recorded again, because its weights lie elsewhere."""
+
+
+class RecordedGraph(local):
+    """A compiled graph that is recorded at its second call.
+
+    Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
+    somebody still has them, and what a later graph may use, takes them longer on the host than a step of decoding takes
+    on a GPU. Where inputs and results are small, as they are there, both are copied, and nothing needs to be known.
+    Each thread has a graph of its own.
+
+    - `static`: the positions of inputs that lie in the same place each time, weights and caches; graphs read and write
+      them there.
+    - `otherwise`: makes what runs graphs whose inputs or results are large.
+    """
+
+    def __init__(self, model: Model, static: Sequence[int], otherwise: Callable[[], Model]) -> None:
+        self.model, self.static, self.otherwise = model, tuple(static), otherwise
+        self.recordings = 0
+        self.other: Model | None = None
+        self.called = False
+        self.addresses: list[int] = []
+        self.graph: Any = None
+        self.copied: list[tuple[int, torch.Tensor]] = []
+        self.results: list[Any] = []
+
+    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        if self.other is not None:
+            return self.other(inputs)
+        if self.graph is None or [inputs[i].data_ptr() for i in self.static] != self.addresses:
+            return self._first(inputs)
+        return self._replayed(inputs)
+
+    def _replayed(self, inputs: list[Any]) -> list[Any]:
+        for i, place in self.copied:
+            place.copy_(inputs[i])
+        inputs.clear()
+        self.graph.replay()
+        return [None if result is None else result.clone() for result in self.results]
+
+    def _first(self, inputs: list[Any]) -> Sequence[Any]:
+        """The first call is not recorded, for kernels are loaded and tuned in it."""
+        moving = [i for i in range(len(inputs)) if i not in self.static]
+        if not self.called:
+            self.called = True
+            copied = [inputs[i] for i in moving]
+            results = self.model(inputs)
+            if not _are_small([*copied, *results]):
+                self.other = self.otherwise()
+            return results
+        if self.recordings == MOST_RECORDINGS:
+            self.other = self.otherwise()
+            return self.other(inputs)
+        self.recordings += 1
+        self.addresses = [inputs[i].data_ptr() for i in self.static]
+        self.copied = [(i, inputs[i].clone()) for i in moving]
+        self.graph, self.results = self._recorded(inputs)
+        return self._replayed(inputs)
+
+    def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
+        """The calls of the model as a graph, and its results, which each replay writes again."""
+        graph, own = cast("Any", torch.cuda).CUDAGraph(), list(inputs)
+        for i, place in self.copied:
+            own[i] = place
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            results = list(self.model(own))
+        return graph, results
+
+
+def _are_small(values: Sequence[Any]) -> bool:
+    """Whether all values are tensors on a GPU that copies have the strides of, or None, and of few bytes."""
+    tensors = [value for value in values if value is not None]
+    on_gpu = all(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors)
+    small = on_gpu and sum(x.nbytes for x in tensors) <= MOST_BYTES
+    return small and all(torch.empty_like(x).stride() == x.stride() for x in tensors)
+
+
+def recorded(
+    trees: Callable[..., Model], model: Model, static_input_idxs: Sequence[int] = (), **settings: Any
+) -> Model:
+    """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`."""
+    otherwise = partial(trees, model, static_input_idxs, **settings)
+    moving = {*settings["mutated_input_idxs"]}.difference(static_input_idxs)
+    return (
+        RecordedGraph(model, static_input_idxs, otherwise) if settings["is_inference"] and not moving else otherwise()
+    )

@@ -103,7 +103,7 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its second call on, with copies of what is not in the same place each time; with other weights anew."""
-    from warploom.runtime.torch import replay
+    from warploom.runtime.torch import inductor
 
     calls: list[int] = []
 
@@ -114,7 +114,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         cache += x
         return [weight * x, None]
 
-    class Recorded(replay.RecordedGraph):
+    class Recorded(inductor.RecordedGraph):
         def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
             own = list(inputs)
             own[1] = self.copied[0][1]
@@ -127,7 +127,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
             own[2] -= own[1]  # a recording computes nothing
             return SimpleNamespace(replay=again), list(results)
 
-    monkeypatch.setattr(replay, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
+    monkeypatch.setattr(inductor, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
     weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
     call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"])
     results = [call([weight, x, cache]) for x in xs]
