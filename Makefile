@@ -47,10 +47,10 @@ lit: $(TESTABLE)
 pytest: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
-# every candidate spelling on every target: about seven minutes; products of every type and form, and all combinations
-# of the qualifiers of the other instructions: fifteen; 2,000 programs with other declarations: one; 39,000 statements
-# near those of all rows, on every target, two; 2,000 changes of PTX in one place: two; and the tests of test/unit that
-# are marked as sampled or slow, in full
+# every candidate spelling on every target, products of every type and form, all combinations of the qualifiers of the
+# other instructions, 2,000 programs with other declarations, 39,000 statements near those of all rows on every target,
+# and 2,000 changes of PTX in one place; and the tests of test/unit that are marked as sampled or slow, in full. How
+# long a whole run takes has not been measured since the programs came.
 conformance: export WARPLOOM_CONFORMANCE := full
 conformance: $(TESTABLE)
 	$(BIN)/pytest -n $(JOBS) -rP -k verdict test/conformance/test_isa_conformance.py
