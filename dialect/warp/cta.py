@@ -323,6 +323,7 @@ class PipelineOp(IRDLOperation):
 
         %s = warp.pipeline producer_acquire %ring {bytes = 49152 : i64} : !warp.ring<4> -> index
         warp.pipeline consumer_release %ring {late} : !warp.ring<4>
+        warp.pipeline consumer_advance %ring {late} : !warp.ring<4>
         warp.pipeline consumer_advance %ring by %n : !warp.ring<4>
 
     - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`;
@@ -330,8 +331,9 @@ class PipelineOp(IRDLOperation):
     - `producer_commit` comes after copies to a stage were started, if they have no bytes; with `products`, the stage is
       full when the products in tensor memory that were started so far are done.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
-      tensor memory that were started so far are done; with `late`, that the stage before has been, if there is one.
-    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number of stages.
+      tensor memory that were started so far are done; with `late`, that the stage has been that was left to it, if any.
+    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number of stages; a consumer leaves its
+      stage to a later release with `late`.
 
     Producers and consumers are at a stage each, first at stage 0; branches of `scf.if` go on each for themselves. A
     result is the number of the stage. A step may name it instead, and where it waits the parity of its phase:
@@ -392,8 +394,8 @@ class PipelineOp(IRDLOperation):
             raise VerifyException(f"expected products in {COMMIT} or {RELEASE}, got them in {step}")
         if self.bytes is not None and step != ACQUIRE:
             raise VerifyException(f"expected bytes in {ACQUIRE}, got them in {step}")
-        if self.late and (step != RELEASE or self.stage):
-            raise VerifyException(f"expected late in {RELEASE} without a stage, got it in {step}")
+        if self.late and (step not in (RELEASE, READ) or self.stage or self.by):
+            raise VerifyException(f"expected late in {RELEASE} or {READ}, of the stage that it is at, got it in {step}")
         if (self.by is not None or self.stage is not None) and (self.by is None) == (step in (FILLED, READ)):
             raise VerifyException(f"expected 'by' in {FILLED} or {READ}, and a stage in other steps, got {step}")
         if self.number and (step not in (ACQUIRE, WAIT) or self.stage):

@@ -319,8 +319,8 @@ def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
 
 
 class StageOf(NamedTuple):
-    """Where producers or consumers are in a ring: the stage, its parity, and the stage before that is to be released,
-    which is number `stages` where there is none."""
+    """Where producers or consumers are in a ring: the stage, its parity, and the stage before that is left to be
+    released, which is number `stages` where there is none."""
 
     stage: Index
     parity: Index
@@ -340,7 +340,6 @@ class CarryStages(RewritePattern):
         for parity, kinds in ((1, (ACQUIRE, COMMIT, FILLED)), (0, (WAIT, RELEASE, READ))):
             every = [one for one in steps if isinstance(one, PipelineOp) and one.step.data in kinds]
             self.steps = {one for one in every if one.stage is None}
-            self.late = any(one.late is not None for one in every)
             self.moves = {outer for one in every if one.step.data in (FILLED, READ) for outer in around(one)}
             self._follow(block, StageOf(0, parity, self.ring.stages))
 
@@ -365,7 +364,7 @@ class CarryStages(RewritePattern):
             number = None if op.by is None else index.folded(op.by)
             ring = self.ring
             moved = ring.next(index, stage, parity) if number is None else ring.after(index, stage, parity, number)
-            at = StageOf(*moved, stage if self.late and number is None else before)
+            at = StageOf(*moved, before if op.late is None else stage)
         elif op.late is not None:
             with index.where(index.compare("ne", before, self.ring.stages)) as inside:
                 self.ring.step(inside, step, before)

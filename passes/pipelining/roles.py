@@ -277,7 +277,7 @@ class ConsumerLoop(NamedTuple):
             last = index.before(end)
             if late:
                 prefetch(last, self.loop, block.args[0])
-            ring.step(last, READ)
+            ring.step(last, READ, late=late)
         wait = after.insert(WaitOp(WGMMA, 0)) if late else None
         if late:
             ring.step(after, RELEASE, late=True)

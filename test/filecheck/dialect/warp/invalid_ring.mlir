@@ -56,7 +56,7 @@ func.func @advance(%ring: !warp.ring<4>, %i: index) {
 // -----
 
 func.func @late(%ring: !warp.ring<4>, %i: index) {
-  // expected-error @below {{warp.pipeline: expected late in consumer_release without a stage, got it in consumer_release}}
+  // expected-error @below {{warp.pipeline: expected late in consumer_release or consumer_advance, of the stage that it is at, got it in consumer_release}}
   warp.pipeline consumer_release %ring[%i] {late} : !warp.ring<4>
   return
 }

@@ -68,8 +68,23 @@ func.func @stages(%n: index, %lb: index, %ub: index, %by: index) {
     // BARRIERS-NEXT: warp.arrive %empty[[[LAST]]]
     // CHECK: warp.pipeline consumer_release %{{.*}} {late}
     warp.pipeline consumer_release %ring {late} : !warp.ring<4>
-    warp.pipeline consumer_advance %ring : !warp.ring<4>
+    // CHECK: warp.pipeline consumer_advance %{{.*}} {late}
+    warp.pipeline consumer_advance %ring {late} : !warp.ring<4>
     // BARRIERS: scf.yield %{{[0-9]+}}, %{{[0-9]+}}, [[STAGE]]
+  }
+  // BARRIERS: scf.if
+  warp.pipeline consumer_release %ring {late} : !warp.ring<4>
+  // A stage that is released where it is read is not left to the loop's next turn.
+  // BARRIERS: scf.for {{.*}} iter_args(%{{[a-z_0-9]+}} = %{{[0-9]+}}, %{{[0-9]+}} = %{{[0-9]+}}) -> (index, index)
+  scf.for %i = %lb to %ub step %by {
+    warp.pipeline consumer_release %ring {late} : !warp.ring<4>
+    %s = warp.pipeline consumer_wait %ring : !warp.ring<4> -> index
+    warp.pipeline consumer_advance %ring : !warp.ring<4>
+    // BARRIERS: scf.if
+    // BARRIERS: warp.await %full
+    // BARRIERS: warp.arrive %empty
+    // BARRIERS: scf.yield %{{[0-9]+}}, %{{[0-9]+}} : index, index
+    warp.pipeline consumer_release %ring[%s] : !warp.ring<4>
   }
   // CHECK: warp.pipeline consumer_advance %{{.*}} by %n
   // BARRIERS: arith.remui
