@@ -323,7 +323,6 @@ class PipelineOp(IRDLOperation):
 
         %s = warp.pipeline producer_acquire %ring {bytes = 49152 : i64} : !warp.ring<4> -> index
         warp.pipeline consumer_release %ring {late} : !warp.ring<4>
-        warp.pipeline consumer_advance %ring {late} : !warp.ring<4>
         warp.pipeline consumer_advance %ring by %n : !warp.ring<4>
 
     - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`;
@@ -331,9 +330,8 @@ class PipelineOp(IRDLOperation):
     - `producer_commit` comes after copies to a stage were started, if they have no bytes; with `products`, the stage is
       full when the products in tensor memory that were started so far are done.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
-      tensor memory that were started so far are done; with `late`, that the stage has been that was left to it, if any.
-    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number of stages; a consumer leaves its
-      stage to a later release with `late`.
+      tensor memory that were started so far are done; with `late`, that the stage left to it has been, if there is one.
+    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number; `late` leaves it to be released.
 
     Producers and consumers are at a stage each, first at stage 0; branches of `scf.if` go on each for themselves. A
     result is the number of the stage. A step may name it instead, and where it waits the parity of its phase:
