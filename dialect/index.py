@@ -108,7 +108,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fp8-as-f16": ("schedule.fp8_as",),
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
-    "warp-tensor-memory": ("warp.wgmma",),
+    "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring",),
     "warp-expand": (
         "warp.sum_sliced_k",

@@ -331,7 +331,7 @@ class PipelineOp(IRDLOperation):
       full when the products in tensor memory that were started so far are done.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
       tensor memory that were started so far are done; with `late`, that the stage left to it has been, if there is one.
-    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number; `late` leaves it to be released.
+    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number; `late` leaves it to a release.
 
     Producers and consumers are at a stage each, first at stage 0; branches of `scf.if` go on each for themselves. A
     result is the number of the stage. A step may name it instead, and where it waits the parity of its phase:

@@ -43,8 +43,8 @@ from ...dialect.warp.synchronisation import (
     CommitOp,
     MakeBarriersOp,
     WaitOp,
+    in_pairs,
 )
-from ...dialect.warp.tensor_memory import in_pairs
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value

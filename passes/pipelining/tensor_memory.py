@@ -34,8 +34,9 @@ from ...dialect.warp.synchronisation import (
     ElectOp,
     FenceOp,
     WaitOp,
+    in_pairs,
 )
-from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, in_pairs
+from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
@@ -495,5 +496,5 @@ class TensorMemoryPass(PatternPass):
     """
 
     name = "warp-tensor-memory"
-    needs: ClassVar = ("warp.wgmma",)
+    needs: ClassVar = ("tensor_memory",)
     patterns = (AddUp,)

@@ -36,6 +36,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.attributes import (
     BYTE,
     COMPUTES,
@@ -58,7 +59,6 @@ from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread,
 from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_name
 from ..patterns import Index, IndexBuilder, constant_value
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
-from ..schedule.model import roles
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
 
