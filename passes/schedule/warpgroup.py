@@ -12,6 +12,7 @@ from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -19,7 +20,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, matrices
-from .model import not_packed, roles
+from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,

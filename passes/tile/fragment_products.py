@@ -464,12 +464,12 @@ class FragmentsPass(PatternPass):
 
     name = "warp-fragments"
     patterns = (
-        BlockScaledProduct,
+        DenseProduct,
         WarpgroupProduct,
+        BlockScaledProduct,
         RegisterProduct,
         SparseWarpgroupProduct,
         ScaledProduct,
         SparseProduct,
         GroupedProduct,
-        DenseProduct,
     )

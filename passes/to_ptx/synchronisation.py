@@ -29,9 +29,9 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     ScopedBarrierOp,
     WaitOp,
+    in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.tensor_memory import in_pairs
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
