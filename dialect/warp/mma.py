@@ -382,7 +382,7 @@ class MmaOp(IRDLOperation):
         properties: dict[str, Attribute] = {
             "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
         }
-        properties |= parse_words(parser, tuple(WORDS))
+        properties |= parse_words(parser)
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         metadata: list[UnresolvedOperand] = []

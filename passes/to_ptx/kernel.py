@@ -57,7 +57,7 @@ from .addressing import (
 from .addressing import argument as argument_of
 from .copies import TileCopies
 from .emitter import Emitter, IndexValue, VirtualRegister
-from .fragments import Fragment, FragmentEmitter, carried_into, register_type
+from .fragments import Fragment, FragmentEmitter, carried_into
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars, divisor_of
 
@@ -306,10 +306,6 @@ class KernelLowering:
         """Registers for a value of a type; none for what is no fragment."""
         if isinstance(kind, FragmentType):
             return self.fragments.fresh(kind)
-        from ...dialect.warp.wmma import OpaqueType
-
-        if isinstance(kind, OpaqueType):
-            return self.emitter.registers(register_type(kind.element), kind.registers)
         if kind in (IndexType(), i1, i32):
             return []
         from .elements import value_registers

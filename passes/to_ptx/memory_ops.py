@@ -29,7 +29,6 @@ from ...dialect.warp.matrices import register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.wmma import OpaqueType
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, Position, SharedTile, matrix
@@ -70,10 +69,6 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
-    if isinstance(op.fragment.type, OpaqueType):
-        from .products import load_opaque
-
-        return load_opaque(lowering, op, op.fragment.type)
     kind = fragment_of(op.fragment)
     if op.order:
         return _load_registers(lowering, op)
@@ -123,11 +118,6 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
-    if isinstance(op.fragment.type, OpaqueType):
-        from .products import store_opaque
-
-        store_opaque(lowering, op, op.fragment.type)
-        return
     if op.order:
         _store_registers(lowering, op)
         return
