@@ -135,7 +135,7 @@ def _descriptor(
     """The matrix descriptor of the operand that begins where indices say."""
     *others, along = indices
     along, further = _apart(lowering, op, memory, along)
-    tile, (stage, row, column) = lowering.shared_place(op, memory, [*others, along])
+    tile, stage, row, column = lowering.shared_place(op, memory, [*others, along])
     how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
