@@ -57,29 +57,14 @@ def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     lowering.values[op.valid] = valid
 
 
-COMBINE: Mapping[ReductionKind, type[Operation]] = {
-    ReductionKind.MINUI: arith.MinUIOp,
-    ReductionKind.MINSI: arith.MinSIOp,
-    ReductionKind.MAXUI: arith.MaxUIOp,
-    ReductionKind.MAXSI: arith.MaxSIOp,
-    ReductionKind.MINNUMF: arith.MinnumfOp,
-    ReductionKind.MAXNUMF: arith.MaxnumfOp,
-    ReductionKind.MINIMUMF: arith.MinimumfOp,
-    ReductionKind.MAXIMUMF: arith.MaximumfOp,
-    ReductionKind.AND: arith.AndIOp,
-    ReductionKind.OR: arith.OrIOp,
-    ReductionKind.XOR: arith.XOrIOp,
-}
-"""What two numbers become in a reduction; a sum and a product depend on the kind of number."""
+_ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
 
 
 def _combiner(reduction: ReductionKind, kind: Attribute) -> Operation:
-    if reduction == ReductionKind.ADD:
-        op = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
-    elif reduction == ReductionKind.MUL:
-        op = arith.MulfOp if isinstance(kind, AnyFloat) else arith.MuliOp
-    else:
-        op = COMBINE[reduction]
+    """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
+    word = reduction.value
+    floats = isinstance(kind, AnyFloat) and f"{word}f" in _ARITH
+    op = _ARITH[word if word in _ARITH else f"{word}f" if floats else f"{word}i"]
     return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
@@ -240,31 +225,18 @@ def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
 
 
-ELEMENTWISE: Mapping[subgroup.MmaElementwise, type[Operation]] = {
-    subgroup.MmaElementwise.ADDF: arith.AddfOp,
-    subgroup.MmaElementwise.SUBF: arith.SubfOp,
-    subgroup.MmaElementwise.MULF: arith.MulfOp,
-    subgroup.MmaElementwise.DIVF: arith.DivfOp,
-    subgroup.MmaElementwise.MAXF: arith.MaximumfOp,
-    subgroup.MmaElementwise.MINF: arith.MinimumfOp,
-    subgroup.MmaElementwise.NEGATEF: arith.NegfOp,
-    subgroup.MmaElementwise.EXTF: arith.ExtFOp,
-    subgroup.MmaElementwise.ADDI: arith.AddiOp,
-    subgroup.MmaElementwise.SUBI: arith.SubiOp,
-    subgroup.MmaElementwise.MULI: arith.MuliOp,
-    subgroup.MmaElementwise.DIVS: arith.DivSIOp,
-    subgroup.MmaElementwise.DIVU: arith.DivUIOp,
-}
-"""The operation on elements of each on matrices; `negates` has none in `arith`."""
+RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "divsi", "divu": "divui"}
+"""What `arith` calls operations on elements, where it is another word; it has none for `negates`."""
 
 
 @lowers(subgroup.SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
-    if op.opType.data not in ELEMENTWISE:
-        fail(op, f"{op.name} {op.opType.data.value} is not lowered")
+    word = op.opType.data.value
+    if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
+        fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
-    scalar = ELEMENTWISE[op.opType.data].create(operands=Block(arg_types=sources).args, result_types=[result])
+    scalar = scalar_op.create(operands=Block(arg_types=sources).args, result_types=[result])
     operands = [packing.every(_type(op, k), lowering.fragment(v)) for v, k in zip(op.args, kinds, strict=False)]
     computed = [packing.elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
     lowering.values[op.res] = packing.pack_all(result, computed)

@@ -165,7 +165,7 @@ def copy(lowering: KernelLowering, op: CopyOp) -> None:
     emitter.comment(f"{op.name}: {op.source.type} to tensor memory")
     to, first = _address(lowering, op, op.destination, stage), one_thread(lowering, op, None, UnitAttr())
     for shape, line, first_column in _copied(kind):
-        tile, (at, row, _) = lowering.shared_place(op, op.source, op.indices)
+        tile, at, row, _ = lowering.shared_place(op, op.source, op.indices)
         base, offset = lowering.addressing.origin(tile, at, lowering.scalars.add(row, line), 0)
         how = SharedDescriptor(0, UNIT, ROWS * UNIT).encode()
         units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)
