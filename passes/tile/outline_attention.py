@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.subgroup import AllReduceOp, ReductionAttr, ReductionKind
+from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, M, N, StepOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
@@ -351,11 +351,11 @@ def _wider(index: IndexBuilder, carried: Sequence[SSAValue], *numbers: SSAValue)
 
 def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
     """The least and the largest number of all threads."""
-    kinds = (ReductionKind.MINSI, ReductionKind.MAXSI)
+    kinds = ("minsi", "maxsi")
     return [
         index.insert(
             AllReduceOp.create(
-                operands=[value], result_types=[i32], properties={"op": ReductionAttr(kind)}, regions=[Region()]
+                operands=[value], result_types=[i32], properties={"op": REDUCTION.of(kind)}, regions=[Region()]
             )
         ).result
         for kind, value in zip(kinds, numbers, strict=True)
