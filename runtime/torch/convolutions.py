@@ -152,6 +152,14 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
         shape = (features, *taps, channels)
         if any(padding):
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
+        if 1 < groups == x.shape[1] == features:
+            first, second, channel, image, *pixels = map(AffineDimExpr, range(6))
+            places = [pixel * step + tap * by
+                      for pixel, tap, step, by in zip(pixels, (first, second), steps, dilations, strict=True)]  # fmt: skip
+            maps = (image, *places, channel), (image, *pixels, channel), (first, second, channel)
+            sums = builder.filled((*taps, features), accumulator(x, slope), 0)
+            total = builder.converted(_summed(builder, (images, slopes, sums), maps, (), 1), weight.dtype)
+            return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps))
         images, slopes = (_in_groups(builder, value, 3, groups) for value in (images, slopes))
         sums = builder.filled(_split(shape, 0, groups), accumulator(x, slope), 0)
         feature, first, second, channel, image, *pixels = map(AffineDimExpr, range(7))
@@ -171,9 +179,9 @@ def _summed(
     builder: FunctionBuilder, values: tuple[Value, Value, Value], maps: Sequence[Sequence[AffineExpr]],
     places: Sequence[int], groups: int, reduced: int = 3,
 ) -> Value:  # fmt: skip
-    """Products of two tensors, added to a third along maps of four loops, and of some more, which are summed over. If
-    there are groups, their loop is one more, the first, of dimensions at these places."""
-    inner = 4 + reduced
+    """Products of two tensors, added to a third along maps of loops, of which the last ones are summed over. If there
+    are groups, their loop is one more, the first, of dimensions at these places."""
+    inner = reduced + len(maps[2])
     loops, sums = inner + (groups > 1), values[2]
     along = [AffineMap(inner, 0, tuple(each)) for each in maps]
     if groups > 1:
