@@ -99,6 +99,12 @@ class TensorView(NamedTuple):
         return kind.shape[self.row - len(self.order)]
 
 
+def _images_of(tensor: TensorView, launch: LaunchedKernel) -> Im2colOp | None:
+    """The images that an argument of a kernel is the matrix of; None for any other argument."""
+    made = launch.operands[tensor.memory.index].owner
+    return made if isinstance(made, Im2colOp) else None
+
+
 def box_type(
     tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None, *, spread: bool = False
 ) -> TensorMapType:
@@ -147,8 +153,7 @@ class TensorCopy(NamedTuple):
             DeclinedError: if no tensor map describes the source.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
-        made = launch.operands[tensor.memory.index].owner
-        images = made if isinstance(made, Im2colOp) else None
+        images = _images_of(tensor, launch)
         spread = copy.packed is not None and copy.packed.data == SPREAD
         if copy.packed is not None and not spread and memory_of(copy.source).element_count():
             decline(copy, f"no tensor copy makes {copy.packed.data} of {memory_of(copy.source)}: pack it")
@@ -260,6 +265,7 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
+        self.images = _images_of(self.view, launch)
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
         if not self.panel:
             decline(stores[0], f"its fragments of {fragment.shape[1]} columns fill no panel")
@@ -271,7 +277,7 @@ class StagedStores:
         shape = [groups * count, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
-        self.map = self.view.encoded(launch, box_type(self.view, tile))
+        self.map = self.view.encoded(launch, box_type(self.view, tile, images=self.images))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, count), index.value(index.add(group, 1))
@@ -306,6 +312,7 @@ class StagedStores:
         index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
             where = self.view.coordinates(index, row, index.add(column, left + along))
+            where = where if self.images is None else pixels(index, self.images, where)[0]
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))

@@ -261,7 +261,8 @@ def key_of(product: Product) -> str:
     words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
-    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
+    operands = product.a, product.b, product.d
+    words += [f"{o.name} of images {made.key}" for o in operands if (made := images_of(o)) is not None]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words

@@ -17,7 +17,7 @@ from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, shared_bits
+from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, matrices
 from .model import not_packed
@@ -74,6 +74,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
+    if not schedule.staging and images_of(product.d):
+        raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
 
 
 def check_blocks(schedule: Schedule, product: Product) -> None:
