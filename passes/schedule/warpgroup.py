@@ -64,7 +64,10 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
             more rows than a box, or rows of D cannot be staged so.
     """
     cta = schedule.cta
-    if schedule.warp != schedule.covered:
+    rows, columns = schedule.covered
+    if product.block_scales and schedule.warp == (2 * rows, columns):
+        rows *= 2  # one sum of products after the other
+    if schedule.warp != (rows, columns):
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
