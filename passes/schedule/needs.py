@@ -356,7 +356,7 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
     microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
     boxes: list[tuple[int, int, int]] = []
-    if schedule.cta[0] > MOST_BOXED:
+    if schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
         return []
     for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
@@ -369,8 +369,8 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     return [] if product.dynamic else boxes
 
 
-MOST_BOXED = 128
-"""Rows of tiles whose scales of blocks tensor copies bring."""
+MOST_BOXED = 2
+"""Warpgroups below each other whose scales of blocks tensor copies bring."""
 
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""

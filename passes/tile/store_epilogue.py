@@ -249,7 +249,7 @@ class Ending:
         rows = exchanged_rows(self.schedule) or (
             fragment.shape[0] if op.epilogue is None else fragment.layout.data.rows
         )
-        if self.schedule.exchanged:
+        if self.schedule.together > 1:
             rows = self.schedule.staging or rows
         self.rows = min(rows, fragment.shape[0])
         self.wanted = held_type(op.d)
