@@ -249,6 +249,16 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
+def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
+    """What `aten._native_batch_norm_legit_functional` computes, with the mean and the deviation that are saved in f32:
+    torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
+    """
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    operator = aten._native_batch_norm_legit_functional.default
+    result, *saved = decompositions([operator])[operator](wide, *others)
+    return result.to(value.dtype), *saved
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
     if step != 1:
@@ -294,6 +304,7 @@ def simpler() -> dict[Any, Any]:
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
+    own |= {"_native_batch_norm_legit_functional": _batch_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 

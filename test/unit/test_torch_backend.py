@@ -446,6 +446,15 @@ def test_fused_norms_of_torch() -> None:
     assert not compiled.reasons
 
 
+def test_what_a_batch_norm_saves_is_not_rounded() -> None:
+    """Of two pixels a channel has next to no gradient, but for roundings of the mean and the deviation."""
+    norm, x, slope = torch.nn.BatchNorm2d(8), drawn(2, 8, 1, 1).requires_grad_(), drawn(2, 8, 1, 1)
+    Compiled(norm).call(x).backward(slope)
+    wide, exact = x.detach().double().requires_grad_(), torch.nn.BatchNorm2d(8).double()
+    exact(wide).backward(slope.double())
+    assert (x.grad - wide.grad).norm() <= 4 * BF16 * wide.grad.norm()
+
+
 def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last has values that cancel, of which a rounding may be all that is left; a fault of a fiftieth is not."""
     from torch_graphs import fault
