@@ -455,6 +455,12 @@ def test_what_a_batch_norm_saves_is_not_rounded() -> None:
     assert (x.grad - wide.grad).norm() <= 4 * BF16 * wide.grad.norm()
 
 
+def test_a_mean_is_rounded_once() -> None:
+    x = drawn(3, 40)
+    found, exact = Compiled(lambda x: x.mean(0)).call(x), x.double().mean(0)
+    assert torch.all((found - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
+
+
 def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last has values that cancel, of which a rounding may be all that is left; a fault of a fiftieth is not."""
     from torch_graphs import fault
