@@ -223,7 +223,11 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == DISCARDED:
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
     if slot.kind == ADDRESS:
-        return _check_address(slot.type, bindings, operand, type_of, rules)
+        problem = _check_address(slot.type, bindings, operand, type_of, rules)
+        if problem is None and slot.register and isinstance(operand, Address):
+            declared = isinstance(operand.base, Register) and type_of(operand.base)
+            return None if declared == "b32" else f"expected a .b32 register, got {_describe(operand.base, type_of)}"
+        return problem
     if slot.kind == CONSTANT:
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:

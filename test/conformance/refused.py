@@ -175,6 +175,16 @@ KINDS = (
         "some of it without .relaxed, and other registers",
     ),
     Kind(
+        r"red\.async\.relaxed\.(gpu|sys)\..*",
+        "is not a PTX instruction",
+        "9.7.13.7: .relaxed is of .cluster, with an mbarrier; without one .sem = {.release}",
+    ),
+    Kind(
+        r"(atom|red)\..*\.v[248]\.b?f16(x2)?",
+        r"element [1-7]: a \.\w+ operand cannot be a literal",
+        "4.5.2: a floating-point literal has 32 or 64 bits; ptxas looks at the first element alone",
+    ),
+    Kind(
         r"(atom|red)\.(?!.*cache_hint).*",
         r"expected \d operands \(.*got|address in brackets, got the symbol _",
         "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint, and a an address; ptxas takes one without",
@@ -350,11 +360,6 @@ FAULTS = (
         "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
     ),
     Kind(
-        r"wmma\.load\.[ab]\..*\.[su][48]",
-        "Arguments mismatch",
-        "9.7.14.4.1: fragments of integers are .b32 registers, which a .f32 one is compatible with (9.4.1)",
-    ),
-    Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
         "Arguments mismatch",
         "9.7.7: c is a predicate, in place of which ptxas takes 0 and 1 with all types but .bf16",
@@ -382,8 +387,9 @@ def reason(opcode: str, message: str, target: str) -> str | None:
     if "is not a PTX instruction" in message and (more := superfluous(opcode)):
         if any(opcode.split(".").count(word) > 1 for word in more):
             return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
-        if opcode.startswith("mma.") and not more.isdisjoint(("b1", "s4", "u4", "bf16", "xor")):
-            return "9.7.14.5.14, 9.7.14.6.3: each form has types of its own; ptxas drops another of few bits, and .xor"
+        words = {word.partition("::")[0] for word in more}
+        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "xor", "and", "kind")):
+            return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:
         return found

@@ -335,6 +335,40 @@ def test_register_types_are_compatible_where_ptxas_says() -> None:
     assert not [line for i, (line, *_) in enumerate(cases) if (problem(line) is None) == (i in errors)]
 
 
+_BYTES = "wmma.mma.sync.aligned.row.row.m16n16k16.s32.u8.u8.s32"
+_SUMS = f"{{{', '.join(f'%s32_{i}' for i in range(8))}}}"
+
+SWEPT = (
+    *(f"ld.mmio.{order}.sys{space}.b128 %b128_1, [%b64_7];" for order in ("relaxed", "acquire", "release")
+      for space in ("", ".global", ".shared")),
+    *(f"st.relaxed.sys.mmio{space}.{t} [%b64_7], %{t}_1;" for t in ("b64", "b128") for space in ("", ".global")),
+    *(f"{_BYTES} {_SUMS}, {{%{a}_0, %{a}_1}}, {{%{b}_0, %{b}_1}}, {_SUMS};"
+      for a in ("b32", "f32", "u32", "f16x2") for b in ("b32", "f32", "s32")),
+    *(f"wmma.load.a.sync.aligned.row.m16n16k8.tf32 {{%{t}_0, %{t}_1, %{t}_2, %{t}_3}}, [%b64_7];"
+      for t in ("b32", "f32", "u32")),
+    *(f"tcgen05.mma.sp.cta_group::1.kind::f16 [%{d}_1], [%{a}_2], %b64_3, [%{e}_4], %u32_5, %pred_6;"
+      for d in ("b32", "s32", "f32") for a in ("b32", "u32") for e in ("b32", "s32")),
+    *(f"tcgen05.shift.cta_group::1.down [%{t}_1];" for t in ("b32", "s32", "u32", "f32")),
+    *(f"red.async.{order}.gpu.add.s64 [%b64_7], %s64_1;" for order in ("relaxed", "release")),
+    *(f"{root}.add.noftz.v2.f16 {d}[%b64_7], {{{b}}};" for root, d in (("red", ""), ("atom", "{%f16_2, %f16_3}, "))
+      for b in ("%f16_0, 1.0", "1.0, %f16_0", "%f16_0, 1", "1.0, 1.0")),
+    *(f"mma{at[0]}.sync.aligned{at[1]}.m16n8k64.row.col.s32.s4.s4.s32 {{%s32_0, %s32_1, %s32_2, %s32_3}}, "
+      "{%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_0, %b32_1}, {%s32_0, %s32_1, %s32_2, %s32_3};"
+      for at in (("", ""), (".and", ""), ("", ".and"), (".xor", ""))),
+    *(f"mma.sync.aligned{at[0]}.m16n8k32.row.col{at[1]}.f32.e4m3.e5m2.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, "
+      "{%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_0, %b32_1}, {%f32_0, %f32_1, %f32_2, %f32_3};"
+      for kind in ("f8f6f4", "mxf4nvf4") for at in (("", f".kind::{kind}"), (f".kind::{kind}", ""))),
+)  # fmt: skip
+"""Neighbours of statements on which sweeps found that we and ptxas differed."""
+
+
+def test_what_sweeps_found() -> None:
+    target, version = TARGETS["sm_100a"], NEWEST
+    errors, context = rejected(list(SWEPT), target, version), TargetContext(version, (target.name,))
+    wrong = [line for i, line in enumerate(SWEPT) if (check_line(line, context) is None) == (i in errors)]
+    assert not [line for line in wrong if not unlike(line, check_line(line, context))]
+
+
 DISCARDS = 12
 """Of so many rows that write registers, one is tried with `_` in their place."""
 

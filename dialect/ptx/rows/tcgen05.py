@@ -101,15 +101,15 @@ def _products() -> Iterator[PatternRow]:
                 head = f"mma{sparse}.G{{cta_group::{number}}}.K{{{listed}}}"
                 for a, words, own in (
                     ("descriptor", _COLLECTORS, only),
-                    ("[tensor]", _COLLECTORS, only),
-                    ("[tensor]", f".A{{ashift}}{_KEPT}", only),
+                    ("[tensor^]", _COLLECTORS, only),
+                    ("[tensor^]", f".A{{ashift}}{_KEPT}", only),
                     ("descriptor", _BOTH, _later(only)),
-                    ("[tensor]", _BOTH, _later(only)),
-                    ("[tensor]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
+                    ("[tensor^]", _BOTH, _later(only)),
+                    ("[tensor^]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
                 ):
-                    meta = ", e:[tensor]" if sparse else ""
+                    meta = ", e:[tensor^]" if sparse else ""
                     for mask in ("", f", m:{4 * number}*b32"):
-                        operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32{mask}, p:flag"
+                        operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32{mask}, p:flag"
                         if own:
                             yield _row(head + words, operands, section, meaning, only=own)
                         if scales:
@@ -131,7 +131,7 @@ def _scaled() -> Iterator[PatternRow]:
     )
     for kind, default, written, blocks in kinds:
         for sparse in ("", ".Z{sp}"):
-            meta = ", e:[tensor]" if sparse else ""
+            meta = ", e:[tensor^]" if sparse else ""
             fours = sparse and kind != "mxf8f6f4"
             first = (8, 7) if kind == "mxf4nvf4" else (8, 6)
             forms = [(written.replace(".", ""), EACH_ALONE, first), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
@@ -139,8 +139,8 @@ def _scaled() -> Iterator[PatternRow]:
             if default is not None:
                 spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 8)))  # .block32 without its name
             for vector, only, ptx in spelled:
-                for a in ("descriptor", "[tensor]"):
-                    operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor], sb:[tensor], p:flag"
+                for a in ("descriptor", "[tensor^]"):
+                    operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor^], sb:[tensor^], p:flag"
                     head, section = (
                         f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}",
                         "10.9.2" if sparse else "10.9.1",
@@ -154,15 +154,15 @@ def _looked_up() -> Iterator[PatternRow]:
     """9.7.16.10.9.1  mma whose B are indices of a table"""
     table = ".decompress::lut::b"
     for collectors in (_COLLECTORS, _BOTH):
-        for a in ("descriptor", "[tensor]"):
-            operands = f"a:[tensor], x:{a}, b:descriptor, l:[tensor], i:b32"
+        for a in ("descriptor", "[tensor^]"):
+            operands = f"a:[tensor^], x:{a}, b:descriptor, l:[tensor^], i:b32"
             for number in (1, 2):
                 head = f"mma.G{{cta_group::{number}}}.K{{kind::f8f6f4}}{table}{collectors}"
                 for mask in ("", f", m:{4 * number}*b32"):
                     yield _row(head, f"{operands}{mask}, p:flag", "10.9.1", "untold", only=SM_107F)
             for scales, only in (("{SCALES=.block32}", SM_107F), (".SCALES{scale_vec::1X}", SM_107A)):
                 head = f"mma{_GROUP}.K{{kind::mxf8f6f4}}.block_scale{table}{scales}{collectors}"
-                yield _row(head, f"{operands}, sa:[tensor], sb:[tensor], p:flag", "10.9.1", "untold", only=only)
+                yield _row(head, f"{operands}, sa:[tensor^], sb:[tensor^], p:flag", "10.9.1", "untold", only=only)
 
 
 def _compressed() -> Iterator[PatternRow]:
@@ -201,11 +201,11 @@ def _stationary() -> Iterator[PatternRow]:
     """9.7.16.10.9.3, .4  mma.ws, mma.ws.sp"""
     for kind, only in (("kind::f16,kind::tf32,kind::f8f6f4", TENSOR_MEMORY), ("kind::i8", INTEGERS)):
         for sparse in ("", ".Z{sp}"):
-            meta = ", e:[tensor]" if sparse else ""
-            for a in ("descriptor", "[tensor]"):
+            meta = ", e:[tensor^]" if sparse else ""
+            for a in ("descriptor", "[tensor^]"):
                 yield _row(
                     f"mma.W{{ws}}{sparse}.G{{cta_group::1}}.K{{{kind}}}{_BUFFERS}",
-                    f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, p:flag, ?z:b64",
+                    f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, p:flag, ?z:b64",
                     "10.9.4" if sparse else "10.9.3", "mma", only=only)  # fmt: skip
 
 
