@@ -358,6 +358,19 @@ SWEPT = (
     *(f"mma.sync.aligned{at[0]}.m16n8k32.row.col{at[1]}.f32.e4m3.e5m2.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, "
       "{%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_0, %b32_1}, {%f32_0, %f32_1, %f32_2, %f32_3};"
       for kind in ("f8f6f4", "mxf4nvf4") for at in (("", f".kind::{kind}"), (f".kind::{kind}", ""))),
+    *(f"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      f"[%b64_7], [%b64_6, {{%b32_0}}], [%b64_7], {mask};" for mask in ("-1", "65535", "65536", "%u16_1")),
+    *(f"tcgen05.mma.cta_group::1.kind::f16 [%b32_7], %b64_1, %b64_2, %b32_3, {{{mask}, {mask}, {mask}, {last}}}, "
+      "%pred_5;" for mask in ("5", "0f3F800000", "%b32_1", "%tid.x") for last in ("5", "0f3F800000", "%b32_1")),
+    *(f"tcgen05.st.sync.aligned.16x64b.x1.b32 [%b32_7], {{{x}}};" for x in ("5", "0f3F800000", "1.5", "%u32_1")),
+    *(f"cvt.rn.satfinite.s2f6x2.f32 %{t}_0, %f32_1, %f32_2;" for t in ("b16", "b32", "f16", "u16")),
+    *(f"cvt.rn.satfinite.s2f6x2.f32 %b16_0, %{t}_1, %f32_2;" for t in ("b32", "b64", "f32")),
+    *(f"vset2.s32.u32.eq %u32_0, %s32_1, %u32_2, %{t}_3;" for t in ("u32", "b32", "f16x2")),
+    *(f"addc.sat.s32 %{t}_0, %s32_1, %s32_2;" for t in ("s32", "u32", "f16x2", "f32")),
+    *(f"add.u32 %u32_0, %u32_1, {x};" for x in ("smem", "smem+4", "18446744073709551616", "WARP_SZ")),
+    *(f"tex.1d.v4.f32.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, [{x}, {{%f32_0}}];" for x in ("%b64_6", "WARP_SZ", "_")),
+    *(f"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{%f64_0, %f64_1}}, {{%f64_0}}, {{{x}}}, {{{x}, {x}}};"
+      for x in ("1.5", "0f3F800000", "%f64_3")),
 )  # fmt: skip
 """Neighbours of statements on which sweeps found that we and ptxas differed."""
 

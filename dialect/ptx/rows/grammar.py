@@ -176,7 +176,7 @@ def _value(common: Slot, kind: str) -> Slot:
         pointer="&" in flags,
         register="^" in flags,
         parts=int(parts or 0),
-        own=doubled or "^" in flags or (bool(star) and type[0] == "b"),
+        own=doubled or (("^" in flags or bool(star)) and type[0] == "b"),
     )
 
 

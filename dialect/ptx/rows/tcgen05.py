@@ -192,7 +192,7 @@ def _sparse() -> Iterator[PatternRow]:
             dense, values, codes = (-(-times * size // 32) for size in (of * bits, part * bits, part * index))
             fits = part < of <= 1 << index and part * bits <= 32 <= of * bits * times <= 4096
             if fits and dense + values + codes <= MOST_SPARSE:
-                operands = f"d:{dense}*b32^, e:{codes}*b32^, a:{values}*b32"
+                operands = f"d:{dense}*b32^, e:{codes}*b32, a:{values}*b32"
                 spelling = f"spdecompress{words}.P{{sp::{part}:{of}}}.x{times}"
                 yield row(spelling, operands, "9.7.16.8.3", meaning="spdecompress", **more)
 
@@ -213,16 +213,16 @@ def _orders() -> Iterator[PatternRow]:
     """9.7.16.11, .12  fence, commit"""
     yield _row("K{fence::before_thread_sync,fence::after_thread_sync}", "", "11.1", "fence")
     head = f"commit{_GROUP}.mbarrier::arrive::one{{P=.shared::cluster}}"
-    yield _row(f"{head}.b64", "a:[mbarrier]", "12.1", "commit")
-    yield _row(f"{head}.M{{multicast::cluster}}.b64", "a:[mbarrier], m:u16", "12.1", "commit")
-    yield _row(
-        f"{head}.M{{multicast::cluster::16b}}.b64", "a:[mbarrier], m:u16(0..65535)", "12.1", "commit", ptx=_NEWER
-    )
-    yield _row(f"{head}.M{{multicast::cluster::32b}}.b64", "a:[mbarrier], m:u32", "12.1", "commit", only=SM_107F)
-    read = f"{head}.sync_restrict::shared::read::mma::a"
-    for mask, wanted in (("", ""), (".M{multicast::cluster,multicast::cluster::16b}", ", m:u16"),
-                         (".M{multicast::cluster::32b}", ", m:u32")):  # fmt: skip
-        yield _row(f"{read}{mask}.b64", f"a:[mbarrier]{wanted}", "12.1", "commit", only=SM_107F)
+    for mask, ptx, only in (
+        ("", (8, 6), TENSOR_MEMORY),
+        ("multicast::cluster", (8, 6), TENSOR_MEMORY),
+        ("multicast::cluster::16b", _NEWER, TENSOR_MEMORY),
+        ("multicast::cluster::32b", _NEWER, SM_107F),
+    ):
+        words, bits = (f".M{{{mask}}}.b64", 32 if "32b" in mask else 16) if mask else (".b64", 0)
+        operands = f"a:[mbarrier], m:u{bits}(0..{2**bits - 1})" if mask else "a:[mbarrier]"
+        yield _row(head + words, operands, "12.1", "commit", ptx=ptx, only=only)
+        yield _row(f"{head}.sync_restrict::shared::read::mma::a{words}", operands, "12.1", "commit", only=SM_107F)
 
 
 TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (
