@@ -228,8 +228,8 @@ class Product:
 
     @property
     def convolves(self) -> bool:
-        """Whether A or B are the matrices of images, which tensor copies alone read."""
-        return any(images_of(operand) for operand in (self.a, self.b))
+        """Whether A, B or D are the matrices of images, which tensor copies alone read and write."""
+        return any(images_of(operand) for operand in (self.a, self.b, self.d))
 
     @property
     def matrices(self) -> int:

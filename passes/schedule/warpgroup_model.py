@@ -19,10 +19,10 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.schedule import Schedule
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
-from .model import roles
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""

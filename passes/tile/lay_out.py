@@ -34,6 +34,7 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
     BYTE,
@@ -56,7 +57,6 @@ from ..diagnostics import fail, remark
 from ..linalg.operand import VectorOperand
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
-from ..schedule.model import roles
 from ..schedule.warpgroup import PLAIN
 from .tiling import LaunchedKernel, LaunchPattern, kernel_body
 

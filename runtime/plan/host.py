@@ -229,7 +229,6 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     name = argument.name_hint or f"arg{argument.index}"
-    where = f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
     kind, strides = argument.type, None
     if not _is_array(kind):
         element, shape = "i64" if isinstance(kind, IndexType) else str(kind), None
@@ -238,12 +237,18 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
             steps = kind.layout.get_strides()
             if steps is None:
-                raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
+                raise _refused(function, argument, f"expected a row-major or strided memref, got {kind}")
             strides = tuple(steps)
     if element not in ELEMENT_NAMES:
-        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_NAMES)}")
+        listed = ", ".join(ELEMENT_NAMES)
+        raise _refused(function, argument, f"no array can be passed as {kind}; element types are {listed}")
     divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
     return Parameter(name, element, shape, strides, divisor)
+
+
+def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> HostError:
+    name = argument.name_hint or f"arg{argument.index}"
+    return HostError(f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name}): {message}")
 
 
 def schedule_of(kernel: Operation) -> Schedule | None:
