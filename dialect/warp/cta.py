@@ -194,6 +194,8 @@ class PackOp(IRDLOperation):
 
         warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
             : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
+
+    Without `shares`, as for blocks of matrices of dynamic size, a part is a line for each thread.
     """
 
     name = "warp.pack"
@@ -201,7 +203,7 @@ class PackOp(IRDLOperation):
     source = operand_def(MemRefType)
     destination = operand_def(MemRefType)
     share = operand_def(IndexType())
-    shares = prop_def(IntegerAttr)
+    shares = opt_prop_def(IntegerAttr)
     blocks = opt_prop_def(BlocksAttr)
     packed = opt_prop_def(StringAttr)
 
@@ -214,18 +216,24 @@ class PackOp(IRDLOperation):
         source: SSAValue,
         destination: SSAValue,
         share: SSAValue,
-        shares: int,
+        shares: int | None,
         blocks: BlocksAttr | None = None,
         packed: StringAttr | None = None,
     ):
         super().__init__(
             operands=[source, destination, share],
-            properties={"shares": IntegerAttr(shares, i64), "blocks": blocks, "packed": packed},
+            properties={
+                "shares": None if shares is None else IntegerAttr(shares, i64),
+                "blocks": blocks,
+                "packed": packed,
+            },
         )
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
-        if self.shares.value.data < 1:
+        if self.shares is None and self.blocks is None:
+            raise VerifyException("expected shares of a matrix that is not in blocks")
+        if self.shares is not None and self.shares.value.data < 1:
             raise VerifyException(f"expected at least one share, got {self.shares.value.data}")
         if source.element_type != destination.element_type:
             raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
@@ -242,11 +250,12 @@ class PackOp(IRDLOperation):
     @staticmethod
     def _verify_blocks(blocks: BlocksAttr, source: tuple[int, ...], destination: tuple[int, ...]) -> None:
         order, (*others, rows, row), (lines, columns) = blocks.layout, source, destination
-        wanted = prod(others) * blocks.lines(rows)
-        if columns != order.elements or lines < wanted or row > blocks.along * order.columns:
+        wanted = prod(others) * -(-rows // blocks.rows) * blocks.tile_lines
+        short = min(lines, rows) >= 0 and lines < wanted
+        if columns != order.elements or short or row > blocks.along * order.columns:
             raise VerifyException(
-                f"expected {wanted} lines of {order.elements} elements or more for {'x'.join(map(str, source))} "
-                f"elements in {blocks}, got {lines}x{columns}"
+                f"expected {max(wanted, 0)} lines of {order.elements} elements or more for "
+                f"{'x'.join(map(str, source))} elements in {blocks}, got {lines}x{columns}"
             )
 
 

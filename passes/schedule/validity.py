@@ -107,8 +107,6 @@ def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None
         return
     if needs.adds_in_tensor_memory(target) and (reason := _not_in_pairs(schedule, product)):
         raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]}: {reason}")
-    if product.dynamic:
-        raise ScheduleError(f"cluster = {cluster[0]}x{cluster[1]} needs static sizes; M, N or K is dynamic")
 
 
 def _check_beside(schedule: Schedule, product: Product) -> None:

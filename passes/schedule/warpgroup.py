@@ -206,8 +206,10 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if product.scales and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in product.scales)):
-        return "scales are copied of matrices behind each other, of known size"
+    side_operands = product.scales or ((product.metadata,) if product.metadata is not None else ())
+    in_blocks = needs.adds_in_tensor_memory(target) and bool(side_operands)
+    if in_blocks and product.batch and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in side_operands)):
+        return "scales and metadata of a batch are copied of matrices behind each other, of known size"
     if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:

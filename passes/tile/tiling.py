@@ -249,9 +249,10 @@ class Outliner:
         self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
 
-    def scratch(self, kind: MemRefType, *, zeroed: bool = False) -> SSAValue:
-        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros."""
-        alloc = self._builder.insert(memref.AllocOp([], [], kind))
+    def scratch(self, kind: MemRefType, sizes: Sequence[SSAValue] = (), *, zeroed: bool = False) -> SSAValue:
+        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros. `sizes`
+        are the dynamic ones."""
+        alloc = self._builder.insert(memref.AllocOp(sizes, [], kind))
         if zeroed:
             alloc.attributes[ZEROED] = UnitAttr()
         self._scratch.append(alloc.memref)
