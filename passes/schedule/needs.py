@@ -385,8 +385,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
     (m, n, k), by_groups = schedule.cta, schedule.together > 1
-    table_columns = beside_columns(product, schedule) if by_groups else []
-    columns = held_columns(product, n) if by_groups else n
+    table_columns, columns = (beside_columns(product, schedule), held_columns(product, n)) if by_groups else ([], n)
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),

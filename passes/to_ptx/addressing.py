@@ -162,7 +162,7 @@ class Position(NamedTuple):
         return Position(lane, register if register is not None else 0, constant + offset)
 
 
-class MatrixPlace(NamedTuple):
+class GlobalPlace(NamedTuple):
     """The element of a matrix at which a fragment begins. `in_bounds` says of rows and columns that none of the
     fragment's lie outside."""
 
@@ -172,7 +172,7 @@ class MatrixPlace(NamedTuple):
     in_bounds: tuple[bool, bool]
 
 
-class TilePlace(NamedTuple):
+class SharedPlace(NamedTuple):
     """The element of a tile at which a fragment begins."""
 
     tile: SharedTile

@@ -22,7 +22,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from .addressing import GlobalMatrix, Position, TilePlace
+from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
@@ -148,7 +148,9 @@ class _Vector(_Elements):
 class _Line(_Elements):
     """Loads elements of a row of a tile in shared memory, or of a column if the tile is transposed."""
 
-    def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, place: TilePlace, *, swapped: bool) -> None:
+    def __init__(
+        self, lowering: KernelLowering, layout: Layout, axis: str, place: SharedPlace, *, swapped: bool
+    ) -> None:
         super().__init__(lowering, layout, axis, place.row if swapped else place.column)
         self.place, self.swapped = place, swapped
         self.pairs = self.pairs and not swapped
