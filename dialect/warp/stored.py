@@ -29,6 +29,9 @@ from .operands import MEMORY, OperandForm, OperandType
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
+BYTES = ("s8", "e4m3")
+"""Types of 8 bits that integers of 4 bits are multiplied as, by warpgroups."""
+
 NIBBLES, EXPONENTS = "e2m1", "ue8m0"
 """Floats of 4 bits, which packed weights may be, and the powers of two that the scales of their groups may be."""
 
@@ -70,6 +73,11 @@ class StoredIntegers(NamedTuple):
         return ELEMENT_TYPES[self.name]
 
     @property
+    def multiplied_as(self) -> tuple[str, ...]:
+        """The types that have the differences exactly."""
+        return (*FLOATS, *BYTES) if self.element.bits < BYTE else FLOATS
+
+    @property
     def limits(self) -> tuple[int, int]:
         """The least and the largest integer."""
         half = 1 << self.element.bits - 1
@@ -97,9 +105,10 @@ class StoredIntegers(NamedTuple):
         """
         if self.name == NIBBLES and multiplied == "bf16" and stored == self.element and not self.zero:
             return
-        if self.name not in INTEGERS or multiplied not in FLOATS:
+        if self.name not in INTEGERS or multiplied not in self.multiplied_as:
             raise VerifyException(
-                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
+                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, those of 4 bits as "
+                f"{' or '.join(BYTES)} too, got {self.name} as {multiplied}"
             )
         if stored is None or stored.is_float or stored.bits != self.element.bits:
             raise VerifyException(f"expected memory of {self.element.bits}-bit integers for {self.name}")

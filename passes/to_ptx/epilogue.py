@@ -15,7 +15,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import POINT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
@@ -33,7 +33,7 @@ from .scalars import common_divisor, divisor_of
 
 # Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 
-READERS = (MapOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
+READERS = (MapOp, ConvertOp, ElementwiseOp, StackOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
 """Operations that leave the registers of their operands as they are."""
 
 
@@ -64,6 +64,12 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
     tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
     lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
+
+
+@lowers(StackOp)
+def _stack(lowering: KernelLowering, op: StackOp) -> None:
+    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
 # Vectors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -190,19 +189,6 @@ class GlobalFragments:
                     self._load_parts(loaded[key][0], group)
             result += loaded[key]
         return result
-
-    def prefetch(self, type: FragmentType, place: GlobalPlace) -> None:
-        """Prefetches the cache lines of a fragment if its rows are contiguous."""
-        size = place.matrix.column_bytes
-        if not isinstance(size, int) or size != place.matrix.element_bytes:
-            return
-        accesses, lines = list(self.accesses(type, place)), set[tuple[int, int]]()
-        together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
-        for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
-            line = i, j * size // LINE
-            if line not in lines:
-                lines.add(line)
-                self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def _load_parts(self, into: VirtualRegister, accesses: Sequence[ElementAccess]) -> None:
         """Puts a register together from halves, or from bytes."""

@@ -11,6 +11,7 @@ from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
@@ -89,11 +90,18 @@ def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
+def _overwrites_what_was_read(op: WgmmaOp) -> bool:
+    """Whether a product takes only the registers of C, whose elements went into others before."""
+    others = [use.operation for use in op.c.uses if use.operation is not op]
+    done = all(isinstance(one, MapOp) and one.parent is op.parent and one.is_before_in_block(op) for one in others)
+    return op.overwrite is not None and done and len([*op.c.uses]) == len(others) + 1
+
+
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     check_warpgroups(lowering, op)
     row, sums = op.row, lowering.fragment(op.c)
-    if not only_use_is_here(op.c, op):
+    if not (only_use_is_here(op.c, op) or _overwrites_what_was_read(op)):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
     words = descriptors(lowering, op)
     a = lowering.fragment(op.a) if op.a_in_registers else words["a"]

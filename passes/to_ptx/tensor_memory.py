@@ -20,7 +20,8 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales, in_pairs
+from ...dialect.warp.synchronisation import in_pairs
+from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail

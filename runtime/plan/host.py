@@ -19,12 +19,14 @@ from ...dialect.nest import Nest
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
+from ...dialect.warp.elements import M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.elements import ELEMENT_NAMES, memory_bytes
-from ..arguments.signature import Parameter, Signature
+from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.errors import HostError
 from ..base.launch import Plan, Problem
 from .plan import layout_key, plan
@@ -128,16 +130,19 @@ def signature(function: func.FuncOp) -> Signature:
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
 
 
-def _metadata(op: Structured) -> tuple[int, str] | None:
-    """For a product with a sparse A: the number of the argument with the metadata, and the element type of A."""
+def _metadata(op: Structured) -> Metadata | None:
+    """The metadata of a product with a sparse A, if it is an argument."""
     number = op.attributes.get(METADATA)
     if isinstance(op, MatmulOp):
         position = root(op.metadata) if op.metadata is not None else None
         place = position.index if isinstance(position, BlockArgument) else None
     else:
         place = number.value.data if isinstance(number, IntegerAttr) else None
-    kind = _accesses(op)[0][0].type
-    return (place, str(kind.element_type)) if place is not None and _is_array(kind) else None
+    a, _ = _accesses(op)[0]
+    of = a.index if isinstance(a, BlockArgument) else -1
+    if place is None or not _is_array(a.type):
+        return None
+    return Metadata(place, str(a.type.element_type), of, METADATA_ROWS)
 
 
 def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
@@ -146,7 +151,7 @@ def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple
     groups: list[set[tuple[SSAValue, int]]] = []
     for op in ops:
         loops: dict[int, set[tuple[SSAValue, int]]] = {}
-        for value, along in _accesses(op):
+        for value, along in (*_accesses(op), *_scales(op)):
             for dimension, loop in enumerate(along):
                 if loop != FIXED:
                     loops.setdefault(loop, set()).add((value, dimension))
@@ -191,6 +196,14 @@ def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
     if isinstance(op, MatmulOp):
         return list(zip((*op.matrices, op.d), map(loops_of, op.maps), strict=False))
     return [(access.value, access.loops) for access in Nest.of(op).accesses]
+
+
+def _scales(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
+    """The scales of blocks of A and B, which have no loop along K."""
+    if not isinstance(op, MatmulOp):
+        return []
+    loops = (loops_beside(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
+    return [(value, (*along, FIXED)) for value, along in zip(op.scales, loops, strict=False)]
 
 
 def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
