@@ -154,8 +154,8 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
         if 1 < groups == x.shape[1] == features:
             first, second, channel, image, *pixels = map(AffineDimExpr, range(6))
-            places = [pixel * step + tap * by
-                      for pixel, tap, step, by in zip(pixels, (first, second), steps, dilations, strict=True)]  # fmt: skip
+            at = zip(pixels, (first, second), steps, dilations, strict=True)
+            places = [pixel * step + tap * by for pixel, tap, step, by in at]
             maps = (image, *places, channel), (image, *pixels, channel), (first, second, channel)
             sums = builder.filled((*taps, features), accumulator(x, slope), 0)
             total = builder.converted(_summed(builder, (images, slopes, sums), maps, (), 1), weight.dtype)
