@@ -15,13 +15,14 @@ from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
+from ...dialect.mlir.affine import strides_of
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
