@@ -13,7 +13,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
-from .addressing import Addressing, GlobalMatrix, MatrixPlace, Position, TilePlace
+from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
 from .scalars import common_divisor
@@ -54,7 +54,7 @@ class OddRows:
 
     addressing: Addressing
     type: FragmentType
-    place: MatrixPlace
+    place: GlobalPlace
 
     def __post_init__(self) -> None:
         s, lane = self.addressing.scalars, self.addressing.lane
@@ -125,9 +125,6 @@ class OddRows:
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
 
-LINE = 128
-"""Bytes of a line of memory."""
-
 
 class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
@@ -143,7 +140,7 @@ class GlobalFragments:
     def __init__(self, addressing: Addressing) -> None:
         self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
 
-    def accesses(self, type: FragmentType, place: MatrixPlace) -> Iterator[ElementAccess]:
+    def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
         matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
@@ -171,7 +168,7 @@ class GlobalFragments:
             wanted //= 2
         return wanted
 
-    def load(self, type: FragmentType, place: MatrixPlace, into: Fragment) -> Fragment:
+    def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
         """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
         once, and some of the registers are shared."""
         accesses, kind = list(self.accesses(type, place)), register_type(type.element)
@@ -209,7 +206,7 @@ class GlobalFragments:
             self.emitter.clear(registers)
         self.emitter.load("global", registers, address, type, guard=inside)
 
-    def store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
         if not fits(type, place.matrix):
             self._store(type, place, source)
@@ -222,12 +219,12 @@ class GlobalFragments:
         else:
             OddRows(self.addressing, type, place).store(source)
 
-    def _beyond(self, type: FragmentType, place: MatrixPlace) -> VirtualRegister | bool:
+    def _beyond(self, type: FragmentType, place: GlobalPlace) -> VirtualRegister | bool:
         """Whether some columns of a fragment lie outside the matrix."""
         limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
         return self.scalars.compare("gt", place.column, limit)
 
-    def _store_either(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
         otherwise."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
@@ -243,7 +240,7 @@ class GlobalFragments:
             self._store(type, place, source)
             emitter.label(f"{stem}_end")
 
-    def _store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
         accesses = list(self.accesses(type, place))
         kind = register_type(type.element)
@@ -289,7 +286,7 @@ class MatrixMoves:
         self.scalars, self.addressing = addressing.scalars, addressing
 
     def move(
-        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: TilePlace, registers: Fragment
+        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
     ) -> None:
         """Loads or stores the fragment that begins at a place of a tile."""
         pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
@@ -310,7 +307,7 @@ class MatrixMoves:
         warp = self.scalars.quotient(holder, LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
-    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: TilePlace, registers: Fragment,
+    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         tile, stage, row_start, column_start = place
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
