@@ -623,3 +623,23 @@ def test_sizes_of_a_call_are_asserted_and_computed_with() -> None:
         np.testing.assert_allclose(kernel(x, y, device="interp"), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(WarploomError, match=r"<mlir>:10:3: .*assertion does not hold: expected several columns"):
         kernel(draw(3, 1), draw(3, 1), device="interp")
+
+
+def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
+    """Images and results with channels first are a launch each around the sums; the filter is none."""
+    x, k = draw(1, 4, 6, 5), draw(4, 3, 2)
+    text = f"""func.func @f(%x: tensor<1x4x6x5xf32>) -> tensor<1x4x4x4xf32> {{
+      %k = arith.constant dense_resource<torch_tensor.weights> : tensor<4x3x2xf32>
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<1x4x4x4xf32>
+      %s = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+      %r = linalg.depthwise_conv_2d_nchw_chw {{dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}}
+        ins(%x, %k : tensor<1x4x6x5xf32>, tensor<4x3x2xf32>) outs(%s : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+      return %r : tensor<1x4x4x4xf32>
+    }}
+    {resource(k)}"""
+    kernel = compile(text, target="sm_80")
+    got = kernel(x, device="interp")
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (3, 2), (2, 3))
+    np.testing.assert_allclose(got, np.einsum("nchwij,cij->nchw", windows, k), rtol=1e-5, atol=1e-5)
+    assert len(kernel.plan.launches) == 3
