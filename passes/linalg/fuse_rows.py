@@ -27,6 +27,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
+from ...dialect.nest import Nest
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
@@ -440,6 +441,10 @@ class FuseRowsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns([FoldDimension()], op)
+        if any(isinstance(each, LinalgStructuredOperation) and len(Nest.of(each).summed) > 2 for each in op.walk()):
+            from .window_sums import SplitPixels  # with what a product does not need
+
+            apply_patterns([SplitPixels()], op)
         _fuse(op, FuseRows())
 
 

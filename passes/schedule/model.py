@@ -9,6 +9,7 @@ from ...dialect.isa.form import FP8
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
+from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import Schedule
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
@@ -165,11 +166,6 @@ def unpaired(product: Product, schedule: Schedule | Tile, columns: int) -> str:
     ):
         return ""
     return f"two products of one A take warp tiles of all columns of a CTA tile, multiples of {2 * columns}, no slices"
-
-
-def roles(pack: str) -> str:
-    """The operands that a schedule packs: "", "a", "b" or "ab"."""
-    return "" if pack == "none" else pack
 
 
 def through_registers(product: Product, pack: str) -> bool:

@@ -16,7 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import arith, gpu, math, memref, vector
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, StringAttr, VectorType, f32
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,14 +26,12 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
-from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
 from .tiling import Outliner, kernel_body
@@ -170,10 +168,17 @@ class WindowThread:
     def _along(self, others: Sequence[int], place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
         """Adds the products of the window along the dimensions `others`. `place` has the index along each earlier
         one."""
+        if not others and self.windows.taps < self.windows.row.taps:
+            with self.index.loop(0, self.windows.row.taps, self.windows.taps, sums) as turn:
+                index, self.index = self.index, turn.index
+                turn.handed = self._row(place, turn.carried, turn.counter)
+            self.index = index
+            return turn.results
         if not others:
-            return self._row(place, sums)
+            return self._row(place, sums, 0)
         one, index = self.windows.dimensions[others[0]], self.index
         first = index.add(index.mul(self.at.get(one.pixel, 0), one.step), one.first)
+        first = index.add(index.mul(self.at.get(one.outer, 0), one.outer_step), first)
         low, high = (0, 1) if one.tap < 0 else self._turns(one, first)
         if (low, high) == (0, 1):
             self.at[one.tap] = 0
@@ -187,10 +192,10 @@ class WindowThread:
 
     def _turns(self, one: WindowDimension, first: Index) -> tuple[Index, Index]:
         """The turns of a loop along the window in which it is inside the images."""
-        size = self.windows.sizes[one.pixel] if one.pixel >= 0 else 1
+        sizes = self.windows.sizes
         taps = [tap * one.dilation for tap in (0, one.taps - 1)]
-        ends = [one.first + pixel * one.step + tap for pixel in (0, size - 1) for tap in taps]
-        if size > 0 and min(ends) >= 0 and max(ends) < one.size:
+        ends = [pixel + tap for pixel in (one.first, one.last(sizes)) for tap in taps]
+        if min(sizes.get(one.pixel, 1), one.size) > 0 and min(ends) >= 0 and max(ends) < one.size:
             return 0, one.taps
         index, by = self.index, abs(one.dilation)
         # Of taps forwards, those from index 0 on and below the size; of taps backwards, the reverse.
@@ -200,16 +205,17 @@ class WindowThread:
         low, high = (index.ceildiv(index.from_zero(each), by) for each in (before, behind))
         return low, index.minimum(high, one.taps)
 
-    def _row(self, place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
-        """Adds a row of the window."""
+    def _row(self, place: dict[int, Index], sums: Sequence[SSAValue], start: Index) -> list[SSAValue]:
+        """Adds a row of the window, or its taps from `start` on."""
         windows, index = self.windows, self.index
         row, made = windows.row, list(sums)
-        weights = [self.wide(self._weight(tap)) for tap in range(row.taps)]
+        weights = [self.wide(self._weight(index.add(start, tap))) for tap in range(windows.taps)]
         uses: dict[int, list[tuple[int, int]]] = {}
         for pixel in range(windows.pixels):
-            for tap in range(row.taps):
+            for tap in range(windows.taps):
                 uses.setdefault(pixel * row.step + tap * row.dilation, []).append((pixel, tap))
         base = index.add(index.mul(self.tile, windows.pixels * row.step), row.first)
+        base = index.add(index.mul(start, row.dilation), base)
         for offset, pairs in sorted(uses.items()):
             x = self._pixel(place, base, offset)
             if x is not None:
@@ -217,7 +223,7 @@ class WindowThread:
                     made[pixel] = index.insert(math.FmaOp(x, weights[tap], made[pixel])).result
         return made
 
-    def _weight(self, tap: int) -> SSAValue:
+    def _weight(self, tap: Index) -> SSAValue:
         self.at[self.windows.row.tap] = tap
         kernel = self.windows.kernel
         return self.load(kernel.value, [self.at[loop] for loop in kernel.loops])
@@ -227,12 +233,14 @@ class WindowThread:
         windows, index, row = self.windows, self.index, self.windows.row
         step, along = windows.pixels * row.step, index.add(base, offset)
         tiles = range(-(-windows.sizes[row.pixel] // windows.pixels))
-        outside = [tile for tile in tiles if not 0 <= tile * step + row.first + offset < row.size]
-        if len(outside) == len(tiles):
+        starts = [tap * row.dilation for tap in range(0, row.taps, windows.taps)]
+        places = [(tile, tile * step + row.first + offset + start) for tile in tiles for start in starts]
+        outside = [tile for tile, at in places if not 0 <= at < row.size]
+        if len(outside) == len(places):
             return None
         inside = None
         if outside:
-            ends = outside[0] if outside in ([0], [tiles[-1]]) else None
+            ends = outside[0] if len(starts) == 1 and outside in ([0], [tiles[-1]]) else None
             inside = index.compare("ult", along, row.size) if ends is None else index.compare("ne", self.tile, ends)
             along = index.insert(arith.SelectOp(inside, index.value(along), index.value(0))).result
         indices = [{**place, windows.along: along}[i] for i in range(len(windows.dimensions))]
@@ -388,11 +396,8 @@ def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
     ctas: Index = static
     for loop in grid.outer:
         ctas = outliner.index.mul(ctas, dim(outliner.index, output, loop))
-    if isinstance(ctas, int) and ctas > LARGEST_GRID:
-        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
-    kernel = outliner.launch("", operands, body, ctas, prod(grid.threads))
     shape = f"{windows.pixels} pixels of {windows.width} channels for each thread"
-    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, {shape}")
+    outliner.launch("", operands, body, ctas, prod(grid.threads), f"{op.name}, {shape}")
     outliner.finish()
     if finish is not None:
         Rewriter.erase_op(op)

@@ -57,29 +57,13 @@ def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     lowering.values[op.valid] = valid
 
 
-COMBINE: Mapping[str, type[Operation]] = {
-    "minui": arith.MinUIOp,
-    "minsi": arith.MinSIOp,
-    "maxui": arith.MaxUIOp,
-    "maxsi": arith.MaxSIOp,
-    "minnumf": arith.MinnumfOp,
-    "maxnumf": arith.MaxnumfOp,
-    "minimumf": arith.MinimumfOp,
-    "maximumf": arith.MaximumfOp,
-    "and": arith.AndIOp,
-    "or": arith.OrIOp,
-    "xor": arith.XOrIOp,
-}
-"""What two numbers become in a reduction; a sum and a product depend on the kind of number."""
+_ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
 
 
-def _combiner(reduction: str, kind: Attribute) -> Operation:
-    if reduction == "add":
-        op = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
-    elif reduction == "mul":
-        op = arith.MulfOp if isinstance(kind, AnyFloat) else arith.MuliOp
-    else:
-        op = COMBINE[reduction]
+def _combiner(word: str, kind: Attribute) -> Operation:
+    """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
+    floats = isinstance(kind, AnyFloat) and f"{word}f" in _ARITH
+    op = _ARITH[word if word in _ARITH else f"{word}f" if floats else f"{word}i"]
     return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
@@ -242,31 +226,18 @@ def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
 
 
-ELEMENTWISE: Mapping[str, type[Operation]] = {
-    "addf": arith.AddfOp,
-    "subf": arith.SubfOp,
-    "mulf": arith.MulfOp,
-    "divf": arith.DivfOp,
-    "maxf": arith.MaximumfOp,
-    "minf": arith.MinimumfOp,
-    "negatef": arith.NegfOp,
-    "extf": arith.ExtFOp,
-    "addi": arith.AddiOp,
-    "subi": arith.SubiOp,
-    "muli": arith.MuliOp,
-    "divs": arith.DivSIOp,
-    "divu": arith.DivUIOp,
-}
-"""The operation on elements of each on matrices; `negates` has none in `arith`."""
+RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "divsi", "divu": "divui"}
+"""What `arith` calls operations on elements, where it is another word; it has none for `negates`."""
 
 
 @lowers(subgroup.SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
-    if op.opType.word.data not in ELEMENTWISE:
-        fail(op, f"{op.name} {op.opType.word.data} is not lowered")
+    word = op.opType.word.data
+    if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
+        fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
-    scalar = ELEMENTWISE[op.opType.word.data].create(operands=Block(arg_types=sources).args, result_types=[result])
+    scalar = scalar_op.create(operands=Block(arg_types=sources).args, result_types=[result])
     operands = [packing.every(_type(op, k), lowering.fragment(v)) for v, k in zip(op.args, kinds, strict=False)]
     computed = [packing.elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
     lowering.values[op.res] = packing.pack_all(result, computed)

@@ -162,6 +162,7 @@ def test_an_index_that_depends_on_the_maximum_so_far_is_computed_with_it() -> No
     np.testing.assert_array_equal(compile(text, target="sm_80", cache=False)(x, device="interp"), x.argmax(1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "batch", "kind"), [("causal", 2, "f16"), ("masked", 2, "f16"), ("causal", 1, "f16"), ("causal", 2, "bf16")]
 )
@@ -633,7 +634,8 @@ def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
       %zero = arith.constant 0.0 : f32
       %e = tensor.empty() : tensor<1x4x4x4xf32>
       %s = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
-      %r = linalg.depthwise_conv_2d_nchw_chw {{dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}}
+      %r = linalg.depthwise_conv_2d_nchw_chw
+        {{dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}}
         ins(%x, %k : tensor<1x4x6x5xf32>, tensor<4x3x2xf32>) outs(%s : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
       return %r : tensor<1x4x4x4xf32>
     }}

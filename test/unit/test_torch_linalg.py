@@ -126,6 +126,7 @@ def test_products_of_groups() -> None:
         assert torch.all((found - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("groups", "step", "last"), [(1, 2, True), (8, 3, True), (16, 1, True), (4, 1, False), (16, 2, False)]
 )
@@ -151,6 +152,21 @@ def test_gradients_of_a_convolution() -> None:
         return torch.cat([each.flatten() for each in made]) / 16
 
     assert_close(function, drawn(1, 3, 3, 16), drawn(1, 5, 6, 16), drawn(16, 3, 3, 8))
+
+
+@pytest.mark.parametrize(("shape", "taps", "step"), [((2, 6, 30, 8), 3, 1), ((3, 7, 9, 12), 5, 2)])
+def test_gradients_of_filters_for_each_channel(shape: tuple[int, ...], taps: int, step: int) -> None:
+    """The filter's in parts of the pixels, a row of 30 in parts of its own; that of the images backwards."""
+    (n, *size, c), around = shape, taps // 2
+    slopes = drawn(n, *((each + 2 * around - taps) // step + 1 for each in size), c)
+
+    def function(slopes: Any, x: Any, w: Any) -> Any:
+        views = (each.permute(0, 3, 1, 2) for each in (slopes, x, w))
+        asked = [step] * 2, [around] * 2, [1, 1], False, [0, 0], c, [True, True, False]
+        images, taps = torch.ops.aten.convolution_backward(*views, None, *asked)[:2]
+        return torch.cat((images.flatten(), taps.flatten())) / 16
+
+    assert_close(function, slopes, drawn(*shape), drawn(c, taps, taps, 1))
 
 
 def test_products_with_scales() -> None:
