@@ -85,7 +85,10 @@ class ModuleOp(gpu.ModuleOp):
 
     name = "gpu.module"
     custom_directives = (ListText, BodyText)
-    assembly_format = "$sym_name (` ` `<` $offloadingHandler^ `>`)? custom<ListText>($targets) attr-dict-with-keyword custom<BodyText>($body)"
+    assembly_format = (
+        "$sym_name (` ` `<` $offloadingHandler^ `>`)? custom<ListText>($targets)"
+        " attr-dict-with-keyword custom<BodyText>($body)"
+    )
 
     body = region_def("single_block")
     sym_name = prop_def(SymbolNameConstraint())
