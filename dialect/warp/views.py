@@ -484,9 +484,10 @@ class BlocksAttr(Data[tuple[int, int, Layout]]):
         """Blocks below one another in a tile."""
         return -(-self.rows // self.layout.rows)
 
-    def lines(self, rows: int) -> int:
-        """Lines of all blocks of a matrix of so many rows."""
-        return -(-rows // self.rows) * self.of_tile * self.along * self.layout.threads
+    @property
+    def tile_lines(self) -> int:
+        """Lines of the blocks that begin with a tile."""
+        return self.of_tile * self.along * self.layout.threads
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[int, int, Layout]:

@@ -9,6 +9,7 @@ from ...dialect.isa.form import FP8
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
+from ...dialect.schedule.fields import roles
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 
@@ -155,11 +156,6 @@ def not_packed(operand: MatrixOperand) -> str:
     if (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
         return f"rows of {operand.name} have {length} bytes, packing takes rows of at least {SHORTEST_PACKED_ROW}"
     return ""
-
-
-def roles(pack: str) -> str:
-    """The operands that a schedule packs: "", "a", "b" or "ab"."""
-    return "" if pack == "none" else pack
 
 
 def through_registers(product: Product, pack: str) -> bool:

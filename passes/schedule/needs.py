@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import NoneAttr
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import KIB, Target
+from ...dialect.isa.row import KIB, WARPGROUP_SM, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
@@ -38,9 +38,6 @@ from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, pane
 
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
-
-WARPGROUP_SM = 90
-"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
 
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
@@ -359,7 +356,7 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
     microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
     boxes: list[tuple[int, int, int]] = []
-    if schedule.cta[0] > MOST_BOXED:
+    if schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
         return []
     for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
@@ -372,8 +369,8 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     return [] if product.dynamic else boxes
 
 
-MOST_BOXED = 128
-"""Rows of tiles whose scales of blocks tensor copies bring."""
+MOST_BOXED = 2
+"""Warpgroups below each other whose scales of blocks tensor copies bring."""
 
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""
@@ -385,7 +382,8 @@ WORD_BYTES = 4
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
-    (m, n, k), by_groups, table_columns = schedule.cta, schedule.together > 1, beside_columns(product, schedule)
+    (m, n, k), by_groups = schedule.cta, schedule.together > 1
+    table_columns = beside_columns(product, schedule) if by_groups else []
     columns = held_columns(product, n) if by_groups else n
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),

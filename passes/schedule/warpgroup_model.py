@@ -19,10 +19,10 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.schedule import Schedule
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
-from .model import roles
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -457,7 +457,7 @@ def tiles_of_lanes(
             tile = tile._replace(depth=2)
         if tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
             continue  # of 192 rows there is no instruction
-        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m and not product.dynamic
+        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
         pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None
         yield tile._replace(cluster=(2, 1)) if pairs and not why_no_pairs(product, tile.m, tile.n) else tile
 

@@ -16,7 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import arith, gpu, math, memref, vector
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, StringAttr, VectorType, f32
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,14 +26,12 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
-from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
 from .tiling import Outliner, kernel_body
@@ -398,11 +396,8 @@ def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
     ctas: Index = static
     for loop in grid.outer:
         ctas = outliner.index.mul(ctas, dim(outliner.index, output, loop))
-    if isinstance(ctas, int) and ctas > LARGEST_GRID:
-        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
-    kernel = outliner.launch("", operands, body, ctas, prod(grid.threads))
     shape = f"{windows.pixels} pixels of {windows.width} channels for each thread"
-    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, {shape}")
+    outliner.launch("", operands, body, ctas, prod(grid.threads), f"{op.name}, {shape}")
     outliner.finish()
     if finish is not None:
         Rewriter.erase_op(op)

@@ -15,7 +15,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp
-from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
 from ...dialect.warp.memory import POINT, LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
@@ -33,7 +33,7 @@ from .scalars import common_divisor, divisor_of
 
 # Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
 
-READERS = (MapOp, ConvertOp, ElementwiseOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
+READERS = (MapOp, ConvertOp, ElementwiseOp, StackOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
 """Operations that leave the registers of their operands as they are."""
 
 
@@ -66,6 +66,12 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
 
 
+@lowers(StackOp)
+def _stack(lowering: KernelLowering, op: StackOp) -> None:
+    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+
+
 # Vectors
 
 
@@ -76,7 +82,7 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
         fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         swapped = op.swapped is not None
-        tile, (stage, *place) = lowering.shared_place(op, op.memory, op.indices)
+        tile, stage, *place = lowering.shared_place(op, op.memory, op.indices)
         line, start = place[::-1] if swapped else place
         vector = _Line(lowering, kind.layout.data, tile, axis, start, (line, swapped), stage)
     else:
@@ -92,7 +98,7 @@ class _Elements(ABC):
 
     def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue) -> None:
         self.lowering, self.start = lowering, start
-        holder = lowering.addressing.holder(layout, lowering.lane)
+        holder = lowering.addressing.holder(layout)
         self.lane = lowering.addressing.from_bits(holder, layout.lane + layout.warp, axis)
         even = axis == "c" and layout.element[:1] == (column(0),)
         self.pairs = even and common_divisor((self.lane, start)) % 2 == 0
@@ -376,7 +382,7 @@ def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
 @lowers(StepOp)
 def _step(lowering: KernelLowering, op: StepOp) -> None:
     kind, s, axis = op.fragment.type, lowering.scalars, op.along.data[0]
-    own_place = lowering.addressing.lane_position(kind.layout.data, lowering.lane)[axis == "c"]
+    own_place = lowering.addressing.lane_position(kind.layout.data)[axis == "c"]
     first, emitter = s.sum(own_place, lowering.scalar(op.start)), lowering.emitter
     numbers: dict[int, VirtualRegister] = {}
     for place in offsets(kind, 1):

@@ -29,9 +29,9 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     ScopedBarrierOp,
     WaitOp,
+    in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.tensor_memory import in_pairs
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
@@ -255,7 +255,7 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     """Where the box lies in shared memory."""
-    tile, (stage, row, column) = lowering.shared_place(op, op.tile, op.indices)
+    tile, stage, row, column = lowering.shared_place(op, op.tile, op.indices)
     for name, value, unit in (("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)):
         check_multiple(op, f"a box begins at a {name} of the tile", value, unit)
     return lowering.addressing.origin(tile, stage, row, column)

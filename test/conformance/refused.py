@@ -41,13 +41,23 @@ KINDS = (
     ),
     Kind(
         r".*",
-        rf"expected an address in a 32 or 64-bit integer register, {_NARROW}",
+        rf"expected an address in a 32 or 64-bit integer register, ({_NARROW}|got the special register)",
         "6.4.1: addresses are in registers of .b or integer types, and have 32 or 64 bits",
+    ),
+    Kind(
+        r".*",
+        r"got the symbol [\w$%]+\+\d+",
+        "9.7.9.3: mov reads the address of a variable, and what may be added to it; ptxas has it among literals",
+    ),
+    Kind(
+        r".*",
+        r"got \d{20}",
+        "4.5.1: integer constants have 64 bits; ptxas drops what is more",
     ),
     Kind(
         r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
         r"expected an address in (a 32 or 64-bit integer register|brackets)|a literal address"
-        r"|expected a generic address|the special register",
+        r"|expected a generic address|the special register|element \d: expected an integer literal for \.s32",
         "9.7.9.25.5.2: tensorMap is a generic address, coordinates are of type .s32; ptxas looks at neither's register",
     ),
     Kind(
@@ -124,7 +134,7 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
-        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async)\..*",
+        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async|st\.bulk).*",
         r"a (generic|\.global) address takes 64 bits, got a \.[bsu]32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
@@ -135,8 +145,8 @@ KINDS = (
     ),
     Kind(
         r"(wgmma\.mma_async\.sp|mma\.sp(::ordered_metadata)?)\..*",
-        r"operand e: expected a (\.b32 register, got a vector of \d|register that holds \.b32, got \.pred)",
-        "9.7.14.6.1, 9.7.15.6.1: metadata is one .b32 register; ptxas takes several in braces, and a predicate",
+        r"operand e: expected a (\.b32 register, got (a vector of \d|the literal 0f)|register .*, got \.pred)",
+        "9.7.14.6.1, 9.7.15.6.1: metadata is one .b32 register; ptxas takes several in braces, a predicate, 0f3F800000",
     ),
     Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
     Kind(
@@ -175,6 +185,16 @@ KINDS = (
         "some of it without .relaxed, and other registers",
     ),
     Kind(
+        r"red\.async\.relaxed\.(gpu|sys)\..*",
+        "is not a PTX instruction",
+        "9.7.13.7: .relaxed is of .cluster, with an mbarrier; without one .sem = {.release}",
+    ),
+    Kind(
+        r"(atom|red|multimem\.\w+)\..*\.v[248]\.b?f16(x2)?",
+        r"element [1-7]: a \.\w+ operand cannot be a literal",
+        "4.5.2: a floating-point literal has 32 or 64 bits; ptxas looks at the first element alone",
+    ),
+    Kind(
         r"(atom|red)\.(?!.*cache_hint).*",
         r"expected \d operands \(.*got|address in brackets, got the symbol _",
         "9.7.13.5, .6: cache-policy is an operand of .level::cache_hint, and a an address; ptxas takes one without",
@@ -192,7 +212,7 @@ KINDS = (
     ),
     Kind(
         r"tcgen05\.mma\..*",
-        r"operand p: expected 0 or 1|operand (m|mask): expected a vector|operand s: expected a number",
+        r"operand p: expected (0 or 1|an integer)|operand (m|mask): expected a vector|operand s: expected a number",
         "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector, scale-input-d is "
         "from 0 to 15",
     ),
@@ -240,13 +260,13 @@ KINDS = (
     ),
     Kind(
         r"multimem\.st\.async\..*",
-        r"expected a register that holds \.[su]16",
+        r"expected a register that holds \.[bsu](8|16)",
         "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
     ),
     Kind(
-        r"st\..*b64|applypriority\..*|spcompress\..*",
-        r"the literal 0[fd]\w+ is no \.b",
-        "4.5.2: 0f gives a number of 32 bits, 0d one of 64; ptxas takes them among elements of other widths",
+        r"(st|multimem|applypriority|sp(de)?compress|cp\.(reduce\.)?async\.bulk)\..*",
+        r"the literal (0[fd]\w+|[\d.]+) is no \.b",
+        "4.5.2: 0f gives a number of 32 bits, all others 64; ptxas takes them among elements of other widths",
     ),
     Kind(
         r"(ld|st|mov)\..*v\d\.f32",
@@ -254,9 +274,9 @@ KINDS = (
         "9.4.1: of a float the register is .b or of its type; ptxas looks at no element of some vectors",
     ),
     Kind(
-        r"cvt\.pack\..*\.b32",
-        r"operand [bc]: expected a register that holds \.[bs]32, got \.b128",
-        "9.7.9.22: a and b are of type .s32, c is of type .b32",
+        r"cvt\.pack\..*",
+        r"operand [abcd]: expected a register that holds \.[bs]32, got \.([bsu](64|128)|f16x2)",
+        "9.7.9.22: a and b are of type .s32, c and d of type .b32; ptxas takes wider registers",
     ),
     Kind(
         r"fma\..*\.oob\.sat\..*",
@@ -320,11 +340,6 @@ FAULTS = (
         "9.7.14.5: elements of d may be discarded; ptxas makes PTX of its own of these products, and refuses it there",
     ),
     Kind(
-        r"mbarrier\..*::32b.*",
-        "out of range",
-        "9.7.13.15.11 of PTX 9.4: ctaMask is a .b32 operand, and -1 is a number of 32 bits (4.5.1)",
-    ),
-    Kind(
         r"(sp(de)?compress|multimem\.red)\..*",
         "Arguments mismatch",
         "4.5: a literal may stand for an operand that is read; ptxas takes none as a selector, or as all elements",
@@ -345,14 +360,9 @@ FAULTS = (
         "9.1: nothing says that registers of a vector differ; ptxas cannot write one twice here",
     ),
     Kind(
-        r"mma(\.sp[:\w]*)?\..*",
-        r"<builtin>|Argument vector size mismatch for instruction 'mov'",
+        r"w?mma(\.sp[:\w]*)?\..*",
+        r"<builtin>|Argument vector size mismatch for instruction 'mov'|Arguments mismatch for instruction '_mma'",
         "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
-    ),
-    Kind(
-        r"wmma\.load\.[ab]\..*\.[su][48]",
-        "Arguments mismatch",
-        "9.7.14.4.1: fragments of integers are .b32 registers, which a .f32 one is compatible with (9.4.1)",
     ),
     Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
@@ -382,8 +392,9 @@ def reason(opcode: str, message: str, target: str) -> str | None:
     if "is not a PTX instruction" in message and (more := superfluous(opcode)):
         if any(opcode.split(".").count(word) > 1 for word in more):
             return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
-        if opcode.startswith("mma.") and not more.isdisjoint(("b1", "s4", "u4", "bf16", "xor")):
-            return "9.7.14.5.14, 9.7.14.6.3: each form has types of its own; ptxas drops another of few bits, and .xor"
+        words = {word.partition("::")[0] for word in more}
+        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "xor", "and", "kind")):
+            return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:
         return found

@@ -162,6 +162,7 @@ def test_an_index_that_depends_on_the_maximum_so_far_is_computed_with_it() -> No
     np.testing.assert_array_equal(compile(text, target="sm_80", cache=False)(x, device="interp"), x.argmax(1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "batch", "kind"), [("causal", 2, "f16"), ("masked", 2, "f16"), ("causal", 1, "f16"), ("causal", 2, "bf16")]
 )

@@ -446,12 +446,26 @@ def test_fused_norms_of_torch() -> None:
     assert not compiled.reasons
 
 
-def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last has values that cancel, of which a rounding may be all that is left; a fault of a fiftieth is not."""
+def test_what_a_batch_norm_saves_is_not_rounded() -> None:
+    """Of two pixels a channel has next to no gradient, but for roundings of the mean and the deviation."""
+    norm, x, slope = torch.nn.BatchNorm2d(8), drawn(2, 8, 1, 1).requires_grad_(), drawn(2, 8, 1, 1)
+    Compiled(norm).call(x).backward(slope)
+    wide, exact = x.detach().double().requires_grad_(), torch.nn.BatchNorm2d(8).double()
+    exact(wide).backward(slope.double())
+    assert (x.grad - wide.grad).norm() <= 4 * BF16 * wide.grad.norm()
+
+
+def test_a_mean_is_rounded_once() -> None:
+    x = drawn(3, 40)
+    found, exact = Compiled(lambda x: x.mean(0)).call(x), x.double().mean(0)
+    assert torch.all((found - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
+
+
+def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where values cancel, a rounding may be all that is left, and is no fault; a fiftieth of a value is one."""
     from torch_graphs import fault
 
-    for seed in (5002, 6200439):
-        assert not fault(seed)
+    assert not fault(6200439)
     part: Any = import_module("warploom.runtime.torch.part")
     interpreted = part._interpret
 

@@ -126,6 +126,7 @@ def test_products_of_groups() -> None:
         assert torch.all((found - exact).abs() <= 2.0**-8 * (1 + exact.abs()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("groups", "step", "last"), [(1, 2, True), (8, 3, True), (16, 1, True), (4, 1, False), (16, 2, False)]
 )

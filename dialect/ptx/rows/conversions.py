@@ -277,7 +277,7 @@ _CONVERSION_ROWS = (
     ),
 )
 
-_FUNDAMENTAL = re.compile(r"cvt.*\.D\{([usf]\d+(x2)?,?)+\}\.S\{([usf]\d+,?)+\}")
+_FUNDAMENTAL = re.compile(r"cvt.*\.D\{([usf]\d+(x2)?[,}])+\.S\{([usf]\d+[,}])+")
 
 
 def _widened(line: PatternRow) -> PatternRow:

@@ -32,6 +32,7 @@ _GROUPED: Specific = (
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
 _MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
+_MASK, _WIDE_MASK = "u16(0..65535)", "b32(0..4294967295)"
 _MASKED = Need("multicast::cluster::16b", (9, 4), 90)
 _SIZE = "n:u32(0..1048560/16)"
 _SCOPES = "cta,cluster,gpu,sys"
@@ -44,7 +45,7 @@ def _bulk() -> Iterator[PatternRow]:
     later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
     for words, operands, ptx, scopes, only in (
         (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
-         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:u16, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _GROUPED),
         (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
          _SCOPES, ()),
         (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
@@ -119,7 +120,7 @@ def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
         if _COMPLETES not in line.pattern or any(p in line.pattern for p in (".S{shared::cta}", "ignore_oob")):
             continue
         reported = line.pattern.replace(_COMPLETES, f"{_COMPLETES}.{{{_REPORTS}}}")
-        wide = line.notation.replace(":u16, H", ":b32, H")
+        wide = line.notation.replace(_MASK, _WIDE_MASK)
         forms = [(reported, line.notation, "mbarrier.reports")]
         if _MULTICAST in line.pattern:
             for words, meaning in ((line.pattern, line.means), (reported, "mbarrier.reports")):
@@ -234,7 +235,7 @@ def _loads(
     operands = f"a:[P], b:{tensor}, m:[shared]{more}"
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
-    hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
+    hint, wide = ", H?policy:b64", f", C?mask:{_MASK}, H?policy:b64"
     yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
               needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
@@ -255,7 +256,7 @@ def _overridden(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
         yield line
         patterns = [(line.pattern + _BASE, line.notation)]
         if _TILE in line.pattern:
-            alone = line.pattern.replace(_MULTICAST, ""), line.notation.replace(", C?mask:u16", "")
+            alone = line.pattern.replace(_MULTICAST, ""), line.notation.replace(f", C?mask:{_MASK}", "")
             ranks = (".D{1d}", ".D{2d,3d,4d,5d}")
             patterns += [(alone[0].replace(f".{_ANY}", rank) + _BASE + shape, alone[1])
                          for rank, shape in zip(ranks, _SHAPES, strict=True)]  # fmt: skip
@@ -341,7 +342,7 @@ def _boxes() -> Iterator[PatternRow]:
         (_ANY, _TILE, "b:tensor", (8, 0), "tensor.prefetch", ()),
         ("D{2d}", ".MODE{tile::gather4}", "b:tensor(5)", (8, 6), "tensor.prefetch", _GROUPED),
         *(
-            (f"D{{{axes}d}}", mode, f"b:tensor, o:{count}*b16", since, meaning, only)
+            (f"D{{{axes}d}}", mode, f"b:tensor, o:{count}*u16", since, meaning, only)
             for axes in (3, 4, 5)
             for mode, count, meaning, since, only in (
                 (".MODE{im2col}", axes - 2, "tensor.prefetch", (8, 0), ()),

@@ -274,9 +274,9 @@ def _signals() -> Iterator[PatternRow]:
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
         for expected in ("", ".expect_tx"):
             for order in (_HERE, ".relaxed.{cta,cluster}"):
-                counts = ["d:_, a:[], n:u32, k:b32"]
+                counts = ["d:_, a:[], n:u32, k:b32(0..4294967295)"]
                 if not expected:
-                    counts = ["d:_, a:[], k:b32", f"d:_, a:[], n:{_COUNT}, k:b32"]
+                    counts = ["d:_, a:[], k:b32(0..4294967295)", f"d:_, a:[], n:{_COUNT}, k:b32(0..4294967295)"]
                 for operands in counts:
                     yield row(
                         f"mbarrier.{root}{expected}{order}{away}",
@@ -289,7 +289,7 @@ def _signals() -> Iterator[PatternRow]:
                     )
     yield row(
         "mbarrier.{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}" + away,
-        "a:[], n:u32, k:b32",
+        "a:[], n:u32, k:b32(0..4294967295)",
         f"{_SECTION}.11",
         ptx=(9, 4),
         sm=107,
