@@ -145,6 +145,17 @@ def test_convolutions(groups: int, step: int, last: bool) -> None:
     assert_close(function, x, w)
 
 
+def test_single_pixels_with_channels_before_them_are_columns() -> None:
+    """One product for each image, with what follows; nothing changes its layout."""
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return functional.relu(functional.conv2d(x, w, b)) / 16
+
+    operands = drawn(3, 24, 8, 5), drawn(40, 24, 1, 1), drawn(40)
+    assert_close(layer, *operands)
+    assert len(compile(torch_to_linalg(layer, *operands), target="sm_90a").launches) == 1
+
+
 def test_gradients_of_a_convolution() -> None:
     def function(slope: Any, x: Any, w: Any) -> Any:
         views = (each.permute(0, 3, 1, 2) for each in (slope, x, w))
