@@ -220,6 +220,9 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+        strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
+        memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 
