@@ -553,6 +553,44 @@ def test_what_follows_a_product_may_branch(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(clusters.narrowed(cluster).nodes) == 5
 
 
+def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
+    """A residual is added behind the products of its block; the bytes of the result are moved again for it."""
+    clusters: Any = import_module("warploom.runtime.torch.clusters")
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+
+    def saved(function: Callable[..., Any]) -> Any:
+        graph: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function)(*[drawn(4, 4)] * 3).graph
+        return choice._saved(next(cluster for cluster in clusters.clusters(graph) if len(cluster.nodes) > 1))
+
+    def block(a: Any, b: Any, c: Any) -> Any:
+        x = torch.relu(a @ b + c)
+        return x + torch.ops.aten.convolution(x[None], b[..., None], None, [1], [0], [1], False, [0], 1)[0]
+
+    assert saved(block) == (2.0 * 32, 1)
+    assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (0.0, 0)
+
+
+def test_sums_by_index_are_of_f32() -> None:
+    views: Any = import_module("warploom.runtime.torch.views")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    x, index, rows = drawn(5, 8), torch.tensor([0, 1, 1, 4, 4, 4, 2]), drawn(7, 8)
+    graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
+    nodes = [graph.placeholder(name) for name in ("x", "index", "rows")]
+    with mode:
+        for node, value in zip(nodes, (x, index, rows), strict=True):
+            node.meta["val"] = torch.empty(value.shape, dtype=value.dtype, device="cuda")
+        total = graph.call_function(aten.index_add.default, (nodes[0], 0, *nodes[1:]))
+        total.meta["val"] = nodes[0].meta["val"].clone()
+    graph.output(total)
+    views.sums_in_f32(graph, mode)
+    found, exact = (
+        torch.fx.GraphModule({}, graph)(x, index, rows),
+        x.double().index_add(0, index, rows.double()),
+    )
+    assert torch.all((found - exact).abs() <= BF16 * exact.abs())
+    assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
+
+
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times that decide are in the explanation. On a CPU they are those of a stand-in for a GPU."""
     backend: Any = import_module("warploom.runtime.torch.backend")
