@@ -158,7 +158,8 @@ def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
 def _saved(cluster: Cluster) -> tuple[float, int]:
     """Bytes that inductor moves in addition when a cluster is its own, and kernels that it launches."""
     converted = [node for node in cluster.weights if node.target in CONVERSIONS]
-    weights = float(sum(_bytes(node) + _bytes(node.all_input_nodes[0]) for node in converted))
+    read = {x for node in cluster.weights for x in node.all_input_nodes}.difference(cluster.weights)
+    weights = float(sum(map(_bytes, [*converted, *read])))
     if cluster.last is cluster.core or is_attention(cluster.core):
         return weights, len(converted)
     intermediate, result = _bytes(cluster.core), _bytes(cluster.last)

@@ -239,14 +239,29 @@ def test_weights_of_8_bits_are_converted_by_the_product(
     assert not compiled.reasons
 
 
-def test_weights_of_4_bits_are_unpacked() -> None:
-    """Two in a byte, the lower bits first, with a scale for each 16 of a row; one token of a decoder."""
-
+def four_bits(group: int) -> Callable[..., Any]:
     def function(x: Any, packed: Any, scale: Any) -> Any:
         weights = torch.stack([packed & 15, packed >> 4], -1).flatten(1).to(x.dtype) - 8
-        return functional.linear(x, (weights.unflatten(1, (-1, 16)) * scale[:, :, None]).flatten(1))
+        return functional.linear(x, (weights.unflatten(1, (-1, group)) * scale[:, :, None]).flatten(1))
 
-    x, packed, scale, compiled = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2), Compiled(function)
+    return function
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_weights_of_4_bits_are_unpacked_by_the_product(rest: str) -> None:
+    """Two in a byte, the lower bits first, with a scale for each group of a row."""
+    x, packed, scale = drawn(3, 96), eight_bits(24, 48, dtype=torch.uint8), drawn(24, 3)
+    function, compiled = four_bits(32), Compiled(four_bits(32), rest=rest)
+    assert close(compiled.call(x, packed, scale), function(x.double(), packed, scale.double()), 2.0)
+    (part,) = compiled.explanations[0].compiled
+    assert part.operators[:2] == ("aten.bitwise_and.Scalar", "aten.__rshift__.Scalar")
+    assert len(part.kernels) == 1
+    assert not compiled.reasons
+
+
+def test_weights_of_4_bits_in_small_groups_are_a_kernel() -> None:
+    function, compiled = four_bits(16), Compiled(four_bits(16))
+    x, packed, scale = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2)
     assert close(compiled.call(x, packed, scale), function(x.double(), packed, scale.double()), 2.0)
     assert compiled.operators == [("mm",)]
     assert not compiled.reasons
