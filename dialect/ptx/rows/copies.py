@@ -58,7 +58,7 @@ def _bulk() -> Iterator[PatternRow]:
                   meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name, _ in only))  # fmt: skip
     yield row(
         f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob",
-        f"a:[D], b:[S], {_SIZE}, l:u32, r:u32, m:[shared], H?c:b64",
+        f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64",
         section,
         ptx=(9, 2),
         sm=90,
