@@ -110,12 +110,12 @@ KINDS = (
     Kind(
         r"(add|sub|mul|fma)\.[\w.]*x4\..*",
         r"got a vector of \d ",
-        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes several such registers in braces",
+        "9.7.6 of PTX 9.4 (its contents alone are public): four numbers lie in a .b32 register; ptxas takes several",
     ),
     Kind(
         r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2",
         "is not a PTX instruction",
-        "9.7.5.1: add.rz.ftz.dtype3.atype3.ctype2, add.rz.dtype4.atype3.ctype2; ptxas takes them without .rz",
+        "9.7.5.1 of PTX 9.4 (no public text): add.rz.ftz.dtype3.atype3.ctype2; ptxas takes it without .rz",
     ),
     Kind(r"clmad\.(lo|hi)\.s64", "is not a PTX instruction", "9.7.1.5: clmad.mode.u64; all operands are unsigned"),
     Kind(
@@ -164,7 +164,7 @@ KINDS = (
     Kind(
         r"tensormap\.cp_fenceproxy\..*",
         "is not a PTX instruction",
-        "9.7.13.17: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
+        "9.7.13.16: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
         "tensormap.replace too",
     ),
     Kind(
@@ -176,12 +176,12 @@ KINDS = (
     Kind(
         r"fabric\.wait\..*reads.*",
         r"expected \d operands",
-        "9.7.9.27 of PTX 9.3: fabric.wait.sync_restrict::reads; with N from 9.5 on it is .sync_restrict::read",
+        "9.7.10.5.6 of PTX 9.3: fabric.wait.sync_restrict::reads has no operand; .sync_restrict::read is of 9.5",
     ),
     Kind(
         r"fabric\..*",
         r"is not a PTX instruction|expected an address in|got the symbol|expected a number|got a vector",
-        "9.7.9.27 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
+        "9.7.10.5 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
         "some of it without .relaxed, and other registers",
     ),
     Kind(
@@ -224,7 +224,7 @@ KINDS = (
     Kind(
         r"tcgen05\.(?!ld).*\bb2\b.*",
         "is not a PTX instruction",
-        "9.7.16 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
+        "9.7.18.8 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
     ),
     Kind(
         r"tcgen05\.ld\..*red.*",
@@ -266,7 +266,7 @@ KINDS = (
     Kind(
         r"multimem\.st\.async\..*",
         r"expected a register that holds \.[bsu](8|16)",
-        "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
+        "9.7.9.13 of PTX 9.3 (no public text; as of st.async, 9.7.9.12): b has the type; ptxas takes wider registers",
     ),
     Kind(
         r"(st|mov|multimem|applypriority|sp(de)?compress|cp\.(reduce\.)?async\.bulk)\..*",
@@ -302,7 +302,7 @@ KINDS = (
     Kind(
         r"prefetch\..*valid_addr.*",
         "is not a PTX instruction",
-        "9.7.9.15 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
+        "9.7.10.16 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
     ),
     Kind(
         r".*",
@@ -322,12 +322,12 @@ KINDS = (
     Kind(
         r"applypriority\.async\.bulk\.tensor\.(?!.*\dd\b).*",
         "is not a PTX instruction",
-        "9.7.9.16 of PTX 9.4: a tensor has its number of dimensions in the opcode; ptxas takes gather4 without",
+        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions; ptxas takes gather4 without",
     ),
     Kind(
         r"applypriority\.async\.bulk.*",
         r"expected an address",
-        "9.7.9.16 of PTX 9.4: an address in global memory; ptxas looks at neither its space nor its register",
+        "9.7.10.18, .19 of PTX 9.4 (no public text; as 9.7.9.16): an address in global memory; ptxas looks at none",
     ),
 )
 
