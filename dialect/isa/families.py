@@ -24,7 +24,7 @@ GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
 
 CTA: Version = (7, 8)
 
-BLACKWELL: Specific = (*wgmma.TENSOR_MEMORY, *SM_120)
+BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
 """Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
 
 NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
