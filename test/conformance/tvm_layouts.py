@@ -76,7 +76,7 @@ def functions(source: Path | None) -> dict[str, Any]:
     else:
         folder = source / FOLDER if (source / FOLDER).exists() else extract(source, FOLDER, BUILD / "tvm")
     tree = ast.parse((folder / "layout.py").read_text())
-    kept = [
+    kept: list[ast.stmt] = [
         node
         for node in tree.body
         if (isinstance(node, ast.FunctionDef) and node.name in FUNCTIONS)
