@@ -26,7 +26,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
@@ -107,6 +107,13 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
     rows, columns = kind.shape
     bytes_ = Layout(halved(layout.lane), halved(layout.element[1:]), halved(layout.warp))
     return FragmentType.of(kind.role.data, rows, columns // 2, i8, bytes_)
+
+
+@lowers(PrefetchOp)
+def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
+    matrix = lowering.matrix(op, op.memory, steps=True)
+    row, column = lowering.indices(op.indices)
+    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
 
 
 @lowers(StoreOp)
