@@ -39,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import column
+from ..mlir.affine import strides_of
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -61,7 +62,6 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
-from .views import strides_of
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 

@@ -14,7 +14,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
-from .addressing import Addressing, GlobalMatrix, MatrixPlace, Position, TilePlace
+from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
 from .scalars import common_divisor
@@ -55,7 +55,7 @@ class OddRows:
 
     addressing: Addressing
     type: FragmentType
-    place: MatrixPlace
+    place: GlobalPlace
 
     def __post_init__(self) -> None:
         s, lane = self.addressing.scalars, self.addressing.lane
@@ -126,6 +126,7 @@ class OddRows:
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
 
+
 LINE = 128
 """Bytes of a line of memory."""
 
@@ -144,7 +145,7 @@ class GlobalFragments:
     def __init__(self, addressing: Addressing) -> None:
         self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
 
-    def accesses(self, type: FragmentType, place: MatrixPlace) -> Iterator[ElementAccess]:
+    def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
         matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
@@ -172,7 +173,7 @@ class GlobalFragments:
             wanted //= 2
         return wanted
 
-    def load(self, type: FragmentType, place: MatrixPlace, into: Fragment) -> Fragment:
+    def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
         """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
         once, and some of the registers are shared."""
         accesses, kind = list(self.accesses(type, place)), register_type(type.element)
@@ -191,7 +192,7 @@ class GlobalFragments:
             result += loaded[key]
         return result
 
-    def prefetch(self, type: FragmentType, place: MatrixPlace) -> None:
+    def prefetch(self, type: FragmentType, place: GlobalPlace) -> None:
         """Prefetches the cache lines of a fragment if its rows are contiguous."""
         size = place.matrix.column_bytes
         if not isinstance(size, int) or size != place.matrix.element_bytes:
@@ -223,7 +224,7 @@ class GlobalFragments:
             self.emitter.clear(registers)
         self.emitter.load("global", registers, address, type, guard=inside)
 
-    def store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
         if not fits(type, place.matrix):
             self._store(type, place, source)
@@ -236,12 +237,12 @@ class GlobalFragments:
         else:
             OddRows(self.addressing, type, place).store(source)
 
-    def _beyond(self, type: FragmentType, place: MatrixPlace) -> VirtualRegister | bool:
+    def _beyond(self, type: FragmentType, place: GlobalPlace) -> VirtualRegister | bool:
         """Whether some columns of a fragment lie outside the matrix."""
         limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
         return self.scalars.compare("gt", place.column, limit)
 
-    def _store_either(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
         otherwise."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
@@ -257,7 +258,7 @@ class GlobalFragments:
             self._store(type, place, source)
             emitter.label(f"{stem}_end")
 
-    def _store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
         accesses = list(self.accesses(type, place))
         kind = register_type(type.element)
@@ -303,7 +304,7 @@ class MatrixMoves:
         self.scalars, self.addressing = addressing.scalars, addressing
 
     def move(
-        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: TilePlace, registers: Fragment
+        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
     ) -> None:
         """Loads or stores the fragment that begins at a place of a tile."""
         pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
@@ -324,7 +325,7 @@ class MatrixMoves:
         warp = self.scalars.quotient(holder, LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
-    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: TilePlace, registers: Fragment,
+    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         tile, stage, row_start, column_start = place
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
