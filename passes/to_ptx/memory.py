@@ -126,6 +126,9 @@ class OddRows:
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
 
+LINE = 128
+"""Bytes of a line of memory."""
+
 
 LINE = 128
 """Bytes of a line of memory."""
