@@ -21,7 +21,8 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
 
 from ..dialect.index import NEEDS
-from ..dialect.isa.row import WARPGROUP_SM, UnknownTargetError, target
+from ..dialect.isa.row import UnknownTargetError, target
+from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify

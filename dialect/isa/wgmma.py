@@ -142,6 +142,9 @@ class MatrixDescriptor:
 # either; a matrix descriptor says where and how a matrix lies in shared memory (`descriptor`). Source: PTX ISA
 # 9.7.15.1 to 9.7.15.6.
 
+WARPGROUP_SM = 90
+"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
+
 M = 64
 """Rows of A and D: 16 of each warp."""
 

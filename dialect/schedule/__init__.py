@@ -1,6 +1,16 @@
 """The schedule of a product: a field for each choice, and the text of them all."""
 
-from .fields import ScheduleError
+from .fields import ScheduleError, roles
 from .schedule import ALWAYS, FIELDS, NAMES, SHARED_ALIGNMENT, SWIZZLES, Schedule, parse_options
 
-__all__ = ("ALWAYS", "FIELDS", "NAMES", "SHARED_ALIGNMENT", "SWIZZLES", "Schedule", "ScheduleError", "parse_options")
+__all__ = (
+    "ALWAYS",
+    "FIELDS",
+    "NAMES",
+    "SHARED_ALIGNMENT",
+    "SWIZZLES",
+    "Schedule",
+    "ScheduleError",
+    "parse_options",
+    "roles",
+)

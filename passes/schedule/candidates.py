@@ -15,9 +15,9 @@ from xdsl.ir import Operation
 from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import WARPGROUP_SM, Target
-from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.fields import roles
+from ...dialect.isa.row import Target
+from ...dialect.isa.wgmma import WARPGROUP_SM
+from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block

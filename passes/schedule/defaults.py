@@ -15,8 +15,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, permuted, row
-from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.fields import roles
+from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span

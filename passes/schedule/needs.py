@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import NoneAttr
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import KIB, WARPGROUP_SM, Target
+from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
-from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
+from ...dialect.isa.wgmma import UNIT, WARPGROUP_SM, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
 from ...dialect.mlir.affine import strides_of

@@ -12,7 +12,8 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ...dialect import plugins
-from ...dialect.isa.row import WARPGROUP_SM, Target
+from ...dialect.isa.row import Target
+from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.schedule.partial import PartialScheduleAttr

@@ -11,8 +11,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
-from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.fields import roles
+from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
@@ -316,7 +315,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
         return False
     if operand.stored is None:
         moved = transpose != PLAIN
-        larger = moved and _size(other) > _size(operand) and not why_not(product, target, OTHER[role])
+        of_other, own = (prod(each.shape) * each.memory_bits for each in (other, operand))
+        larger = moved and of_other > own and not why_not(product, target, OTHER[role])
         return is_large(product, laid_out=moved) and not larger and not _unknown_pitches(product, role)
     least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
     rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
@@ -331,10 +331,6 @@ def is_compared(product: Product) -> bool:
     bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
     return plain and bits == {16} and _packed(product) == PLAIN
-
-
-def _size(operand: MatrixOperand) -> int:
-    return prod(operand.shape) * operand.memory_bits
 
 
 def _products(product: Product) -> int:

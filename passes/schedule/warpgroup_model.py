@@ -18,8 +18,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
-from ...dialect.schedule import Schedule
-from ...dialect.schedule.fields import roles
+from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits

@@ -33,8 +33,7 @@ from ...dialect.isa.form import FP8, Shape
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
-from ...dialect.schedule import Schedule
-from ...dialect.schedule.fields import roles
+from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
     BYTE,

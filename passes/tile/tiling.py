@@ -35,8 +35,7 @@ from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
-from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.schedule.fields import roles
+from ...dialect.schedule import Schedule, ScheduleError, roles
 from ...dialect.warp.attributes import (
     BYTE,
     COMPUTES,
