@@ -103,6 +103,10 @@ class MatrixOp(IRDLOperation):
 
         %P = warp.matrix %A[row, column] part [%first, %rows]
             : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
+
+    A matrix of integers of 64 bits is one of their low words::
+
+        %L = warp.matrix %l[row] : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
     """
 
     name = "warp.matrix"
@@ -245,9 +249,11 @@ def matrix_type(
     shape, strides = memory.get_shape(), strides_of(memory)
     if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
-    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (*kept, row, column)], None)
+    along = [0 if d is None else strides[d] for d in (*kept, row, column)]
+    element, words = (i32, 2) if memory.element_type == i64 else (memory.element_type, 1)
+    layout = StridedLayoutAttr([stride and stride * words for stride in along], None)
     sizes = [DYNAMIC_INDEX if d is None or (part and d == row) else shape[d] for d in (*kept, row, column)]
-    return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
+    return MemRefType(element, sizes, layout, memory.memory_space)
 
 
 # `warp.window`: memory as the loops of an operation go through it.

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, cf, memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
@@ -314,7 +314,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
     A kernel reads C, and the inputs of elementwise operations, element by element where it writes; warps read their
     rows before they write them.
     """
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp | cf.AssertOp):
         return [], []
     match op:
         case LinalgStructuredOperation():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -186,6 +187,21 @@ class GlobalFragments:
                     self._load_parts(loaded[key][0], group)
             result += loaded[key]
         return result
+
+    def prefetch(
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
+    ) -> None:
+        """Prefetches the cache lines of a fragment if its rows are contiguous."""
+        size = matrix.column_bytes
+        if not isinstance(size, int) or size != matrix.element_bytes:
+            return
+        accesses, lines = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
+        for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
+            line = i, j * size // LINE
+            if line not in lines:
+                lines.add(line)
+                self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def _load_parts(self, into: VirtualRegister, accesses: Sequence[ElementAccess]) -> None:
         """Puts a register together from halves, or from bytes."""

@@ -26,7 +26,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
@@ -107,6 +107,13 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
     rows, columns = kind.shape
     bytes_ = Layout(halved(layout.lane), halved(layout.element[1:]), halved(layout.warp))
     return FragmentType.of(kind.role.data, rows, columns // 2, i8, bytes_)
+
+
+@lowers(PrefetchOp)
+def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
+    matrix = lowering.matrix(op, op.memory, steps=True)
+    row, column = lowering.indices(op.indices)
+    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
 
 
 @lowers(StoreOp)
@@ -220,6 +227,9 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+        strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
+        memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 
