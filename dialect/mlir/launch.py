@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -95,8 +95,8 @@ class ModuleOp(gpu.ModuleOp):
     targets = opt_prop_def(ArrayAttr)
     offloadingHandler = opt_prop_def()  # noqa: N815
 
-    def verify_(self) -> None:
-        """Verifies the definition alone, for the inherited verifier does not know targets."""
+    verify_ = Operation.verify_
+    """The definition alone is verified, for the inherited verifier does not know targets."""
 
 
 ATTRIBUTES = tuple(

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, is_projection, map_along
+from ...dialect.mlir.affine import FIXED, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp
@@ -27,7 +27,6 @@ from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
 from .operand import SIZE_LIMIT, VIEWING, View, root, seen

@@ -384,7 +384,7 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide, reshapes.DropUnitLoops()):
         apply_patterns((pattern,), function)
-    if apply_patterns((reshapes.CollapseSummed(),), function):
+    if apply_patterns((reshapes.CollapseSummed(), reshapes.CollapsePixels()), function):
         apply_patterns((reshapes.CollapseRow(),), function)
         apply_patterns((reshapes.CollapseRow(),), function, reverse=True)
     tensors.drop_unused(function.body.block)

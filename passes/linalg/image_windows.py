@@ -18,12 +18,12 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.mlir.affine import FIXED, loops_of, windows
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of, windows
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import WindowOp, strides_of
+from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, operations_between
 from .elementwise import touched
 from .operand import drop_unused, groups_of, root, users_of

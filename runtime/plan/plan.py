@@ -17,10 +17,10 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.tensor_map import EXPANDED_UNIT, TensorMapError, TensorMapFields
+from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
-from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.elementwise import overlap
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
