@@ -293,9 +293,7 @@ GlobalIdOp = _number(ThreadNumberAlong, _ALONG, gpu.GlobalIdOp, "The number of a
 LaneIdOp = _number(ThreadNumber, _BOUND, gpu.LaneIdOp, "The number of a lane in its warp: `gpu.lane_id`.")
 
 _TYPED = f"{_BOUND} `:` type($result)"
-SubgroupIdOp = _number(
-    ThreadNumber, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id`."
-)
+SubgroupIdOp = _number(ThreadNumber, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id`.")
 NumSubgroupsOp = _number(ThreadNumber, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
 SubgroupSizeOp = _number(ThreadNumber, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
 
