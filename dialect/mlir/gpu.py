@@ -264,7 +264,7 @@ class ThreadNumber(IRDLOperation):
         """Replaces the verifier of xDSL's definition."""
 
 
-class ThreadNumberAlong(ThreadNumber):
+class NumberAlong(ThreadNumber):
     """Such a number along one dimension of a launch: `gpu.block_id x`."""
 
     dimension = prop_def(gpu.DimensionAttr)
@@ -273,33 +273,35 @@ class ThreadNumberAlong(ThreadNumber):
         IRDLOperation.__init__(self, result_types=[IndexType()], properties={"dimension": dimension})
 
 
-ThreadNumberOp = TypeVar("ThreadNumberOp", bound=ThreadNumber)
+NumberOp = TypeVar("NumberOp", bound=ThreadNumber)
 
 _BOUND = "(`upper_bound` $upper_bound^)? attr-dict"
 
 
-def _number(base: type[ThreadNumberOp], text: str, parent: type[IRDLOperation], summary: str) -> type[ThreadNumberOp]:
+def _number(base: type[NumberOp], text: str, parent: type[IRDLOperation], summary: str) -> type[NumberOp]:
     """xDSL's operation with a bound. Patterns for it match this one too."""
     members = {"name": parent.name, "assembly_format": text, "__module__": __name__, "__doc__": summary}
-    return irdl_op_definition(cast("type[ThreadNumberOp]", type(parent.__name__, (base, parent), members)))
+    return irdl_op_definition(cast("type[NumberOp]", type(parent.__name__, (base, parent), members)))
 
 
 _ALONG = f"$dimension {_BOUND}"
-BlockIdOp = _number(ThreadNumberAlong, _ALONG, gpu.BlockIdOp, "The number of a CTA in the grid.")
-ThreadIdOp = _number(ThreadNumberAlong, _ALONG, gpu.ThreadIdOp, "The number of a thread in its CTA.")
-BlockDimOp = _number(ThreadNumberAlong, _ALONG, gpu.BlockDimOp, "The threads of a CTA.")
-GridDimOp = _number(ThreadNumberAlong, _ALONG, gpu.GridDimOp, "The CTAs of the grid.")
-GlobalIdOp = _number(ThreadNumberAlong, _ALONG, gpu.GlobalIdOp, "The number of a thread in the grid.")
+BlockIdOp = _number(NumberAlong, _ALONG, gpu.BlockIdOp, "The number of a CTA in the grid.")
+ThreadIdOp = _number(NumberAlong, _ALONG, gpu.ThreadIdOp, "The number of a thread in its CTA.")
+BlockDimOp = _number(NumberAlong, _ALONG, gpu.BlockDimOp, "The threads of a CTA.")
+GridDimOp = _number(NumberAlong, _ALONG, gpu.GridDimOp, "The CTAs of the grid.")
+GlobalIdOp = _number(NumberAlong, _ALONG, gpu.GlobalIdOp, "The number of a thread in the grid.")
 LaneIdOp = _number(ThreadNumber, _BOUND, gpu.LaneIdOp, "The number of a lane in its warp: `gpu.lane_id`.")
 
 _TYPED = f"{_BOUND} `:` type($result)"
-SubgroupIdOp = _number(ThreadNumber, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id`.")
+SubgroupIdOp = _number(
+    ThreadNumber, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id : index`."
+)
 NumSubgroupsOp = _number(ThreadNumber, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
 SubgroupSizeOp = _number(ThreadNumber, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
 
 CLUSTERS = tuple(
     declared(
-        ThreadNumberAlong, f"gpu.{name}", _ALONG, f"{what} along a dimension.",
+        NumberAlong, f"gpu.{name}", _ALONG, f"{what} along a dimension.",
     )
     for name, what in (
         ("cluster_id", "The number of a cluster in the grid"), ("cluster_dim", "The clusters of a grid"),
