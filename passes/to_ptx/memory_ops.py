@@ -113,7 +113,7 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
 def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
     matrix = lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
-    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
+    lowering.globals.prefetch(op.fragment, GlobalPlace(matrix, row, column, bounds(op.in_bounds)))
 
 
 @lowers(StoreOp)
