@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import element_row, is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
@@ -149,7 +149,8 @@ class RowsMatch:
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
-            if local and (not users or element.kind in ("load", "constant")):
+            reads = element.kind in ("load", "constant") or (not self.elementwise and _is_read_as_well(element, memory))
+            if local and (not users or reads):
                 continue  # It serves what stays, or others read what it reads as well as this.
             stores = self._stores(op, at, element)
             if stores and local and self.again:
@@ -277,6 +278,17 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
+
+
+def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
+    """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
+    element that are no wider together."""
+    loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
+    kinds = [
+        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
+    ]
+    stored, *read = [0 if kind is None else kind.bits for kind in kinds]
+    return not element.leaves("reduce") and sum(read) <= stored
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
