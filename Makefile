@@ -71,9 +71,10 @@ conformance-llvm: $(TESTABLE)
 conformance-cutlass: $(TESTABLE)
 	$(BIN)/python test/conformance/cutlass_suite.py $(if $(SOURCE),--source $(SOURCE)) --jobs $(JOBS)
 
-# every form of TVM's public table: whether the rows have it; one minute
+# every form of TVM's public table: whether the rows have it; its layouts of tensor memory: whether ours are the same
 conformance-tvm: $(TESTABLE)
 	$(BIN)/python test/conformance/tvm_table.py $(if $(SOURCE),--source $(SOURCE))
+	$(BIN)/python test/conformance/tvm_layouts.py $(if $(SOURCE),--source $(SOURCE))
 
 # products and attentions of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)

@@ -34,10 +34,21 @@ from ..isa.row import (
     Target,
     Version,
 )
-from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, immediate, nowhere, outside
+from .addresses import (
+    ANYWHERE,
+    AddressRules,
+    SpaceOf,
+    check_address,
+    check_literal,
+    check_symbol,
+    immediate,
+    is_literal,
+    literal_type,
+    nowhere,
+)
 from .instructions import find, nearest
-from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import OPAQUE_TYPES, PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
+from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .types import OPAQUE_TYPES, alike, bits_of, compatible
 
 # An instruction against the rows that spell it.
 
@@ -201,20 +212,13 @@ def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand], other: s
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=False)):
         if slot.kind != VECTOR or not isinstance(operand, Vector) or any(map(_is_register, operand.items)):
             continue
-        if not {_literal_type(item) for item in operand.items} <= {slot.type, other}:
+        if not {literal_type(item) for item in operand.items} <= {slot.type, other}:
             return _Miss(f"operand {slot.name}: expected registers, got literals alone", fits)
     return None
 
 
 def _is_register(operand: Operand) -> bool:
     return isinstance(operand, Register) or operand == _SINK
-
-
-def _literal_type(literal: Operand) -> str:
-    """The type that a literal has by itself."""
-    if not isinstance(literal, Immediate) or isinstance(literal.value, int):
-        return "s32"
-    return "f32" if literal.text[:2] in ("0f", "0F") else "f64"
 
 
 def _required(slots: Sequence[Slot], more: int) -> list[Slot]:
@@ -235,8 +239,9 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind in VALUES:
         if slot.pointer and bits_of(slot.type) != rules.address_size:
             return f"a generic address takes {rules.address_size} bits, .{slot.type} has {bits_of(slot.type)}"
-        single = slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 and operand.items[0]
-        problem = _check_value(slot, single or operand, type_of)
+        if slot.braces and isinstance(operand, Vector) and [type(item) for item in operand.items] == [Register]:
+            (operand,) = operand.items
+        problem = _check_value(slot, operand, type_of)
         return problem or (check_symbol(operand, bindings, rules) if isinstance(operand, Symbol) else None)
     if slot.kind == DISCARDED:
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
@@ -253,8 +258,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == TEXTURE:
         return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
-        literal = isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE)
-        return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
+        return immediate("0/1", operand) if is_literal(operand) else _check_value(slot, operand, type_of)
     if slot.kind == SELECTOR:
         return _check_selector(slot.span, operand, type_of)
     label = isinstance(operand, Symbol) and operand != _SINK
@@ -277,8 +281,8 @@ def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if slot.written or slot.parts > 1 or slot.register:
         write = " to write" if slot.written else ""
         return f"expected a .{slot.type} register{write}, got {_describe(operand, type_of)}"
-    if isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE):
-        return _check_literal(slot, operand)
+    if is_literal(operand):
+        return check_literal(slot, operand)
     if isinstance(operand, Symbol) and slot.variable:
         bits = bits_of(slot.type)
         return None if bits >= 32 else f"an address takes 32 or 64 bits, .{slot.type} has {bits}"
@@ -353,29 +357,6 @@ def _check_parts(slot: Slot, register: Register) -> str | None:
     if slot.parts and re.fullmatch(_PARTS[slot.parts, slot.written], selector):
         return None
     return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
-
-
-def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
-    if isinstance(operand, Symbol):
-        operand = Immediate(str(WARP_SIZE[operand.name]))
-    floating = isinstance(operand.value, float)
-    if slot.type in PACKED_BITS:
-        return f"a .{slot.type} operand cannot be a literal: move it into a register first"
-    if slot.type in ("f32", "f64"):
-        if not floating:
-            return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"
-        return outside(slot.span, operand) if slot.span else None
-    if slot.type[0] in "us" or slot.type == "pred":
-        if floating:
-            return f"expected an integer literal for .{slot.type}"
-        return immediate(slot.span, operand) if slot.span else None
-    if slot.type[0] == "b" and slot.type in REGISTER_BITS:
-        if not floating:
-            return immediate(slot.span, operand) if slot.span else None
-        if slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64):
-            return None
-        return f"the literal {operand.text} is no .{slot.type}"
-    return f"a .{slot.type} operand cannot be a literal: move it into a register first"
 
 
 def _check_predicate(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
-    NoneAttr,
     StridedLayoutAttr,
     i32,
     i64,
@@ -40,7 +39,7 @@ from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Layout
-from ..mlir.affine import passed, steps_of, windows
+from ..mlir.affine import passed, steps_of, strides_of, windows
 from .attributes import Memory, memory_of, parse_layout
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
@@ -58,27 +57,6 @@ Dimensions: TypeAlias = tuple[int | None, int | None]
 WORDS = ("row", "column")
 ALL = "all"
 """The word for a dimension of which every index is kept."""
-
-
-def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
-    """The dimensions whose sizes are dynamic, and those whose strides are: both are passed to a kernel with the
-    address.
-
-    The strides of memory without a layout follow from its sizes.
-    """
-    sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
-    if isinstance(memory.layout, NoneAttr):
-        return sizes, []
-    return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]
-
-
-def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
-    """The strides in elements, None for dynamic ones.
-
-    None for a layout that is not strided.
-    """
-    strides = memory.get_strides()
-    return None if strides is None else tuple(strides)
 
 
 def im2col_type(

@@ -41,6 +41,8 @@ Size: TypeAlias = Any
 """How many elements a tensor has along a dimension: an int, or an expression of sympy in sizes that only the caller
 knows."""
 
+HALF_BYTE: torch.dtype = cast("Any", torch).uint4
+
 ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.float64: f64,
     torch.float32: f32,
@@ -54,8 +56,11 @@ ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.int8: i8,
     torch.uint8: i8,
     torch.bool: i8,
+    HALF_BYTE: IntegerType(4),
 }
 """The element type in memory: truth values have a byte each."""
+
+UNSIGNED = frozenset({torch.uint8, HALF_BYTE})
 
 TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
 """How MLIR spells the element type in memory."""
@@ -162,7 +167,7 @@ class Body(Builder):
         """An argument of the body in the type of its computation. Booleans are bytes in memory."""
         if dtype == torch.bool:
             return COMPARISONS["ne"](self, [ElementValue(value), 0])
-        return ElementValue(value, dtype == torch.uint8)
+        return ElementValue(value, dtype in UNSIGNED)
 
     def stored(self, element: ElementValue, dtype: torch.dtype) -> SSAValue:
         """The converse of `loaded`."""

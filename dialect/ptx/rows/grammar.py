@@ -405,21 +405,8 @@ def pieces(spelling: str) -> tuple[Piece, ...]:
     return tuple(parts)
 
 
-def row(
-    spelling: str,
-    operands: str,
-    section: str,
-    *,
-    ptx: Version = (1, 0),
-    sm: int = 0,
-    meaning: str = "",
-    only: Specific = (),
-    gone: Gone | None = None,
-    needs: Needs = (),
-    text: Version = (9, 0),
-) -> PatternRow:
-    """A row; see the module's text for the grammar."""
-    return PatternRow(spelling, operands, section, ptx, sm, meaning, only, gone, needs, text=text)
+row = PatternRow
+"""A row; see the module's text for the grammar."""
 
 
 def pure(rows: Iterable[PatternRow]) -> tuple[PatternRow, ...]:

@@ -182,19 +182,19 @@ MOST_SPARSE = 253
 
 def _sparse() -> Iterator[PatternRow]:
     """spcompress, spdecompress of PTX 9.4: registers made sparse, and dense again, by indices of 2 or 4 bits"""
-    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A}
+    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A, "text": _NEWER}
     for times, bits, index in product((1, 2, 4, 8, 16, 32, 64), (8, 16), (2, 4)):
         words = f".T{{b{bits}}}.I{{b{index}}}"
         codes = -(-times * index // bits)
         operands = f"d:{codes}*b32^, dv:{times}*b32^, a:{2 * times}*b32, e:b32^"
-        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.16.8.3", meaning="spcompress", **more)
+        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.10.30", meaning="spcompress", **more)
         for part, of in product((1, 2, 4), (2, 4, 8, 16)):
             dense, values, codes = (-(-times * size // 32) for size in (of * bits, part * bits, part * index))
             fits = part < of <= 1 << index and part * bits <= 32 <= of * bits * times <= 4096
             if fits and dense + values + codes <= MOST_SPARSE:
                 operands = f"d:{dense}*b32^, e:{codes}*b32, a:{values}*b32"
                 spelling = f"spdecompress{words}.P{{sp::{part}:{of}}}.x{times}"
-                yield row(spelling, operands, "9.7.16.8.3", meaning="spdecompress", **more)
+                yield row(spelling, operands, "9.7.10.31", meaning="spdecompress", **more)
 
 
 def _stationary() -> Iterator[PatternRow]:
