@@ -149,8 +149,8 @@ class RowsMatch:
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
-            reads = element.kind in ("load", "constant") or (not self.elementwise and _is_read_as_well(element, memory))
-            if local and (not users or reads):
+            again = not self.elementwise and _is_read_as_well(element, memory) and not _is_of_products(element, op)
+            if local and (not users or again or element.kind in ("load", "constant")):
                 continue  # It serves what stays, or others read what it reads as well as this.
             stores = self._stores(op, at, element)
             if stores and local and self.again:
@@ -193,10 +193,9 @@ class RowsMatch:
         and the epilogue of a product could not store it."""
         each = (*range(self.rows), ALONG)
         names = tuple(name for name in at if name != FIXED)
-        writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
-            and (bool(element.leaves("reduce")) or not any(writer and multiplies(writer) for writer in writers))
+            and (bool(element.leaves("reduce")) or not _is_of_products(element, op))
             and isinstance(element_type(op.outputs[0]), AnyFloat)
         )
 
@@ -278,6 +277,12 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
+
+
+def _is_of_products(element: ElementExpression, op: Operation) -> bool:
+    """Whether an element is computed, before an operation, of results of products, whose epilogues may do that."""
+    writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
+    return any(writer is not None and multiplies(writer) for writer in writers)
 
 
 def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
