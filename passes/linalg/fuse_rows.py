@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import element_row, is_memory, memory_of
+from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import strides_of
@@ -42,6 +42,8 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
+    is_of_products,
+    is_read_as_well,
     multiplies,
     writer_before,
 )
@@ -149,7 +151,7 @@ class RowsMatch:
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
-            again = not self.elementwise and _is_read_as_well(element, memory) and not _is_of_products(element, op)
+            again = not self.elementwise and is_read_as_well(element, memory) and not is_of_products(element, op)
             if local and (not users or again or element.kind in ("load", "constant")):
                 continue  # It serves what stays, or others read what it reads as well as this.
             stores = self._stores(op, at, element)
@@ -195,7 +197,7 @@ class RowsMatch:
         names = tuple(name for name in at if name != FIXED)
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
-            and (bool(element.leaves("reduce")) or not _is_of_products(element, op))
+            and (bool(element.leaves("reduce")) or not is_of_products(element, op))
             and isinstance(element_type(op.outputs[0]), AnyFloat)
         )
 
@@ -277,23 +279,6 @@ class RowsMatch:
             Rewriter.insert_op(views[-1], InsertPoint.before(self.last))
             value, place = views[-1].results[0], tuple(n for d, n in enumerate(place) if d not in single)
         return value, place
-
-
-def _is_of_products(element: ElementExpression, op: Operation) -> bool:
-    """Whether an element is computed, before an operation, of results of products, whose epilogues may do that."""
-    writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
-    return any(writer is not None and multiplies(writer) for writer in writers)
-
-
-def _is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
-    """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
-    element that are no wider together."""
-    loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
-    kinds = [
-        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
-    ]
-    stored, *read = [0 if kind is None else kind.bits for kind in kinds]
-    return not element.leaves("reduce") and sum(read) <= stored
 
 
 def _check_length(along: Sequence[tuple[SSAValue, int]], last: Operation) -> None:
