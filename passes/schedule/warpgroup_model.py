@@ -208,7 +208,8 @@ def can_exchange(product: Product) -> bool:
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
     """Tiles of the transposes: those that divide the rows of D with little beyond."""
-    if not can_exchange(product) or product.ends is not None or product.batch_invariant or not product.is_known("m"):
+    known = product.is_known("m") and product.k > SHORT_K
+    if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
@@ -240,17 +241,16 @@ def parts_of(product: Product) -> Iterable[int]:
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
-    batch = product.batch and not product.convolves
-    indivisible = batch or product.batch_invariant or tile.cluster != (1, 1)
-    if product.dynamic or (tile.parts > 1 and indivisible):
+    indivisible = (product.batch and not product.convolves) or product.batch_invariant
+    (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
+    full = even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    if product.dynamic or not full or (tile.parts > 1 and indivisible):
         return False
     if tile.parts == 1:
-        (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
-        return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+        return True
     shared, deep = tail_of(product, tile, target), product.k_tiles(k_of(product)) >= 2 * tile.parts
-    alone = shared == tile_count(product, tile) or (
-        tile.in_registers == "none" and not product.convolves and starts_from_zero(product)
-    )
+    together = tile.in_registers == "none" and tile.cluster == (1, 1) and not product.convolves
+    alone = shared == tile_count(product, tile) or (together and starts_from_zero(product))
     return deep and alone and 0 < shared * tile.parts <= target.sms
 
 
