@@ -217,17 +217,19 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
 
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
-    """The tiles of a product with scaled blocks: within a block along N, in pairs where there are many.
+    """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
+    many.
 
-    H100, 4096x7168x4096, 4096x4096x7168, 8192: 128x128 in pairs 1196, 1192, 1228 TFLOP/s, alone 1179, 1191, 1106,
-    192x128 1077, 1000, 1179.
+    H100, 4096x7168x4096, 4096x4096x7168, 8192: 256x128 1264, 1253, 1313 TFLOP/s, in pairs 1259, 1251, 1283, 128x128 in
+    pairs 1192, 1197, 1218; in another run these 1196, 1192, 1228, 192x128 1077, 1000, 1179.
     """
     columns = product.blocks[1]
     tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     many = [t for t in tiles if t.m >= 2 * ROWS and tile_count(product, t) > target.sms]
     if product.ends is None:
-        pairs = (t._replace(cluster=(2, 1)) for t in many if t.m == 2 * ROWS)
-        many = [t for t in pairs if fits(product, t, target)]
+        pairs = [t._replace(cluster=(2, 1)) for t in many if t.m == 2 * ROWS]
+        high = [t._replace(m=2 * t.m, rows=2 * t.rows) for t in many if (t.m, t.n) == (2 * ROWS, 2 * ROWS)]
+        many = [t for t in (*pairs, *high) if fits(product, t, target)]
     else:
         many = [t for t in many if t.m > 2 * ROWS]
     return many or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
