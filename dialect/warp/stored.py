@@ -23,7 +23,7 @@ from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from .attributes import BYTE, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional, flag
-from .operands import MEMORY, OperandForm, OperandType, form_of
+from .operands import MEMORY, OperandForm, OperandType
 
 # Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
 
@@ -234,27 +234,3 @@ class StoredOp(OperandForm):
         expected = (packed_lines(n, k, bits), LINE * BYTE // bits)
         if packed.get_shape() != expected or not isinstance(packed.layout, NoneAttr):
             raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {packed}")
-
-
-def stored_of(b: SSAValue) -> StoredIntegers | None:
-    """The integers that memory holds where B is converted while it is loaded; None for any other B."""
-    form = form_of(b)
-    return form.integers if isinstance(form, StoredOp) else None
-
-
-def is_packed(b: SSAValue) -> bool:
-    """Whether B has packed weights."""
-    form = form_of(b)
-    return isinstance(form, StoredOp) and form.packed is not None
-
-
-def points_of(b: SSAValue) -> SSAValue | None:
-    """The zero points of groups along k of a B of integers."""
-    form = form_of(b)
-    return form.points if isinstance(form, StoredOp) else None
-
-
-def group_scales_of(b: SSAValue) -> SSAValue | None:
-    """The scales of groups along k of a B of integers."""
-    form = form_of(b)
-    return form.scales if isinstance(form, StoredOp) else None

@@ -16,6 +16,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, permuted, row
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
@@ -24,7 +25,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK, WIDEST, access_bytes, narrow, roles
+from .model import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK, WIDEST, access_bytes, narrow
 
 # The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
 

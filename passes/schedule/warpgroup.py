@@ -12,14 +12,15 @@ from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, shared_bits
+from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, matrices
-from .model import not_packed, roles
+from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,
@@ -77,6 +78,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
+    if not schedule.staging and images_of(product.d):
+        raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
 
 
 def check_blocks(schedule: Schedule, product: Product) -> None:
@@ -205,8 +208,10 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if product.scales and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in product.scales)):
-        return "scales are copied of matrices behind each other, of known size"
+    side_operands = product.scales or ((product.metadata,) if product.metadata is not None else ())
+    in_blocks = needs.adds_in_tensor_memory(target) and bool(side_operands)
+    if in_blocks and product.batch and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in side_operands)):
+        return "scales and metadata of a batch are copied of matrices behind each other, of known size"
     if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:

@@ -30,7 +30,6 @@ from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
-from ...dialect.warp.stored import stored_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import BlocksAttr, MatrixOp
@@ -319,7 +318,7 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
+        runs, stored = range(0, depth, run := min(depth, groups.size)), self.op.b_stored
         rounded = stored is not None and stored.rounded
         of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
         kind = of_b if rounded else fragment_of(accumulator)
@@ -483,12 +482,12 @@ class FragmentsPass(PatternPass):
 
     name = "warp-fragments"
     patterns = (
-        BlockScaledProduct,
+        DenseProduct,
         WarpgroupProduct,
+        BlockScaledProduct,
         RegisterProduct,
         SparseWarpgroupProduct,
         ScaledProduct,
         SparseProduct,
         GroupedProduct,
-        DenseProduct,
     )

@@ -23,6 +23,7 @@ from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegis
 from .fragments import REGISTER_BITS, Fragment, element_bits, gather
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
+from .scalars import runs
 
 # Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
 #
@@ -434,7 +435,9 @@ class ScratchRow:
     def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
         """The registers of a fragment that one access moves, and where."""
         s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
-        mine, start = self.lowering.addressing.plain(self.tile, s.sum(self.base, self._lane(kind.layout.data)))
+        mine, start = self.lowering.addressing.shared_bytes_at(
+            self.tile.offset, s.sum(self.base, self._lane(kind.layout.data))
+        )
         for moved, (row, along) in self._groups(kind, registers):
             low, high = self.places.offset(row, along)
             # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
@@ -452,21 +455,9 @@ class ScratchRow:
     def _lane(self, layout: Layout) -> IndexValue:
         """The offset of a lane's first element."""
         s, places = self.lowering.scalars, self.places
-        plain = s.sum(*(s.bits(self.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
-        changed = [places.moved.get(bit, -1) for bit in layout.lane]
-        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in _runs(changed))))
-
-
-def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first bit, count, place of the first) of each run of bits with consecutive places; -1 marks a dropped bit."""
-    start = 0
-    while start < len(places):
-        count = 1
-        while start + count < len(places) and places[start + count] == places[start] + count:
-            count += 1
-        if places[start] >= 0:
-            yield start, count, places[start]
-        start += count
+        plain = s.sum(*(s.bits(self.lane, *run) for run in runs([places.natural(bit) for bit in layout.lane])))
+        changed = [places.moved.get(bit) for bit in layout.lane]
+        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in runs(changed))))
 
 
 def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:
