@@ -54,8 +54,11 @@ def compile_whole(
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
         trees = compiler.cudagraphify
         compiler.cudagraphify = partial(recorded, trees)
+        # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
+        joined = {"combo_kernels": True} if name == "inference" else {}
         try:
-            return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+            with inductor.config.patch(joined):
+                return compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             compiler.cudagraphify = trees
 
