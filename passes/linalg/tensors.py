@@ -55,14 +55,16 @@ def covers(op: tensor.InsertSliceOp) -> bool:
     return apart and first and min(*shape, *chain(*sizes)) >= 0 and sum(map(prod, sizes)) == prod(shape)
 
 
-def maker_of(op: LinalgStructuredOperation, number: int) -> GenericOp | None:
-    """The elementwise operation that makes an input, of nothing but its own inputs; None where another one does."""
+def maker_of(op: LinalgStructuredOperation, number: int, *, counts: bool = False) -> GenericOp | None:
+    """The elementwise operation that makes an input, of nothing but its own inputs, and of indices if it `counts`; None
+    where another one does."""
     maker = op.inputs[number].owner
     if not isinstance(maker, GenericOp) or len(maker.results) != 1:
         return None
     nest = Nest.of(maker)
     plain = nest.is_elementwise and is_plain(nest.writes[0].map) and not nest.writes[0].element.uses
-    return maker if plain and all(only_computes(op) or isinstance(op, YieldOp) for op in nest.body.ops) else None
+    besides = (YieldOp, IndexOp) if counts else YieldOp
+    return maker if plain and all(only_computes(op) or isinstance(op, besides) for op in nest.body.ops) else None
 
 
 def fused(op: LinalgStructuredOperation, number: int, maker: LinalgStructuredOperation) -> GenericOp | None:
@@ -182,8 +184,9 @@ class FuseWide(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         number = 0
         while op.results and number < len(op.inputs) and not adds_products(op):
-            maker = maker_of(op, number)
-            wide = element_of(op.inputs[number]) in WIDE
+            kind = element_of(op.inputs[number])
+            maker = maker_of(op, number, counts=kind == i64)
+            wide = kind in WIDE
             bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
             made = fused(op, number, maker) if maker is not None and 0 < len(bodies) <= LARGEST_BODY else None
             number += made is None

@@ -117,6 +117,34 @@ def _variance(
     return builder.converted(_averaged(builder, squares, dims, keepdim=False, correction=correction), like.dtype)
 
 
+def _at_places(builder: FunctionBuilder, value: Value, dim: int, places: Value, other: float, *, chosen: bool) -> Value:
+    """Elements where a number takes the place of others: of those at the places along a dimension, one for each index
+    of the other dimensions, or if these are `chosen`, of all but those."""
+    axis = dim % len(value.shape)
+    if places.shape != tuple(1 if d == axis else size for d, size in enumerate(value.shape)):
+        raise UnsupportedError(f"expected one place along dimension {dim} of {value.shape}, got {places.shape}")
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        is_there = RULES["eq"](inside, [inside.index(axis), elements[1]])
+        choices = [elements[0], other] if chosen else [inside.number(other, elements[0].type), elements[0]]
+        return RULES["where"](inside, [is_there, *choices])
+
+    return builder.generic([value, builder.converted(places, torch.int32)], value.shape, value.dtype, body)
+
+
+def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, **_: object) -> Value:
+    """One element of each row: a sum whose other terms are 0."""
+    terms = _at_places(builder, value, dim, places, 0.0, chosen=True)
+    return _reduction("add", 0.0)(builder, like, terms, dim, True)
+
+
+def _scatter(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, number: Any) -> Value:
+    """A number in the place of one element of each row."""
+    if not isinstance(number, int | float):
+        raise UnsupportedError("only a number is put in the place of elements")
+    return _at_places(builder, value, dim, places, number, chosen=False)
+
+
 CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
     **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
@@ -135,11 +163,15 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.mean.dim: _mean,
     aten.mean.default: _mean,
     prims.var.default: _variance,
+    aten.gather.default: _gather,
 }
 """Operations that take elements along some dimensions together."""
 
+REPLACED: Mapping[object, Lowering] = {aten.scatter.value: _scatter}
+"""Operations that replace some elements."""
 
-HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
+
+HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS, **REPLACED}
 
 
 @dataclass

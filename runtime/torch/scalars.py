@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
+from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
@@ -156,6 +157,11 @@ class Body(Builder):
     def number(self, number: float, kind: AnyFloat | IntegerType) -> ElementValue:
         """Appends a constant."""
         return ElementValue(self.insert(constant(number, kind)).result)
+
+    def index(self, loop: int) -> ElementValue:
+        """Appends the index along a loop."""
+        place = ElementValue(self.insert(IndexOp(loop)).result)
+        return self.emit(arith.IndexCastOp, place, result=i32)
 
     def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
         """An argument of the body in the type of its computation. Booleans are bytes in memory."""

@@ -476,12 +476,11 @@ def test_a_mean_is_rounded_once() -> None:
     assert torch.all((found - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
 
 
-def test_random_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last has values that cancel, of which a rounding may be all that is left; a fault of a fiftieth is not."""
+def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where values cancel, a rounding may be all that is left, and is no fault; a fiftieth of a value is one."""
     from torch_graphs import fault
 
-    for seed in (5002, 6200439):
-        assert not fault(seed)
+    assert not fault(6200439)
     part: Any = import_module("warploom.runtime.torch.part")
     interpreted = part._interpret
 

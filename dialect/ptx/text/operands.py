@@ -233,6 +233,7 @@ _FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<off
 """Addresses whose offset is a constant expression."""
 _LESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*-\s*(?P<offset>\w+)\s*\]", re.ASCII)
 """What is written for a negative offset and is no address."""
+_ELEMENT = re.compile(rf"(?P<name>{IDENTIFIER})\s*\[(?P<index>[^\[\]]*)\]", re.ASCII)
 _SIGNED_NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
 _PIECE = re.compile(r"(?:[^,{}\[\]()]|\{[^{}\[\]()]*\}|\[[^{}\[\]()]*\]|\([^{}\[\]()]*\))+")
@@ -284,6 +285,27 @@ class OperandReader:
             operands = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
         return operands
 
+    @staticmethod
+    def without_indices(text: str, arrays: Mapping[str, int], *, accessed: bool) -> str:
+        """The text with elements of arrays as addresses: `[g+8]` for `g[2]` where memory is `accessed`, else `g+8`.
+        `arrays` have the bytes of an element, in arrays of vectors of a part. Source: PTX ISA 6.4.2.
+
+        Raises:
+            OperandError: if the name is of no array, or the index is no constant.
+        """
+
+        def address(match: re.Match[str]) -> str:
+            name, index = match["name"], match["index"]
+            if name not in arrays:
+                raise OperandError(f"'{match[0]}': no array '{name}' is declared")
+            number = _value(index, f"'{match[0]}': expected a constant index; compute the address, as in [%rd1+4]")
+            if isinstance(number, float):
+                raise OperandError(f"'{match[0]}': expected an integer as index")
+            place = f"{name}+{arrays[name] * number}" if number else name
+            return f"[{place}]" if accessed else place
+
+        return _ELEMENT.sub(address, text)
+
     def _argument(self, text: str) -> Operand:
         stripped = text.strip()
         if (stripped[:1], stripped[-1:]) == ("(", ")"):
@@ -319,6 +341,8 @@ class OperandReader:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         if _SIGNED_NOT_OCTAL.fullmatch(text):
             raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
+        if _DECIMAL.fullmatch(text) and math.isinf(float(text)):
+            raise OperandError(f"'{text}' is beyond the numbers of 64 bits")
         return Immediate(text)
 
     def _named(self, text: str) -> Register | Immediate | Symbol | Vector:
@@ -368,6 +392,8 @@ class OperandReader:
 
 _PARTS = dict(zip("rgba", "xyzw", strict=True))
 """The other names of the parts of a vector."""
+
+_DECIMAL = re.compile(r"[+-]?[\d.]+[eE][+-]?\d+", re.ASCII)
 
 _CONSTANT_STARTS = frozenset("0123456789.+-~!(")
 """What no name begins with."""
