@@ -19,10 +19,9 @@ TESTABLE := $(VENV)/.testable
 demo: $(INSTALLED)
 	$(BIN)/warploom run examples/matmul.mlir --device interp --check
 
-# the type checker has one busy process for most of its time, and lit runs beside it; pytest's summary is the last line
+# all three beside each other: the type checker is one process, and takes a third more work as two; pytest ends last
 test: $(TESTABLE)
-	@$(MAKE) --no-print-directory --jobs lint lit
-	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory --jobs lint lit pytest
 
 # what a change most often breaks, in under three minutes on two cores: no type checker, and a part of the tests
 QUICK_LIT := $(wildcard test/filecheck/dialect/warp test/filecheck/passes test/filecheck/pipeline)
@@ -38,7 +37,7 @@ quick: $(TESTABLE)
 lint: $(TESTABLE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright --level error --threads $(JOBS)
+	$(BIN)/basedpyright --level error
 
 lit: $(TESTABLE)
 	$(BIN)/lit -j$(JOBS) test/filecheck
@@ -72,9 +71,10 @@ conformance-llvm: $(TESTABLE)
 conformance-cutlass: $(TESTABLE)
 	$(BIN)/python test/conformance/cutlass_suite.py $(if $(SOURCE),--source $(SOURCE)) --jobs $(JOBS)
 
-# every form of TVM's public table: whether the rows have it; one minute
+# every form of TVM's public table: whether the rows have it; its layouts of tensor memory: whether ours are the same
 conformance-tvm: $(TESTABLE)
 	$(BIN)/python test/conformance/tvm_table.py $(if $(SOURCE),--source $(SOURCE))
+	$(BIN)/python test/conformance/tvm_layouts.py $(if $(SOURCE),--source $(SOURCE))
 
 # products and attentions of every type and form at sizes up to 300, on the interpreter against numpy: about an hour
 grid: $(TESTABLE)

@@ -120,6 +120,11 @@ class Layer(NamedTuple):
         channels = 1 if self.apart else self.channels // self.groups
         return 2 * self.images * self.result**2 * self.features * channels * self.taps**2
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether it is written as the importer writes what PyTorch computes."""
+        return (self.by == "data" and self.stride > 1) or (self.by != "images" and self.apart)
+
     def text(self) -> str:
         n, taps, groups = self.images, (self.taps, self.taps), self.groups
         (c, f), g = ((self.channels, self.features), []) if groups == 1 else (
@@ -131,7 +136,7 @@ class Layer(NamedTuple):
         if self.first:
             x, w, y, operation = [n, c, *x[1:3]], [f, c, *taps], [n, f, *y[1:3]], "conv_2d_nchw_fchw"
         group = "g, " if g else ""
-        if self.by == "data" and self.stride > 1:
+        if self.is_imported:
             return self._imported()
         if self.by == "data":
             # A pixel of the images is read by all taps: those that lie behind it by one that comes first.
@@ -149,22 +154,32 @@ class Layer(NamedTuple):
                             operation=operation, **steps)  # fmt: skip
 
     def _imported(self) -> str:
-        """The gradient of images in larger steps, of which each phase of pixels is a convolution."""
+        """The gradient of images in larger steps, of which each phase of pixels is a convolution, or one of channels
+        with a filter each."""
         import torch
 
         from warploom.runtime.torch.importer import torch_to_linalg
 
+        groups = self.channels if self.apart else self.groups
         left = self.size - (self.result - 1) * self.stride + 2 * self.padding - self.taps
 
+        steps = [[n] * 2 for n in (self.stride, self.padding, 1)]
+
+        def of_filter(x: Any, slopes: Any) -> Any:
+            x, slopes = (each.permute(0, 3, 1, 2) for each in (x, slopes))
+            w = x.new_zeros(self.features, self.channels // groups, self.taps, self.taps)
+            asked = [[0, 0], groups, [False, True, False]]
+            return torch.ops.aten.convolution_backward(slopes, x, w, None, *steps, False, *asked)[1].permute(0, 2, 3, 1)
+
         def gradient(slopes: Any, w: Any) -> Any:
-            steps = [[n] * 2 for n in (self.stride, self.padding, 1)]
             first = [each.permute(0, 3, 1, 2) for each in (slopes, w)]
-            made = torch.ops.aten.convolution(*first, None, *steps, True, [left] * 2, self.groups)
+            made = torch.ops.aten.convolution(*first, None, *steps, True, [left] * 2, groups)
             return made.permute(0, 2, 3, 1)
 
-        shapes = (self.images, self.result, self.result, self.features), (
-            self.features, self.taps, self.taps, self.channels // self.groups)  # fmt: skip
-        return torch_to_linalg(gradient, *(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes))
+        slopes, x = ((self.images, n, n, c) for n, c in ((self.result, self.features), (self.size, self.channels)))
+        w = self.features, self.taps, self.taps, self.channels // groups
+        function, shapes = (of_filter, (x, slopes)) if self.by == "weights" else (gradient, (slopes, w))
+        return torch_to_linalg(function, *(torch.empty(shape, dtype=torch.bfloat16) for shape in shapes))
 
     def _padded(self, text: str, sizes: list[int], padding: int, **given: str) -> str:
         """The text for images of these sizes with so many zeros around them."""
@@ -359,9 +374,9 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
         def given(each: list[Any], number: int) -> Any:
             if layer.first:
                 return each[number]
-            if number != 1 or not layer.apart:
+            if number != 1 or not layer.apart or layer.is_imported:
                 last = each[number].permute(0, 2, 3, 1)
-                plain = layer.groups == 1 or (layer.by == "data" and layer.stride > 1)
+                plain = layer.groups == 1 or layer.is_imported
                 return last if plain else last.unflatten(0 if number == 1 else -1, (layer.groups, -1))
             return each[number].squeeze(1).permute(1, 2, 0).contiguous()
 
@@ -394,7 +409,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS if args.only in layer.name
-              and (args.by == "images" or not (layer.apart or layer.channels < 4 * (args.by == "data")))]  # fmt: skip
+              and (args.by != "data" or layer.channels > 3)]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

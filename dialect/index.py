@@ -108,7 +108,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-fp8-as-f16": ("schedule.fp8_as",),
     "warp-specialise": ("warp.wgmma",),
     "warp-pipeline": ("warp.copy",),
-    "warp-tensor-memory": ("warp.wgmma",),
+    "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring",),
     "warp-expand": (
         "warp.sum_sliced_k",
@@ -162,7 +162,7 @@ LOWERINGS = _homes(
         gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
         scf.yield, warp.elect
         """,
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step, warp.subfragment",
+        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.stack, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
@@ -181,7 +181,7 @@ LOWERINGS = _homes(
         nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.packing": "warp.pack",
-        "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma, warp.wmma.mma",
+        "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma",
         "passes.to_ptx.subgroup": """
         gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
         gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,

@@ -20,7 +20,7 @@ from warploom.dialect.layouts.pictures import svg
 from warploom.dialect.schedule.schedule import FIELDS, PARTS
 from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
-from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture
+from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture, tensor_pictures
 from warploom.runtime.numerics.parameters import ALGORITHMS, ROWS
 
 HERE = Path(__file__).parent
@@ -343,7 +343,8 @@ def gallery() -> dict[str, str]:
     found = {file(fragment): fragment for fragment in fragments()}
     pictures = {f"fragments/{name}": svg(picture(fragment)) for name, fragment in found.items()}
     pictures |= {f"fragments/{what.name}.svg": svg(shared_picture(what)) for what in shared_operands()}
-    return {"fragments/index.md": "".join((*_index(found), *_index_of_shared())), **pictures}
+    pictures |= {f"fragments/{_tensor_file(name, of)}": svg(drawn) for name, of, drawn in tensor_pictures()}
+    return {"fragments/index.md": "".join((*_index(found), *_index_of_shared(), *_index_of_tensor())), **pictures}
 
 
 def fragments() -> Iterator[Fragment]:
@@ -401,6 +402,27 @@ def _index_of_shared() -> Iterator[str]:
     for what in shared_operands():
         title = shared_picture(what).title.partition(": ")[2]
         yield f"\n### {title}\n\n![{title}]({what.name}.svg)\n"
+
+
+TENSOR = """
+## Tensor memory
+
+The pictures show how operands of `tcgen05` lie in tensor memory: each layout once, under the name of the first form
+that has it, of scales those of four to a word. Of products and copies the rows and columns are those of the matrix, and
+`T5:{e0,e1}` is elements 0 and 1 of lane 5. Of loads and stores the rows are lanes, the columns those of tensor memory,
+and `T5:{e0}` is register 0 of thread 5. `warploom layout INSTRUCTION OPERAND` takes the words of any form, and says
+which these may be where they differ. In shared memory operands lie as those of `wgmma` above.
+"""
+
+
+def _tensor_file(name: str, operand: str) -> str:
+    return f"{name}.{operand}.svg".replace("::", "-")
+
+
+def _index_of_tensor() -> Iterator[str]:
+    yield TENSOR
+    for name, operand, drawn in tensor_pictures():
+        yield f"\n### {name} {operand}\n\n![{drawn.title}]({_tensor_file(name, operand)})\n"
 
 
 def write() -> None:

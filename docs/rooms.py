@@ -160,7 +160,8 @@ Most steps are sets of patterns on operations, and the IR shows what they do. Th
   not contain. Written as operations of one thread, a warp tile of 64x64 would need several hundred.
 - `warp-pipeline` and `warp-specialise` rewrite a whole loop. A ring of stages is correct only if every copy, wait and
   product that shares it changes at the same time. Each pass first checks the loop, and leaves it unchanged if an
-  operation does not fit.
+  operation does not fit. `warp-specialise` puts the steps of producers and of consumers into one loop, and then gives
+  each role its part of it.
 - A kernel of rows or of an elementwise operation is made from its operation in one step. It has no K loop, no stages
   and no matrix instruction to choose. `passes/tile/traversal.py` has the code that both share.
 - Attention is one pattern on the `warp.attention` of a CTA. It makes loops, copies, `warp.tile_mma` and `warp.map`. The
@@ -292,7 +293,7 @@ OF_IDEAS = {
     "tensor memory": "dialect/isa/tensor_product.py dialect/layouts/tensor_memory.py dialect/warp/tensor_memory.py "
     "passes/schedule/warpgroup_model.py passes/pipelining/tensor_memory.py "
     "passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
-    "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/ring.py "
+    "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/roles.py "
     "passes/pipelining/tensor_copies.py",
     "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels_last.py passes/linalg/convolution.py "
     "passes/linalg/few_channels.py passes/linalg/image_windows.py passes/pipelining/tensor_copies.py",

@@ -280,8 +280,8 @@ map for each argument.
     yield block("mlir", quoted(specialised, [r"warp\.encode_tensor_map", r"warp\.encode_tensor_map", "launch_func"]))
     yield prose("""
 One lane of the producer loops over all tiles. For each stage it acquires the stage, says how many bytes will fill it,
-and starts a tensor copy of A and one of B. The producer releases most of its registers to the other warpgroups
-(`warp.set_registers`).
+starts a tensor copy of A and one of B, and goes on to the next stage (`producer_advance`). The producer releases most
+of its registers to the other warpgroups (`warp.set_registers`).
 """)
     yield block(
         "mlir",
@@ -318,8 +318,9 @@ dark part the tensor cores multiply.
 
 ### 7. Barriers: `warp-synchronise`
 
-The ring becomes two mbarriers for each stage: `full` and `empty`. The producer waits until a stage is `empty` and tells
-the barrier `full` how many bytes to expect; a consumer waits at `full` and arrives at `empty`.
+Loops now carry the number of the stage that a role is at, and its phase. The ring becomes two mbarriers for each stage:
+`full` and `empty`. The producer waits until a stage is `empty` and tells the barrier `full` how many bytes to expect; a
+consumer waits at `full` and arrives at `empty`.
 """)
     patterns = ["make_barriers", "make_barriers", "warp.await", "warp.arrive", "warp.await", "warp.arrive"]
     yield block("mlir", quoted(WARPGROUPS.level("warp-synchronise"), patterns))

@@ -21,7 +21,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
 
 from ..dialect.index import NEEDS
-from ..dialect.isa.row import UnknownTargetError, target
+from ..dialect.isa.row import WARPGROUP_SM, UnknownTargetError, target
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
@@ -79,8 +79,12 @@ def contents(module: ModuleOp) -> frozenset[str]:
     - `returned`: a host function with results.
     - `dynamic`: memory with dynamic sizes, strides or offset.
     - `schedule.ctas`, and so on: a field of a schedule that is not the default.
+    - `tensor_memory`: a target later than those that multiply by `wgmma`.
     """
     names, types, schedules = set[str](), set[Attribute](), set[Attribute | None]()
+    on = module.attributes.get(TargetAttr.name)
+    if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
+        names.add("tensor_memory")
     for op in module.walk():
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:

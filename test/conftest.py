@@ -18,6 +18,7 @@ from warploom.runtime.cuda.driver import gpu
 
 # Tests run beside each other already; those of launches in several processes say how many.
 os.environ.setdefault("WARPLOOM_CORES", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What a test compiles is neither read from the cache of who runs it nor kept there.
 os.environ["WARPLOOM_CACHE"] = "off"
 

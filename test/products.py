@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from warploom.dialect.isa import mma
@@ -48,6 +49,7 @@ class Types:
         """The type of sums, which an epilogue begins with."""
         return "i32" if self.integers else "f64" if self.c == "f64" else "f32"
 
+    @cache  # noqa: B019
     def rows(self, *, sparse: bool) -> list[Row]:
         """The instructions that multiply these types."""
         a, b = ("tf32" if kind == "f32" else BY_MLIR_NAME[kind].name for kind in (self.a, self.b))
@@ -55,6 +57,13 @@ class Types:
         ordered = (r for r in every if not sparse or (r.sparse and r.ordered))
         wanted = self.accumulate or {"i32": "s32"}.get(self.sum, self.sum)
         return [r for r in ordered if (r.a.name, r.b.name, r.d.name) == (a, b, wanted) and not (r.satfinite or r.kind)]
+
+
+@cache
+def targets_of(types: Types, *, sparse: bool) -> frozenset[str]:
+    """The names of the targets that have an instruction for the types."""
+    rows = types.rows(sparse=sparse)
+    return frozenset(name for name, target in TARGETS.items() if any(row.runs_on(target) for row in rows))
 
 
 BYTES = ("f8E4M3FN", "f8E5M2")
@@ -135,7 +144,7 @@ class Product:
 
     def runs_on(self, target: str) -> bool:
         """Whether the target has an instruction for it."""
-        return any(row.runs_on(TARGETS[target]) for row in self.types.rows(sparse=self.sparse))
+        return target in targets_of(self.types, sparse=self.sparse)
 
     def compile(self, target: str) -> Kernel:
         asked = {"accumulate": self.types.accumulate} if self.types.accumulate else {}

@@ -4,13 +4,15 @@
     python test/tensor_grid.py --every 40 --first 3      # one case of 40 of each group
 
 Dense products of every type and form, alone, in pairs of CTAs and of dynamic sizes; with a sparse A; of narrow floats;
-with scales of blocks; attention. Results are held against float64. For each group a line says how many cases are right,
-and each reason why others are declined. Exit 1 if anything is wrong. `unit/test_tensor_products.py` runs a sample.
+with scales of blocks; of numbers of rows that only a call has; attention. Results are held against float64. For each
+group a line says how many cases are right, and each reason why others are declined. Exit 1 if anything is wrong.
+`unit/test_tensor_products.py` runs a sample.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from problems import problem
 from products import LIES, TYPES, Product, of_warpgroups
 
 from warploom.dialect.isa.form import Shape
+from warploom.dialect.warp.operands import METADATA_ROWS
 from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.cuda import ptxas
 
@@ -82,6 +85,17 @@ def _sparse() -> Iterator[tuple[str, Product]]:
             yield "sparse", replace(each, schedule=tile | ({"cluster": (2, 1)} if number % 3 == 0 else {}))
 
 
+def _sparse_rows() -> Iterator[Case]:
+    """Products of a sparse A with any number of rows, compiled for one size and run with two."""
+    for of in {each.types: each for _, each in _sparse()}.values():
+        (m, n, k), rows = of.size, -(-of.size[0] // METADATA_ROWS)
+        text = re.sub(rf"memref<(?:{m}(x\d+x\w+)|{rows}(x\d+xi32))>", r"memref<?\1\2>", of.mlir)
+        schedule = {name: value for name, value in of.schedule.items() if name != "ctas"}
+        for run in (replace(of, size=(size, n, k)) for size in (m, 37)):
+            make = partial(compile, text, TARGET, tf32=True, **schedule)
+            yield Case("sparse rows", f"{run.size[0]} of {of}", make, _run(run))
+
+
 ATTENTIONS = (
     (Attention((150, 90, 64, 64), "bf16", causal=-131), {"ctas": 3}),
     (Attention((130, 150, 128, 128), batch=(1, 2), shared=("b1",), softmax="behind"), {}),
@@ -111,6 +125,9 @@ def _of_kinds() -> Iterator[Case]:
     for (a, b), (size, tile) in product(narrow.PAIRS, zip(sizes, tiles, strict=True)):
         yield Case("narrow", f"{a} {b} {size}", partial(compile, narrow.matmul(size, a, b), TARGET, **tile),
                    lambda kernel, a=a, b=b, s=size: "" if narrow.within(kernel, s, a, b) else OUTSIDE)  # fmt: skip
+    for form, size in product(forms, ((130, 150, 384), (37, 53, 384))):
+        yield Case("scaled rows", f"{form} {size}", partial(compile, form.of_any_rows((160, 96, 384)), TARGET),
+                   lambda kernel, f=form, s=size: "" if f.within(kernel, s) else OUTSIDE)  # fmt: skip
     for form, size in product(forms, sizes):
         yield Case("scales", f"{form} {size}", partial(compile, form.text(size), TARGET),
                    lambda kernel, f=form, s=size: "" if f.within(kernel, s) else OUTSIDE)  # fmt: skip
@@ -121,6 +138,7 @@ def cases() -> Iterator[Case]:
     for group, each in (*_dense(), *_sparse()):
         if each.legal:
             yield Case(group, str(each), partial(each.compile, TARGET), _run(each))
+    yield from _sparse_rows()
     yield from _of_kinds()
     yield from (_attention(*each) for each in ATTENTIONS)
 

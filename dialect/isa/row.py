@@ -88,6 +88,9 @@ _ROWS = (
     *_family(121, 99, 48, base=(8, 8), a=(8, 8), f=(8, 8)),
 )
 
+WARPGROUP_SM = 90
+"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
+
 TARGETS = {row.name: row for row in _ROWS}
 
 

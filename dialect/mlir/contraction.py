@@ -40,11 +40,10 @@ from xdsl.utils.hints import isa
 
 from .affine import is_plain, loops_of
 from .generic import (
+    TYPE_FN,
     Factor,
     GenericOp,
     SoftmaxOp,
-    TypeFn,
-    TypeFnAttr,
     parse_operands,
     parse_results,
     print_operands,
@@ -52,7 +51,7 @@ from .generic import (
     weighted,
 )
 from .packs import PackOp, UnPackOp
-from .pointwise import NAMED, ElementwiseKindAttr, ElementwiseOp, MapOp, ReduceOp
+from .pointwise import KIND, NAMED, ElementwiseOp, MapOp, ReduceOp
 
 OperandElement: TypeAlias = AnyFloat | IntegerType
 OperandMatrix: TypeAlias = MemRefType[OperandElement] | TensorType[OperandElement]
@@ -61,6 +60,8 @@ METADATA = "warp.metadata"
 """The attribute of a product with a sparse A: which argument of the function holds the metadata."""
 
 _NAMES = "ABC"
+
+UNSIGNED = TYPE_FN.of("cast_unsigned")
 
 
 def map_of(loops: str, dimensions: str) -> AffineMap:
@@ -98,7 +99,7 @@ class ContractionOp(NamedOperation, ABC):
     res = var_result_def(TensorType)
     body = region_def("single_block")
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
-    cast = opt_prop_def(TypeFnAttr)
+    cast = opt_prop_def(TYPE_FN)
 
     @classmethod
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
@@ -115,7 +116,7 @@ class ContractionOp(NamedOperation, ABC):
     @property
     def unsigned(self) -> bool:
         """Whether integers are extended with zeros."""
-        return self.cast is not None and self.cast.data == TypeFn.CAST_UNSIGNED
+        return self.cast == UNSIGNED
 
     def verify_(self) -> None:
         for check in (self._types_problem, self.maps_problem, self._shape_problem, self._result_problem):
@@ -220,7 +221,7 @@ class ContractionOp(NamedOperation, ABC):
         if (attribute := attributes.pop("indexing_maps", None)) is not None:
             maps = _maps_attribute(parser, start, attribute)
         cast = attributes.pop("cast", None)
-        if cast is not None and not isinstance(cast, TypeFnAttr):
+        if cast is not None and not isinstance(cast, TYPE_FN):
             parser.raise_error(
                 f"expected cast to be #linalg.type_fn<cast_signed> or <cast_unsigned>, got {cast}", start
             )
@@ -228,7 +229,7 @@ class ContractionOp(NamedOperation, ABC):
         results = parse_results(parser)
         if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
             parser.raise_error(problem, start)
-        unsigned = cast is not None and cast.data == TypeFn.CAST_UNSIGNED
+        unsigned = cast == UNSIGNED
         return cls.build(
             operands=(inputs, outputs),
             result_types=(results,),
@@ -318,13 +319,13 @@ class MatmulOp(ContractionOp, ops.MatmulOp):
     MOVABLE: ClassVar = True
 
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=maps_of("mnk", OPERANDS))
-    cast = opt_prop_def(TypeFnAttr)
+    cast = opt_prop_def(TYPE_FN)
 
 
 class NamedContractionOp(ContractionOp, ABC):
     """A named product that xDSL does not have."""
 
-    cast = opt_prop_def(TypeFnAttr)
+    cast = opt_prop_def(TYPE_FN)
 
     def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
         return self.indexing_maps
@@ -419,6 +420,6 @@ LINALG_BASE = Dialect(
         *(GenericOp, MapOp, ElementwiseOp, MatmulOp, *(_operation(name, row) for name, row in PRODUCTS.items())),
         *(ContractOp, SoftmaxOp, PackOp, UnPackOp, ReduceOp, *NAMED),
     ],
-    [*Linalg.attributes, TypeFnAttr, ElementwiseKindAttr],
+    [*Linalg.attributes, TYPE_FN, KIND],
 )
 """xDSL's `linalg` with our matmul and generic in place of its own, and the other named products."""

@@ -153,51 +153,22 @@ class ConvolutionOp(NamedOperation):
 # Source: MLIR, Linalg dialect, `LinalgNamedStructuredOps.yaml`.
 
 NAMES = (
-    "conv_1d",
-    "conv_2d",
-    "conv_3d",
-    "conv_1d_nwc_wcf",
-    "conv_1d_ncw_fcw",
-    "conv_2d_nhwc_hwcf",
-    "conv_2d_nhwc_hwcf_q",
-    "conv_2d_nhwc_fhwc",
-    "conv_2d_nhwc_fhwc_q",
-    "conv_2d_nchw_fchw",
-    "conv_2d_nchw_fchw_q",
-    "conv_2d_ngchw_fgchw",
-    "conv_2d_ngchw_gfchw",
-    "conv_2d_ngchw_gfchw_q",
-    "conv_2d_nhwgc_gfhwc",
-    "conv_2d_nhwgc_gfhwc_q",
-    "conv_3d_ndhwc_dhwcf",
-    "conv_3d_ndhwc_dhwcf_q",
-    "conv_3d_ncdhw_fcdhw",
-    "depthwise_conv_1d_ncw_cw",
-    "depthwise_conv_1d_nwc_wc",
-    "depthwise_conv_1d_nwc_wcm",
-    "depthwise_conv_2d_nchw_chw",
-    "depthwise_conv_2d_nhwc_hwc",
-    "depthwise_conv_2d_nhwc_hwc_q",
-    "depthwise_conv_2d_nhwc_hwcm",
-    "depthwise_conv_2d_nhwc_hwcm_q",
-    "depthwise_conv_3d_ncdhw_cdhw",
-    "depthwise_conv_3d_ndhwc_dhwc",
-    "depthwise_conv_3d_ndhwc_dhwcm",
-)
+    "conv_1d", "conv_2d", "conv_3d", "conv_1d_nwc_wcf", "conv_1d_ncw_fcw", "conv_2d_nhwc_hwcf", "conv_2d_nhwc_hwcf_q",
+    "conv_2d_nhwc_fhwc", "conv_2d_nhwc_fhwc_q", "conv_2d_nchw_fchw", "conv_2d_nchw_fchw_q", "conv_2d_ngchw_fgchw",
+    "conv_2d_ngchw_gfchw", "conv_2d_ngchw_gfchw_q", "conv_2d_nhwgc_gfhwc", "conv_2d_nhwgc_gfhwc_q",
+    "conv_3d_ndhwc_dhwcf", "conv_3d_ndhwc_dhwcf_q", "conv_3d_ncdhw_fcdhw", "depthwise_conv_1d_ncw_cw",
+    "depthwise_conv_1d_nwc_wc", "depthwise_conv_1d_nwc_wcm", "depthwise_conv_2d_nchw_chw", "depthwise_conv_2d_nhwc_hwc",
+    "depthwise_conv_2d_nhwc_hwc_q", "depthwise_conv_2d_nhwc_hwcm", "depthwise_conv_2d_nhwc_hwcm_q",
+    "depthwise_conv_3d_ncdhw_cdhw", "depthwise_conv_3d_ndhwc_dhwc", "depthwise_conv_3d_ndhwc_dhwcm",
+)  # fmt: skip
 """Every convolution that MLIR names."""
 
 
 POOLINGS = (
-    *(f"pooling_{layout}_{how}" for layout in ("nwc", "nhwc") for how in (
-        "sum", "max", "max_unsigned", "min", "min_unsigned")),
-    "pooling_ncw_sum",
-    "pooling_nchw_sum",
-    "pooling_nchw_max",
-    "pooling_ncw_max",
-    "pooling_ndhwc_sum",
-    "pooling_ndhwc_max",
-    "pooling_ndhwc_min",
-)  # fmt: skip
+    *(f"pooling_{layout}_{how}" for layout in ("nwc", "nhwc", "ndhwc") for how in ("sum", "max", "min")),
+    *(f"pooling_{layout}_{how}_unsigned" for layout in ("nwc", "nhwc") for how in ("max", "min")),
+    *(f"pooling_{layout}_{how}" for layout in ("ncw", "nchw") for how in ("sum", "max")),
+)
 """Every pooling that MLIR names."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from enum import auto
 from typing import NamedTuple, Self, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
@@ -26,11 +25,10 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.dialects.math import FmaOp
-from xdsl.dialects.utils import EnumAttribute, FastMathFlag
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -40,37 +38,18 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
-from xdsl.utils.str_enum import StrEnum
+
+from .words import words
 
 # Attributes of `linalg` that xDSL does not have.
 
 
-class TypeFn(StrEnum):
-    """How the operands of a named operation are extended to the type of its result."""
-
-    CAST_SIGNED = auto()
-    CAST_UNSIGNED = auto()
-
-
-@irdl_attr_definition
-class TypeFnAttr(EnumAttribute[TypeFn]):
-    """`#linalg.type_fn<cast_unsigned>`: integers are extended with zeros. Source: MLIR, `LinalgEnums.td`."""
-
-    name = "linalg.type_fn"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> TypeFn:
-        with parser.in_angle_brackets():
-            return super().parse_parameter(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            super().print_parameter(printer)
-
+TYPE_FN = words("linalg.type_fn", "cast_signed cast_unsigned")
+"""`#linalg.type_fn<cast_unsigned>`: integers are extended with zeros to the type of the result."""
 
 # `linalg.generic` whose maps and iterators may be an alias: `linalg.generic #trait ins(...)`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
@@ -19,13 +20,12 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation
 from xdsl.irdl import (
     AnyOf,
     IRDLOperation,
+    VarConstraint,
     attr_def,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
@@ -37,45 +37,30 @@ from xdsl.irdl import (
     result_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from . import gpu_async, launch, subgroup
-from .launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
+from .gpu_async import AsyncDependencies
+from .launch import ATTRIBUTIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
 from .upstream import declared
+from .words import words
 
 KNOWN_SIZES = ("known_block_size", "known_grid_size")
 """Attributes of a function that MLIR writes without `gpu.` since version 20."""
 
 
-class AddressSpace(StrEnum):
-    """The address space of a kernel's memref."""
-
-    GLOBAL = "global"
-    WORKGROUP = "workgroup"
-    PRIVATE = "private"
-
-
-@irdl_attr_definition
-class AddressSpaceAttr(EnumAttribute[AddressSpace]):
-    """`#gpu.address_space<workgroup>`: what upstream lowers to the number of the address space in PTX."""
-
-    name = "gpu.address_space"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> AddressSpace:
-        with parser.in_angle_brackets():
-            return parser.parse_str_enum(AddressSpace)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.data.value)
-
-
-SIZE = AnyOf.get(IndexType, i32, i64)
-"""What a size of a launch may be."""
+ADDRESS_SPACE = words("gpu.address_space", "global workgroup private")
+"""`#gpu.address_space<workgroup>`: what upstream lowers to the number of the address space in PTX."""
 
 
 @irdl_op_definition
@@ -179,6 +164,47 @@ class ReturnOp(gpu.ReturnOp):
     args = var_operand_def()
 
 
+@irdl_custom_directive
+class SizeText(CustomDirective):
+    """The type of the sizes of a launch, which is left out for `index`."""
+
+    types: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        typed = parser.parse_optional_punctuation(":") is not None
+        self.types.set(state, (parser.parse_type() if typed else IndexType(),))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.types.get(op) != (IndexType(),):
+            printer.print_string(" :")
+            self.types.print(printer, state, op)
+
+
+@irdl_custom_directive
+class ArgumentsText(CustomDirective):
+    """`args(%A : memref<4xf32>)`: the arguments of a kernel, each with its type."""
+
+    values: VariadicOperandVariable
+    types: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        def argument() -> tuple[UnresolvedOperand, Attribute]:
+            value = parser.parse_unresolved_operand()
+            parser.parse_punctuation(":")
+            return value, parser.parse_type()
+
+        given = parser.parse_optional_keyword("args") is not None
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, argument) if given else []
+        self.values.set(state, [value for value, _ in pairs])
+        self.types.set(state, [kind for _, kind in pairs])
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if values := self.values.get(op):
+            printer.print_string(" args")
+            with printer.in_parens():
+                printer.print_list(values, lambda value: print_typed(printer, value))
+
+
 @irdl_op_definition
 class LaunchFuncOp(gpu.LaunchFuncOp):
     """A launch: `gpu.launch_func @kernels::@f blocks in (%x, %y, %z) threads in (%t, %u, %v) args(%A : memref<4xf32>)`.
@@ -186,6 +212,9 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
     What else may stand there: `async [%token]` and `<%stream : i64>` before the kernel, `clusters in (...)` behind it,
     `dynamic_shared_memory_size %bytes` before the arguments.
     """
+
+    SIZE: ClassVar = VarConstraint("SIZE", AnyOf.get(IndexType, i32, i64))
+    """The type of the sizes of a launch."""
 
     name = "gpu.launch_func"
 
@@ -205,110 +234,16 @@ class LaunchFuncOp(gpu.LaunchFuncOp):
     asyncToken = opt_result_def(gpu.AsyncTokenType)  # noqa: N815
     kernel = prop_def(SymbolRefAttr)
 
-    @classmethod
-    def parse(cls, parser: Parser) -> LaunchFuncOp:
-        is_async = parser.parse_optional_keyword("async") is not None
-        operand, brackets = parser.parse_unresolved_operand, parser.Delimiter.SQUARE
-        waits = parser.parse_optional_comma_separated_list(brackets, operand) or []
-        stream = _stream(parser)
-        kernel = _symbol(parser)
-        clusters = _sizes(parser, "clusters", optional=True)
-        blocks, threads = _sizes(parser, "blocks"), _sizes(parser, "threads")
-        kind = parser.parse_type() if parser.parse_optional_punctuation(":") else IndexType()
-        shared = _shared(parser)
-        arguments = _typed(parser, parser.Delimiter.PAREN) if parser.parse_optional_keyword("args") else []
-        attributes = parser.parse_optional_attr_dict()
-        sizes = [[parser.resolve_operand(size, kind)] for size in (*blocks, *threads)]
-        cluster = [[parser.resolve_operand(size, kind)] for size in clusters] or [[], [], []]
-        tokens = [parser.resolve_operand(wait, gpu.AsyncTokenType()) for wait in waits]
-        return cls.build(
-            operands=[tokens, *sizes, *cluster, shared, arguments, stream],
-            result_types=[[gpu.AsyncTokenType()] if is_async else []],
-            properties={"kernel": kernel},
-            attributes=attributes,
-        )
-
-    def print(self, printer: Printer) -> None:
-        if self.asyncToken is not None:
-            printer.print_string(" async")
-        if self.asyncDependencies:
-            printer.print_string(" ")
-            with printer.in_square_brackets():
-                printer.print_list(self.asyncDependencies, printer.print_ssa_value)
-        if self.asyncObject is not None:
-            printer.print_string(" ")
-            with printer.in_angle_brackets():
-                print_typed(printer, self.asyncObject)
-        printer.print_string(" ")
-        printer.print_attribute(self.kernel)
-        if self.clusterSizeX is not None and self.clusterSizeY is not None and self.clusterSizeZ is not None:
-            _print_sizes(printer, "clusters", (self.clusterSizeX, self.clusterSizeY, self.clusterSizeZ))
-        _print_sizes(printer, "blocks", (self.gridSizeX, self.gridSizeY, self.gridSizeZ))
-        _print_sizes(printer, "threads", (self.blockSizeX, self.blockSizeY, self.blockSizeZ))
-        if self.gridSizeX.type != IndexType():
-            printer.print_string(" : ")
-            printer.print_attribute(self.gridSizeX.type)
-        if self.dynamicSharedMemorySize is not None:
-            printer.print_string(" dynamic_shared_memory_size ")
-            printer.print_ssa_value(self.dynamicSharedMemorySize)
-        if self.kernelOperands:
-            printer.print_string(" args")
-            with printer.in_parens():
-                printer.print_list(self.kernelOperands, lambda value: print_typed(printer, value))
-        printer.print_op_attributes(self.attributes)
-
-
-def _symbol(parser: Parser) -> SymbolRefAttr:
-    position, kernel = parser.pos, parser.parse_attribute()
-    if not isinstance(kernel, SymbolRefAttr):
-        parser.raise_error(f"expected the name of a kernel, as @kernels::@f, got {kernel}", position)
-    return kernel
-
-
-def _stream(parser: Parser) -> list[SSAValue]:
-    """`<%stream : i64>`, the object that a launch is queued on."""
-    position = parser.pos
-    objects = _typed(parser, parser.Delimiter.ANGLE)
-    if len(objects) > 1:
-        parser.raise_error(f"expected one object to queue the launch on, got {len(objects)}", position)
-    return objects
-
-
-def _typed(parser: Parser, delimiter: Parser.Delimiter) -> list[SSAValue]:
-    """Values in brackets, each with its type; none where there is no bracket."""
-
-    def value() -> SSAValue:
-        operand = parser.parse_unresolved_operand()
-        parser.parse_punctuation(":")
-        return parser.resolve_operand(operand, parser.parse_type())
-
-    return parser.parse_optional_comma_separated_list(delimiter, value) or []
-
-
-def _sizes(parser: Parser, what: str, *, optional: bool = False) -> list[UnresolvedOperand]:
-    """`blocks in (%x, %y, %z)`."""
-    if optional and parser.parse_optional_keyword(what) is None:
-        return []
-    if not optional:
-        parser.parse_keyword(what, f" before the sizes: {what} in (%x, %y, %z)")
-    parser.parse_keyword("in")
-    position = parser.pos
-    sizes = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
-    if len(sizes) != DIMENSIONS:
-        parser.raise_error(f"expected {DIMENSIONS} sizes of {what}, got {len(sizes)}", position)
-    return sizes
-
-
-def _shared(parser: Parser) -> list[SSAValue]:
-    if parser.parse_optional_keyword("dynamic_shared_memory_size") is None:
-        return []
-    return [parser.resolve_operand(parser.parse_unresolved_operand(), i32)]
-
-
-def _print_sizes(printer: Printer, what: str, sizes: Sequence[SSAValue]) -> None:
-    printer.print_string(f" {what} in ")
-    with printer.in_parens():
-        printer.print_list(sizes, printer.print_ssa_value)
+    custom_directives = (AsyncDependencies, SizeText, ArgumentsText)
+    assembly_format = (
+        "custom<AsyncDependencies>(type($asyncToken), $asyncDependencies)"
+        " (` ` `<` $asyncObject^ `:` type($asyncObject) `>`)? qualified($kernel)"
+        " (`clusters` `in` ` ` `(` $clusterSizeX^ `,` $clusterSizeY `,` $clusterSizeZ `)`)?"
+        " `blocks` `in` ` ` `(` $gridSizeX `,` $gridSizeY `,` $gridSizeZ `)`"
+        " `threads` `in` ` ` `(` $blockSizeX `,` $blockSizeY `,` $blockSizeZ `)` custom<SizeText>(type($gridSizeX))"
+        " (`dynamic_shared_memory_size` $dynamicSharedMemorySize^)?"
+        " custom<ArgumentsText>($kernelOperands, type($kernelOperands)) attr-dict"
+    )
 
 
 @irdl_op_definition
@@ -319,8 +254,8 @@ class BarrierOp(gpu.BarrierOp):
     assembly_format = "attr-dict"
 
 
-class _Bounded(IRDLOperation):
-    """An index of a thread with an optional upper bound, which xDSL's definition lacks."""
+class Number(IRDLOperation):
+    """A number of threads, or of one, with an optional upper bound, which xDSL's definition lacks."""
 
     upper_bound = opt_prop_def(IntegerAttr[IndexType])
     result = result_def(IndexType)
@@ -329,91 +264,48 @@ class _Bounded(IRDLOperation):
         """Replaces the verifier of xDSL's definition."""
 
 
-class _AlongDimension(_Bounded):
-    """Such a number along one dimension of a launch."""
-
-    assembly_format = "$dimension (`upper_bound` $upper_bound^)? attr-dict"
+class NumberAlong(Number):
+    """Such a number along one dimension of a launch: `gpu.block_id x`."""
 
     dimension = prop_def(gpu.DimensionAttr)
 
-
-@irdl_op_definition
-class BlockIdOp(_AlongDimension, gpu.BlockIdOp):
-    """The number of a CTA in the grid along one dimension: `gpu.block_id x`."""
-
-    name = "gpu.block_id"
+    def __init__(self, dimension: gpu.DimensionAttr) -> None:
+        IRDLOperation.__init__(self, result_types=[IndexType()], properties={"dimension": dimension})
 
 
-@irdl_op_definition
-class ThreadIdOp(_AlongDimension, gpu.ThreadIdOp):
-    """The number of a thread in its CTA along one dimension: `gpu.thread_id x`."""
+NumberOp = TypeVar("NumberOp", bound=Number)
 
-    name = "gpu.thread_id"
+_BOUND = "(`upper_bound` $upper_bound^)? attr-dict"
 
 
-@irdl_op_definition
-class BlockDimOp(_AlongDimension, gpu.BlockDimOp):
-    """The threads of a CTA along one dimension: `gpu.block_dim x`."""
-
-    name = "gpu.block_dim"
-
-
-@irdl_op_definition
-class GridDimOp(_AlongDimension, gpu.GridDimOp):
-    """The CTAs of the grid along one dimension: `gpu.grid_dim x`."""
-
-    name = "gpu.grid_dim"
+def _number(base: type[NumberOp], text: str, parent: type[IRDLOperation], summary: str) -> type[NumberOp]:
+    """xDSL's operation with a bound. Patterns for it match this one too."""
+    members = {"name": parent.name, "assembly_format": text, "__module__": __name__, "__doc__": summary}
+    return irdl_op_definition(cast("type[NumberOp]", type(parent.__name__, (base, parent), members)))
 
 
-@irdl_op_definition
-class GlobalIdOp(_AlongDimension, gpu.GlobalIdOp):
-    """The number of a thread in the grid along one dimension: `gpu.global_id x`."""
+_ALONG = f"$dimension {_BOUND}"
+BlockIdOp = _number(NumberAlong, _ALONG, gpu.BlockIdOp, "The number of a CTA in the grid.")
+ThreadIdOp = _number(NumberAlong, _ALONG, gpu.ThreadIdOp, "The number of a thread in its CTA.")
+BlockDimOp = _number(NumberAlong, _ALONG, gpu.BlockDimOp, "The threads of a CTA.")
+GridDimOp = _number(NumberAlong, _ALONG, gpu.GridDimOp, "The CTAs of the grid.")
+GlobalIdOp = _number(NumberAlong, _ALONG, gpu.GlobalIdOp, "The number of a thread in the grid.")
+LaneIdOp = _number(Number, _BOUND, gpu.LaneIdOp, "The number of a lane in its warp: `gpu.lane_id`.")
 
-    name = "gpu.global_id"
-
+_TYPED = f"{_BOUND} `:` type($result)"
+SubgroupIdOp = _number(Number, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id : index`.")
+NumSubgroupsOp = _number(Number, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
+SubgroupSizeOp = _number(Number, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
 
 CLUSTERS = tuple(
     declared(
-        _Bounded, f"gpu.{name}", "$dimension (`upper_bound` $upper_bound^)? attr-dict", f"{what} along a dimension.",
-        dimension=prop_def(gpu.DimensionAttr),
+        NumberAlong, f"gpu.{name}", _ALONG, f"{what} along a dimension.",
     )
     for name, what in (
         ("cluster_id", "The number of a cluster in the grid"), ("cluster_dim", "The clusters of a grid"),
         ("cluster_block_id", "The number of a CTA in its cluster"), ("cluster_dim_blocks", "The CTAs of a cluster"),
     )
 )  # fmt: skip
-
-
-@irdl_op_definition
-class LaneIdOp(_Bounded, gpu.LaneIdOp):
-    """The number of a lane in its warp: `gpu.lane_id`."""
-
-    name = "gpu.lane_id"
-    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict"
-
-
-@irdl_op_definition
-class SubgroupIdOp(_Bounded, gpu.SubgroupIdOp):
-    """The number of a warp in its CTA: `gpu.subgroup_id : index`."""
-
-    name = "gpu.subgroup_id"
-    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
-
-
-@irdl_op_definition
-class NumSubgroupsOp(_Bounded, gpu.NumSubgroupsOp):
-    """The warps of a CTA: `gpu.num_subgroups : index`."""
-
-    name = "gpu.num_subgroups"
-    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
-
-
-@irdl_op_definition
-class SubgroupSizeOp(_Bounded, gpu.SubgroupSizeOp):
-    """The lanes of a warp: `gpu.subgroup_size : index`."""
-
-    name = "gpu.subgroup_size"
-    assembly_format = "(`upper_bound` $upper_bound^)? attr-dict `:` type($result)"
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
@@ -427,7 +319,7 @@ GPU = Dialect(
     [*(op for op in gpu.GPU.operations if op.name not in {own.name for own in OPERATIONS}), *OPERATIONS],
     [
         *(a for a in gpu.GPU.attributes if a is not gpu.AllReduceOpAttr),
-        AddressSpaceAttr,
+        ADDRESS_SPACE,
         *subgroup.ATTRIBUTES,
         *launch.ATTRIBUTES,
     ],

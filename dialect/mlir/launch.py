@@ -15,16 +15,14 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -34,11 +32,51 @@ from xdsl.irdl import (
     region_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    RegionVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .upstream import declared
+from .words import carried
+
+
+@irdl_custom_directive
+class ListText(CustomDirective):
+    """A list of attributes in brackets, or nothing."""
+
+    attribute: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        listed = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
+        if listed is not None:
+            self.attribute.set(state, ArrayAttr(listed))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.attribute.print(printer, state, op)
+
+
+@irdl_custom_directive
+class BodyText(CustomDirective):
+    """A region of one block, which may have no operations."""
+
+    body: RegionVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        region = parser.parse_region()
+        if not region.blocks:
+            region.add_block(Block())
+        self.body.set(state, region)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.body.print(printer, state, op)
 
 
 @irdl_op_definition
@@ -46,84 +84,26 @@ class ModuleOp(gpu.ModuleOp):
     """Kernels that are loaded together: `gpu.module @kernels [#nvvm.target] { ... }`."""
 
     name = "gpu.module"
+    custom_directives = (ListText, BodyText)
+    assembly_format = (
+        "$sym_name (` ` `<` $offloadingHandler^ `>`)? custom<ListText>($targets)"
+        " attr-dict-with-keyword custom<BodyText>($body)"
+    )
+
     body = region_def("single_block")
     sym_name = prop_def(SymbolNameConstraint())
     targets = opt_prop_def(ArrayAttr)
     offloadingHandler = opt_prop_def()  # noqa: N815
 
-    def verify_(self) -> None:
-        """Verifies the definition alone, for the inherited verifier does not know targets."""
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ModuleOp:
-        properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
-        handler = parser.parse_optional_comma_separated_list(parser.Delimiter.ANGLE, parser.parse_attribute)
-        if handler:
-            properties["offloadingHandler"] = handler[0]
-        targets = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_attribute)
-        if targets is not None:
-            properties["targets"] = ArrayAttr(targets)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parser.parse_region()
-        if not body.blocks:
-            body.add_block(Block())
-        return cls.create(regions=[body], properties=properties, attributes=attributes.data if attributes else {})
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        if self.offloadingHandler is not None:
-            printer.print_string(" ")
-            with printer.in_angle_brackets():
-                printer.print_attribute(self.offloadingHandler)
-        if self.targets is not None:
-            printer.print_string(" ")
-            printer.print_attribute(self.targets)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
-        printer.print_region(self.body)
-
-
-class _CarriedAttr(ParametrizedAttribute):
-    """An attribute that is kept as text."""
-
-    text: StringAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        depth, start = 0, parser.pos
-        while True:
-            token = parser._current_token  # pyright: ignore[reportPrivateUsage]
-            depth += (token.text in OPENING) - (token.text in CLOSING)
-            if not depth:
-                break
-            parser._consume_token()  # pyright: ignore[reportPrivateUsage]
-        if token.text in CLOSING:
-            parser._consume_token()  # pyright: ignore[reportPrivateUsage]
-            text = parser.lexer.input.content[start : token.span.end]
-            return (StringAttr(re.sub(r'("(?:[^"\\]|\\.)*")|\s+', lambda part: part[1] or " ", text)),)
-        return (StringAttr(""),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(self.text.data)
-
-
-OPENING, CLOSING = ("<", "(", "[", "{"), (">", ")", "]", "}")
-
-
-def _carried(name: str) -> type[ParametrizedAttribute]:
-    members: dict[str, object] = {
-        "name": f"gpu.{name}",
-        "__module__": __name__,
-        "__annotations__": {"text": StringAttr},
-    }
-    members["__doc__"] = f"`#gpu.{name}`, as it is written."
-    return irdl_attr_definition(type(name, (_CarriedAttr,), members))
+    verify_ = Operation.verify_
+    """The definition alone is verified, for the inherited verifier does not know targets."""
 
 
 ATTRIBUTES = tuple(
-    map(_carried, ("object", "select_object", "kernel_table", "kernel_metadata", "block", "warpgroup",
-                   "warp", "thread", "lane", "memory_space", "mask"))
+    carried(f"gpu.{name}") for name in (
+        "object", "select_object", "kernel_table", "kernel_metadata", "block", "warpgroup", "warp", "thread", "lane",
+        "memory_space", "mask",
+    )
 )  # fmt: skip
 """Compiled kernels, and what loops are mapped to."""
 
@@ -137,7 +117,7 @@ BinaryOp = declared(
 def assembly(target: Attribute, ptx: str) -> Attribute:
     """PTX as the object of a `gpu.binary`: `#gpu.object<#nvvm.target<chip = "sm_80">, assembly = "...">`."""
     escaped = re.sub(r"[^ !#-\[\]-~]", lambda part: f"\\{ord(part[0]):02X}", ptx)
-    return ATTRIBUTES[0].new([StringAttr(f'<{target}, assembly = "{escaped}">')])
+    return ATTRIBUTES[0].of(f'<{target}, assembly = "{escaped}">')
 
 
 MODULES = (ModuleOp, BinaryOp)

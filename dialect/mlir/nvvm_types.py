@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from xdsl.dialects.builtin import BoolAttr, DictionaryAttr, IntAttr, IntegerAttr, UnitAttr, i1
+from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import IRDLOperation, OpDef, irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from .words import BareWordAttr, WordAttr, words
+from .words import BareWordAttr, WordAttr, carried, words
 
 MMA_LAYOUT = words("nvvm.mma_layout", "row col")
 MMA_TYPE = words("nvvm.mma_type", "f16 f32 tf32 u8 s8 s32 b1 u4 s4 bf16 f64 e4m3 e5m2 e3m2 e2m3 e2m1")
@@ -117,49 +117,8 @@ class MatrixShapeAttr(SizesAttr):
     n: IntAttr
 
 
-@irdl_attr_definition
-class NvvmTargetAttr(ParametrizedAttribute):
-    """What LLVM compiles a `gpu.module` for: `#nvvm.target<chip = "sm_90a", features = "+ptx80">`."""
-
-    name = "nvvm.target"
-
-    fields: DictionaryAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        def parse_field() -> tuple[str, Attribute]:
-            name = parser.parse_identifier(" as a field of the target")
-            parser.parse_punctuation("=")
-            if name != "flags":
-                return name, parser.parse_attribute()
-            return name, DictionaryAttr({word: UnitAttr() for word in _flags(parser)})
-
-        listed = parser.parse_optional_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
-        return (DictionaryAttr(dict(listed or ())),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        if not self.fields.data:
-            return
-
-        def print_field(field: tuple[str, Attribute]) -> None:
-            name, value = field
-            printer.print_string(f"{name} = ")
-            if name == "flags" and isinstance(value, DictionaryAttr):
-                printer.print_string(f"{{{', '.join(value.data)}}}")
-            elif isinstance(value, IntegerAttr):
-                printer.print_string(str(value.value.data))
-            else:
-                printer.print_attribute(value)
-
-        with printer.in_angle_brackets():
-            printer.print_list(self.fields.data.items(), print_field)
-
-
-def _flags(parser: AttrParser) -> Sequence[str]:
-    return parser.parse_comma_separated_list(
-        parser.Delimiter.BRACES, lambda: parser.parse_identifier(" as a flag of the target")
-    )
-
+TARGET = carried("nvvm.target")
+"""What LLVM compiles a `gpu.module` for: `#nvvm.target<chip = "sm_90a", features = "+ptx80">`."""
 
 _KINDS = [kind for kind in list(globals().values()) if isinstance(kind, type)]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
-from enum import auto
 from typing import ClassVar, Self
 
 from xdsl.builder import ImplicitBuilder
@@ -28,13 +27,11 @@ from xdsl.dialects.linalg import ops
 from xdsl.dialects.linalg.abstract_ops import ElementwiseOperation, LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
-from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     base,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -42,84 +39,45 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
-from xdsl.utils.str_enum import StrEnum
 
 from .generic import ARITHMETIC, converted, parse_operands, parse_results, print_operands
+from .words import words
 
+KIND = words(
+    "linalg.elementwise_kind",
+    "exp log abs ceil floor negf reciprocal round sqrt rsqrt square tanh erf add sub mul div div_unsigned"
+    " max_signed min_signed max_unsigned min_unsigned powf select",
+)
+"""The function of a `linalg.elementwise`: `#linalg.elementwise_kind<add>`."""
 
-class ElementwiseKind(StrEnum):
-    """The function of a `linalg.elementwise`."""
-
-    EXP = auto()
-    LOG = auto()
-    ABS = auto()
-    CEIL = auto()
-    FLOOR = auto()
-    NEGF = auto()
-    RECIPROCAL = auto()
-    ROUND = auto()
-    SQRT = auto()
-    RSQRT = auto()
-    SQUARE = auto()
-    TANH = auto()
-    ERF = auto()
-    ADD = auto()
-    SUB = auto()
-    MUL = auto()
-    DIV = auto()
-    DIV_UNSIGNED = auto()
-    MAX_SIGNED = auto()
-    MIN_SIGNED = auto()
-    MAX_UNSIGNED = auto()
-    MIN_UNSIGNED = auto()
-    POWF = auto()
-    SELECT = auto()
-
-
-@irdl_attr_definition
-class ElementwiseKindAttr(EnumAttribute[ElementwiseKind]):
-    """`#linalg.elementwise_kind<add>`"""
-
-    name = "linalg.elementwise_kind"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> ElementwiseKind:
-        with parser.in_angle_brackets():
-            return super().parse_parameter(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            super().print_parameter(printer)
-
-
-UNARY: Mapping[ElementwiseKind, Callable[[SSAValue], Operation]] = {
-    ElementwiseKind.EXP: math.ExpOp,
-    ElementwiseKind.LOG: math.LogOp,
-    ElementwiseKind.ABS: math.AbsFOp,
-    ElementwiseKind.CEIL: math.CeilOp,
-    ElementwiseKind.FLOOR: math.FloorOp,
-    ElementwiseKind.NEGF: arith.NegfOp,
-    ElementwiseKind.ROUND: math.RoundOp,
-    ElementwiseKind.SQRT: math.SqrtOp,
-    ElementwiseKind.RSQRT: math.RsqrtOp,
-    ElementwiseKind.TANH: math.TanhOp,
-    ElementwiseKind.ERF: math.ErfOp,
+UNARY: Mapping[str, Callable[[SSAValue], Operation]] = {
+    "exp": math.ExpOp,
+    "log": math.LogOp,
+    "abs": math.AbsFOp,
+    "ceil": math.CeilOp,
+    "floor": math.FloorOp,
+    "negf": arith.NegfOp,
+    "round": math.RoundOp,
+    "sqrt": math.SqrtOp,
+    "rsqrt": math.RsqrtOp,
+    "tanh": math.TanhOp,
+    "erf": math.ErfOp,
 }
 """Functions of one float."""
 
-BINARY: Mapping[ElementwiseKind, tuple[Callable[..., Operation] | None, Callable[..., Operation] | None]] = {
-    **{ElementwiseKind(name): pair for name, pair in ARITHMETIC.items()},
-    ElementwiseKind.DIV: (arith.DivfOp, arith.DivSIOp),
-    ElementwiseKind.MAX_SIGNED: (arith.MaximumfOp, arith.MaxSIOp),
-    ElementwiseKind.MIN_SIGNED: (arith.MinimumfOp, arith.MinSIOp),
-    ElementwiseKind.DIV_UNSIGNED: (None, arith.DivUIOp),
-    ElementwiseKind.MAX_UNSIGNED: (None, arith.MaxUIOp),
-    ElementwiseKind.MIN_UNSIGNED: (None, arith.MinUIOp),
-    ElementwiseKind.POWF: (math.PowFOp, None),
+BINARY: Mapping[str, tuple[Callable[..., Operation] | None, Callable[..., Operation] | None]] = {
+    **ARITHMETIC,
+    "div": (arith.DivfOp, arith.DivSIOp),
+    "max_signed": (arith.MaximumfOp, arith.MaxSIOp),
+    "min_signed": (arith.MinimumfOp, arith.MinSIOp),
+    "div_unsigned": (None, arith.DivUIOp),
+    "max_unsigned": (None, arith.MaxUIOp),
+    "min_unsigned": (None, arith.MinUIOp),
+    "powf": (math.PowFOp, None),
 }
 """Operations on two floats, and on two integers; None where there is none."""
 
@@ -197,7 +155,7 @@ class ElementwiseOp(PointwiseOp):
 
     name = "linalg.elementwise"
 
-    kind = prop_def(ElementwiseKindAttr)
+    kind = prop_def(KIND)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     def get_indexing_maps(self) -> ArrayAttr[AffineMapAttr]:
@@ -216,12 +174,12 @@ class ElementwiseOp(PointwiseOp):
         attributes = parser.parse_optional_attr_dict()
         inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         results = parse_results(parser)
-        if not isinstance(kind, ElementwiseKindAttr) or len(outputs) != 1:
+        if not isinstance(kind, KIND) or len(outputs) != 1:
             parser.raise_error("expected a #linalg.elementwise_kind, and one operand in outs(...)", start)
         out = outputs[0].type
         rank = len(out.get_shape()) if isinstance(out, MemRefType | TensorType) else 0
         default = ArrayAttr([AffineMapAttr(AffineMap.identity(rank))] * (len(inputs) + 1))
-        body = _body_of(parser, kind.data, inputs, outputs[0], start)
+        body = _body_of(parser, kind.word.data, inputs, outputs[0], start)
         return cls.build(
             operands=(inputs, outputs),
             result_types=(results,),
@@ -255,7 +213,7 @@ def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: S
     return Region(block)
 
 
-def _body_of(parser: Parser, kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
+def _body_of(parser: Parser, kind: str, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
     """The body of a kind, as `body_of` makes it."""
     try:
         return body_of(kind, inputs, output)
@@ -263,7 +221,7 @@ def _body_of(parser: Parser, kind: ElementwiseKind, inputs: Sequence[SSAValue], 
         parser.raise_error(str(error), start)
 
 
-def body_of(kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue) -> Region:
+def body_of(kind: str, inputs: Sequence[SSAValue], output: SSAValue) -> Region:
     """The body of a kind, on elements extended to the result's type.
 
     Raises:
@@ -271,28 +229,28 @@ def body_of(kind: ElementwiseKind, inputs: Sequence[SSAValue], output: SSAValue)
     """
     target = _element(output)
     block = Block(arg_types=[*map(_element, inputs), target])
-    wanted = 3 if kind == ElementwiseKind.SELECT else 2 if kind in BINARY else 1
+    wanted = 3 if kind == "select" else 2 if kind in BINARY else 1
     number = isinstance(target, AnyFloat) or (isa(target, IntegerType) and wanted > 1)
     of_type = BINARY[kind][0 if isinstance(target, AnyFloat) else 1] if kind in BINARY else _computed
     if len(inputs) != wanted or not number or of_type is None:
-        raise ValueError(f"expected {wanted} inputs of {kind.value} to a number, got {len(inputs)} to {target}")
+        raise ValueError(f"expected {wanted} inputs of {kind} to a number, got {len(inputs)} to {target}")
     with ImplicitBuilder(block):
-        skipped = 1 if kind == ElementwiseKind.SELECT else 0
+        skipped = 1 if kind == "select" else 0
         values = [v if i < skipped else converted(v, target) for i, v in enumerate(block.args[:-1])]
         YieldOp(_computed(kind, values).results[0])
     return Region(block)
 
 
-def _computed(kind: ElementwiseKind, values: Sequence[SSAValue]) -> Operation:
+def _computed(kind: str, values: Sequence[SSAValue]) -> Operation:
     """The operation of a kind on elements of one type."""
     number = values[-1].type
-    if kind == ElementwiseKind.SELECT:
+    if kind == "select":
         return arith.SelectOp(*values)
     if (of_type := BINARY.get(kind, (None, None))[0 if isinstance(number, AnyFloat) else 1]) is not None:
         return of_type(*values)
-    if kind == ElementwiseKind.SQUARE:
+    if kind == "square":
         return arith.MulfOp(values[0], values[0])
-    if kind == ElementwiseKind.RECIPROCAL:
+    if kind == "reciprocal":
         one = arith.ConstantOp(FloatAttr(1.0, number))  # pyright: ignore[reportArgumentType, reportCallIssue]
         return arith.DivfOp(one.result, values[0])
     return UNARY[kind](values[0])
@@ -347,7 +305,7 @@ class ReduceOp(ops.ReduceOp):
 class NamedPointwiseOp(ElementwiseOperation, ABC):
     """An operation that its name names, on elements of one shape."""
 
-    KIND: ClassVar[ElementwiseKind]
+    KIND: ClassVar[str]
 
     @classmethod
     def get_hidden_region(cls, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> Region:
@@ -358,12 +316,11 @@ XDSL_HAS = ("exp", "log", "sqrt", "add", "sub", "mul", "select")
 """Kinds that xDSL has an operation for; and both kinds that compare as signed numbers, under names of their own."""
 
 
-def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
-    word = str(kind)
-    title = "".join(part.capitalize() for part in word.split("_"))
+def _named(kind: str) -> type[NamedPointwiseOp]:
+    title = "".join(part.capitalize() for part in kind.split("_"))
     fields = {
-        "name": f"linalg.{word}",
-        "__doc__": f"Applies {word} to each element.",
+        "name": f"linalg.{kind}",
+        "__doc__": f"Applies {kind} to each element.",
         "__module__": __name__,
         "__annotations__": {"KIND": ClassVar},
         "KIND": kind,
@@ -373,6 +330,6 @@ def _named(kind: ElementwiseKind) -> type[NamedPointwiseOp]:
 
 NAMED = [
     _named(kind)
-    for kind in ElementwiseKind
-    if str(kind) not in XDSL_HAS and (kind == ElementwiseKind.DIV_UNSIGNED or not str(kind).endswith("signed"))
+    for kind in KIND.WORDS
+    if kind not in XDSL_HAS and (kind == "div_unsigned" or not kind.endswith("signed"))
 ]

@@ -8,22 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    FunctionType,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    StringAttr,
-    UnitAttr,
-    VectorType,
-    i1,
-    i32,
-)
-from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, VectorType, i1, i32
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
+    ParamAttrConstraint,
     ParsePropInAttrDict,
     VarConstraint,
     base,
@@ -37,73 +27,26 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.irdl.declarative_assembly_format import AttributeVariable, irdl_custom_directive
+from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
+from .words import BareWordAttr, WordText, words
 
-class ShuffleMode(StrEnum):
-    """How `gpu.shuffle` chooses the source lane: by exclusive or of the lane number, by an offset down or up, or by
-    index."""
+SHUFFLE = words("gpu.shuffle_mode", "xor up down idx", BareWordAttr)
+"""How `gpu.shuffle` chooses the source lane: by exclusive or of the lane number, by an offset, or by index."""
 
-    XOR = "xor"
-    UP = "up"
-    DOWN = "down"
-    IDX = "idx"
+REDUCTION = words(
+    "gpu.all_reduce_op", "add mul minui minsi minnumf maxui maxsi maxnumf and or xor minimumf maximumf", BareWordAttr
+)
+"""The operation of a reduction; xDSL lacks those that name the kind of number."""
 
-
-@irdl_attr_definition
-class ShuffleModeAttr(EnumAttribute[ShuffleMode], SpacedOpaqueSyntaxAttribute):
-    name = "gpu.shuffle_mode"
-
-
-class ReductionKind(StrEnum):
-    """The operation of `gpu.subgroup_reduce`; xDSL lacks those that name the kind of number."""
-
-    ADD = "add"
-    MUL = "mul"
-    MINUI = "minui"
-    MINSI = "minsi"
-    MINNUMF = "minnumf"
-    MAXUI = "maxui"
-    MAXSI = "maxsi"
-    MAXNUMF = "maxnumf"
-    AND = "and"
-    OR = "or"
-    XOR = "xor"
-    MINIMUMF = "minimumf"
-    MAXIMUMF = "maximumf"
-
-
-@irdl_attr_definition
-class ReductionAttr(EnumAttribute[ReductionKind], SpacedOpaqueSyntaxAttribute):
-    name = "gpu.all_reduce_op"
-
-
-class MmaElementwise(StrEnum):
-    """The function of a `gpu.subgroup_mma_elementwise`."""
-
-    ADDF = "addf"
-    MULF = "mulf"
-    SUBF = "subf"
-    MAXF = "maxf"
-    MINF = "minf"
-    DIVF = "divf"
-    ADDI = "addi"
-    MULI = "muli"
-    SUBI = "subi"
-    DIVS = "divs"
-    DIVU = "divu"
-    NEGATEF = "negatef"
-    NEGATES = "negates"
-    EXTF = "extf"
-
-
-@irdl_attr_definition
-class MmaElementwiseAttr(EnumAttribute[MmaElementwise], SpacedOpaqueSyntaxAttribute):
-    name = "gpu.mma_element_wise"
+ELEMENTWISE = words(
+    "gpu.mma_element_wise", "addf mulf subf maxf minf divf addi muli subi divs divu negatef negates extf", BareWordAttr
+)
+"""The function of a `gpu.subgroup_mma_elementwise`."""
 
 
 @irdl_attr_definition
@@ -137,13 +80,6 @@ class MmaMatrixType(ParametrizedAttribute, TypeAttribute):
             printer.print_attribute(self.operand)
 
 
-class _WordFirst(IRDLOperation):
-    """An operation whose text begins with a word: `gpu.shuffle xor %x, ...`."""
-
-    def _print_word(self, printer: Printer, word: str) -> None:
-        printer.print_string(f" {word} ")
-
-
 @irdl_op_definition
 class ShuffleOp(IRDLOperation):
     """Each lane gives a number and takes another lane's: `%y, %valid = gpu.shuffle xor %x, %offset, %width : f32`."""
@@ -155,7 +91,7 @@ class ShuffleOp(IRDLOperation):
     value = operand_def(NUMBER)
     offset = operand_def(i32)
     width = operand_def(i32)
-    mode = prop_def(ShuffleModeAttr)
+    mode = prop_def(SHUFFLE)
     shuffleResult = result_def(NUMBER)  # noqa: N815
     valid = result_def(i1)
 
@@ -163,7 +99,7 @@ class ShuffleOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SubgroupReduceOp(_WordFirst):
+class SubgroupReduceOp(IRDLOperation):
     """The sum, or another reduction, of a number of each lane of a warp: `gpu.subgroup_reduce add %x : (f32) -> f32`.
 
     With `cluster(size = 4, stride = 2)` only lanes a stride apart are taken together, so many of them.
@@ -172,97 +108,49 @@ class SubgroupReduceOp(_WordFirst):
     name = "gpu.subgroup_reduce"
 
     value = operand_def()
-    op = prop_def(ReductionAttr)
+    op = prop_def(REDUCTION)
     uniform = opt_prop_def(UnitAttr)
-    cluster_size = opt_prop_def(IntegerAttr)
-    cluster_stride = prop_def(IntegerAttr, default_value=IntegerAttr(1, i32))
+    cluster_size = opt_prop_def(IntegerAttr[i32])
+    cluster_stride = prop_def(IntegerAttr[i32], default_value=IntegerAttr(1, i32))
     result = result_def()
 
+    assembly_format = (
+        "$op $value (`uniform` $uniform^)?"
+        " (`cluster` `(` `size` `=` $cluster_size^ (`,` `stride` `=` $cluster_stride^)? `)`)?"
+        " attr-dict `:` functional-type($value, $result)"
+    )
+
+
+@irdl_custom_directive
+class ReductionText(WordText):
+    """The operation of a reduction, which a body may stand for."""
+
+    WORDS: ClassVar = REDUCTION.WORDS
+
+    attribute: AttributeVariable
+
     @classmethod
-    def parse(cls, parser: Parser) -> SubgroupReduceOp:
-        properties: dict[str, Attribute] = {"op": ReductionAttr(parser.parse_str_enum(ReductionKind))}
-        source = parser.parse_unresolved_operand()
-        if parser.parse_optional_keyword("uniform") is not None:
-            properties["uniform"] = UnitAttr()
-        properties["cluster_stride"] = IntegerAttr(1, i32)
-        if parser.parse_optional_keyword("cluster") is not None:
-            with parser.in_parens():
-                properties |= cls._parse_cluster(parser)
-        attributes = parser.parse_optional_attr_dict()
-        operand, result = _parse_unary_type(parser, source)
-        return cls.create(operands=[operand], result_types=[result], properties=properties, attributes=attributes)
-
-    @staticmethod
-    def _parse_cluster(parser: Parser) -> dict[str, Attribute]:
-        properties: dict[str, Attribute] = {}
-        parser.parse_keyword("size")
-        parser.parse_punctuation("=")
-        properties["cluster_size"] = IntegerAttr(parser.parse_integer(), i32)
-        if parser.parse_optional_punctuation(",") is not None:
-            parser.parse_keyword("stride")
-            parser.parse_punctuation("=")
-            properties["cluster_stride"] = IntegerAttr(parser.parse_integer(), i32)
-        return properties
-
-    def print(self, printer: Printer) -> None:
-        self._print_word(printer, self.op.data.value)
-        printer.print_ssa_value(self.value)
-        if self.uniform is not None:
-            printer.print_string(" uniform")
-        if self.cluster_size is not None:
-            stride = self.cluster_stride.value.data
-            printer.print_string(f" cluster(size = {self.cluster_size.value.data}")
-            printer.print_string(f", stride = {stride})" if stride != 1 else ")")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(FunctionType.from_lists([self.value.type], [self.result.type]))
+    def attribute_of(cls, word: str) -> Attribute:
+        return REDUCTION.of(word)
 
 
 @irdl_op_definition
-class AllReduceOp(_WordFirst):
+class AllReduceOp(IRDLOperation):
     """The reduction of a number of each thread of a CTA, by an operation or a region:
     `gpu.all_reduce add %x uniform {} : (f32) -> f32`."""
 
     name = "gpu.all_reduce"
 
     value = operand_def()
-    op = opt_prop_def(ReductionAttr)
+    op = opt_prop_def(REDUCTION)
     uniform = opt_prop_def(UnitAttr)
     result = result_def()
     body = region_def()
 
-    @classmethod
-    def parse(cls, parser: Parser) -> AllReduceOp:
-        properties: dict[str, Attribute] = {}
-        if (word := parser.parse_optional_str_enum(ReductionKind)) is not None:
-            properties["op"] = ReductionAttr(word)
-        source = parser.parse_unresolved_operand()
-        if parser.parse_optional_keyword("uniform") is not None:
-            properties["uniform"] = UnitAttr()
-        body = parser.parse_region()
-        attributes = parser.parse_optional_attr_dict()
-        operand, result = _parse_unary_type(parser, source)
-        return cls.create(
-            operands=[operand], result_types=[result], properties=properties, attributes=attributes, regions=[body]
-        )
-
-    def print(self, printer: Printer) -> None:
-        self._print_word(printer, "" if self.op is None else self.op.data.value)
-        printer.print_ssa_value(self.value)
-        printer.print_string(" " if self.uniform is None else " uniform ")
-        printer.print_region(self.body, print_empty_block=False)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(FunctionType.from_lists([self.value.type], [self.result.type]))
-
-
-def _parse_unary_type(parser: Parser, source: UnresolvedOperand) -> tuple[SSAValue, Attribute]:
-    """The operand, and the type of the result, that `: (f32) -> f32` says."""
-    parser.parse_punctuation(":")
-    kind = parser.parse_type()
-    if not isinstance(kind, FunctionType) or len(kind.inputs) != 1 or len(kind.outputs) != 1:
-        parser.raise_error("expected the types of one operand and one result")
-    return parser.resolve_operand(source, kind.inputs.data[0]), kind.outputs.data[0]
+    custom_directives = (ReductionText,)
+    assembly_format = (
+        "custom<ReductionText>($op) $value (`uniform` $uniform^)? $body attr-dict `:` functional-type($value, $result)"
+    )
 
 
 @irdl_op_definition
@@ -344,30 +232,15 @@ class SubgroupMmaComputeOp(IRDLOperation):
 class SubgroupMmaConstantMatrixOp(IRDLOperation):
     """A matrix that is one number everywhere."""
 
-    name = "gpu.subgroup_mma_constant_matrix"
+    ELEMENT: ClassVar = VarConstraint("ELEMENT", AnyAttr())
 
-    value = operand_def()
-    res = result_def(MmaMatrixType)
+    name = "gpu.subgroup_mma_constant_matrix"
+    assembly_format = "$value attr-dict `:` type($res)"
+
+    value = operand_def(ELEMENT)
+    res = result_def(ParamAttrConstraint(MmaMatrixType, (VectorType.constr(ELEMENT), AnyAttr())))
 
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SubgroupMmaConstantMatrixOp:
-        source = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        if not isinstance(kind, MmaMatrixType):
-            parser.raise_error("expected the type of a matrix")
-        operand = parser.resolve_operand(source, kind.matrix.element_type)
-        return cls.create(operands=[operand], result_types=[kind], attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.res.type)
 
 
 @irdl_op_definition
@@ -377,7 +250,7 @@ class SubgroupMmaElementwiseOp(IRDLOperation):
     name = "gpu.subgroup_mma_elementwise"
 
     args = var_operand_def(MmaMatrixType)
-    opType = prop_def(MmaElementwiseAttr)  # noqa: N815
+    opType = prop_def(ELEMENTWISE)  # noqa: N815
     res = result_def(MmaMatrixType)
 
     traits = traits_def(Pure())
@@ -390,5 +263,5 @@ OPERATIONS: tuple[type[Operation], ...] = (
 )  # fmt: skip
 """Operations of `gpu` that xDSL has not."""
 
-ATTRIBUTES: tuple[type[Attribute], ...] = (ShuffleModeAttr, ReductionAttr, MmaElementwiseAttr, MmaMatrixType)
+ATTRIBUTES: tuple[type[Attribute], ...] = (SHUFFLE, REDUCTION, ELEMENTWISE, MmaMatrixType)
 """Attributes of `gpu` that xDSL has not."""

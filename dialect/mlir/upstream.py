@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
 from xdsl.dialects import arith, memref
@@ -19,7 +19,6 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
     FileLineColLoc,
-    FunctionType,
     FusedLoc,
     IndexType,
     IntegerAttr,
@@ -35,10 +34,11 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Dialect
+from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.ir.affine import AffineDimExpr
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     base,
     irdl_op_definition,
     operand_def,
@@ -48,12 +48,21 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 from xdsl.utils.type import get_element_type_or_self
+
+from .words import WordText
 
 Declared = TypeVar("Declared", bound=IRDLOperation)
 
@@ -62,6 +71,13 @@ def declared(parent: type[Declared], name: str, text: str, summary: str = "", /,
     """An operation by its name, its text in MLIR's declarative format, what it does, and its fields."""
     members = {"name": name, "assembly_format": text, "__module__": __name__, "__doc__": summary or f"`{name}`."}
     return cast("type[Declared]", irdl_op_definition(type(name, (parent,), members | fields)))
+
+
+class OwnText(IRDLOperation):
+    """An operation of xDSL with another text: hides the parser and the printer of the class behind this one."""
+
+    parse = classmethod(Operation.parse.__func__)  # pyright: ignore[reportAssignmentType]
+    print = Operation.print
 
 
 # `builtin` as MLIR prints it: xDSL's dialect, with resources that belong to the text that they stand in.
@@ -167,11 +183,63 @@ class CastOp(memref.CastOp):
     dest = result_def(base(MemRefType) | base(UnrankedMemRefType))
 
 
+@irdl_custom_directive
+class Visibility(CustomDirective):
+    """`"private"`, or nothing for `"public"`."""
+
+    visibility: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.visibility.set(state, StringAttr(parser.parse_optional_str_literal() or "public"))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.visibility.print(printer, state, op)
+
+
+@irdl_custom_directive
+class InitialValue(CustomDirective):
+    """`memref<4xf32> = dense<1.0>`: the type of memory, and numbers, `uninitialized` or nothing of a declaration."""
+
+    kind: AttributeVariable
+    value: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        position, kind = parser.pos, parser.parse_type()
+        if not isa(kind, MemRefType[Attribute]):
+            parser.raise_error(f"expected the type of memory, got {kind}", position)
+        self.kind.set(state, kind)
+        if parser.parse_optional_punctuation("=") is None:
+            return
+        if parser.parse_optional_keyword("uninitialized") is not None:
+            self.value.set(state, UnitAttr())
+        else:
+            parser.parse_keyword("dense")
+            shape = TensorType(kind.element_type, kind.get_shape())
+            self.value.set(state, parser.parse_dense_int_or_fp_elements_attr(shape))  # pyright: ignore[reportArgumentType]
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.kind.print(printer, state, op)
+        match self.value.get(op):
+            case DenseIntOrFPElementsAttr() as numbers:
+                printer.print_string(" = ")
+                numbers.print_without_type(printer)
+            case UnitAttr():
+                printer.print_string(" = uninitialized")
+            case _:
+                pass
+
+
 @irdl_op_definition
 class GlobalOp(memref.GlobalOp):
     """Memory of the module: `memref.global "private" constant @bias : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>`."""
 
     name = "memref.global"
+    custom_directives = (Visibility, InitialValue)
+    assembly_format = (
+        "custom<Visibility>($sym_visibility) (`constant` $constant^)? $sym_name `:`"
+        " custom<InitialValue>($type, $initial_value) attr-dict"
+    )
+    irdl_options = (ParsePropInAttrDict(),)
 
     sym_name = prop_def(SymbolNameConstraint())
     sym_visibility = prop_def(StringAttr)
@@ -183,45 +251,20 @@ class GlobalOp(memref.GlobalOp):
     def verify_(self) -> None:
         """Replaces xDSL's verifier, which rejects declarations."""
 
-    @classmethod
-    def parse(cls, parser: Parser) -> GlobalOp:
-        visibility = parser.parse_optional_str_literal() or "public"
-        constant = parser.parse_optional_keyword("constant") is not None
-        name = parser.parse_symbol_name()
-        parser.parse_punctuation(":")
-        position, kind = parser.pos, parser.parse_type()
-        if not isa(kind, MemRefType[Attribute]):
-            parser.raise_error(f"expected the type of memory, got {kind}", position)
-        value: dict[str, Attribute] = {}
-        if parser.parse_optional_punctuation("="):
-            value = {"initial_value": UnitAttr()}
-            if not parser.parse_optional_keyword("uninitialized"):
-                parser.parse_keyword("dense")
-                shape = TensorType(kind.element_type, kind.get_shape())
-                value["initial_value"] = parser.parse_dense_int_or_fp_elements_attr(shape)  # pyright: ignore[reportArgumentType]
-        properties = {"sym_name": name, "type": kind, "sym_visibility": StringAttr(visibility), **value}
-        attributes = parser.parse_optional_attr_dict()
-        inherent = {name: attributes.pop(name) for name in ("alignment",) if name in attributes}
-        inherent |= {"constant": UnitAttr()} if constant else {}
-        return cls.create(properties=properties | inherent, attributes=attributes)
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_string_literal(self.sym_visibility.data)
-        printer.print_string(" constant " if self.constant is not None else " ")
-        printer.print_symbol_name(self.sym_name.data)
-        printer.print_string(" : ")
-        printer.print_attribute(self.type)
-        match self.initial_value:
-            case DenseIntOrFPElementsAttr():
-                printer.print_string(" = ")
-                self.initial_value.print_without_type(printer)
-            case UnitAttr():
-                printer.print_string(" = uninitialized")
-            case _:
-                pass
-        aligned = {} if self.alignment is None else {"alignment": self.alignment}
-        printer.print_op_attributes(self.attributes | aligned)
+@irdl_custom_directive
+class MapText(CustomDirective):
+    """A map without the word `affine_map`: `(i, j) -> (j, i)`."""
+
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.map.set(state, AffineMapAttr(parser.parse_affine_map()))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        if isinstance(value := self.map.get(op), AffineMapAttr):
+            printer.print_string(str(value.data))
 
 
 @irdl_op_definition
@@ -229,34 +272,14 @@ class TransposeOp(IRDLOperation):
     """The same memory with its dimensions in another order: `memref.transpose %a (i, j) -> (j, i) : ... to ...`."""
 
     name = "memref.transpose"
+    custom_directives = (MapText,)
+    assembly_format = "$source custom<MapText>($permutation) attr-dict `:` type($source) `to` type($result)"
 
     source = operand_def(MemRefType)
     permutation = prop_def(AffineMapAttr)
     result = result_def(MemRefType)
 
     traits = traits_def(Pure())
-
-    @classmethod
-    def parse(cls, parser: Parser) -> TransposeOp:
-        start, source = parser.pos, parser.parse_unresolved_operand()
-        permutation = AffineMapAttr(parser.parse_affine_map())
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        parser.parse_keyword("to")
-        return cls.create(
-            operands=parser.resolve_operands([source], [kind], start),
-            properties={"permutation": permutation},
-            attributes=dict(attributes),
-            result_types=[parser.parse_type()],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        printer.print_string(f" {self.permutation.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(f" : {self.source.type} to {self.result.type}")
 
     def verify_(self) -> None:
         kind, made, map_ = self.source.type, self.result.type, self.permutation.data
@@ -277,47 +300,29 @@ ATOMIC_KINDS = (
 """What is done to an element at once, by its number (MLIR, `AtomicRMWKindAttr`)."""
 
 
+@irdl_custom_directive
+class AtomicKind(WordText):
+    WORDS: ClassVar = ATOMIC_KINDS
+
+    attribute: AttributeVariable
+
+
 @irdl_op_definition
 class AtomicRMWOp(memref.AtomicRMWOp):
     """Changes an element at once: `memref.atomic_rmw addi %x, %m[%i] : (i32, memref<4xi32>) -> i32`."""
 
     name = "memref.atomic_rmw"
+    custom_directives = (AtomicKind,)
+    assembly_format = (
+        "custom<AtomicKind>($kind) $value `,` $memref `[` $indices `]` attr-dict"
+        " `:` `(` type($value) `,` type($memref) `)` `->` type($result)"
+    )
 
     value = operand_def()
     memref = operand_def(MemRefType)
     indices = var_operand_def(IndexType)
     kind = prop_def(IntegerAttr[i64])
     result = result_def()
-
-    @classmethod
-    def parse(cls, parser: Parser) -> AtomicRMWOp:
-        kind = parser.parse_keyword_in(ATOMIC_KINDS, "as what is done")
-        value = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        memory = parser.parse_unresolved_operand()
-        indices = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        start, type_ = parser.pos, parser.parse_type()
-        if not isinstance(type_, FunctionType) or len(type_.inputs) != 2:
-            parser.raise_error(f"expected types of a number and of memory, got {type_}", start)
-        number, place = (parser.resolve_operand(v, t) for v, t in zip((value, memory), type_.inputs, strict=True))
-        return cls.build(
-            operands=[number, place, [parser.resolve_operand(index, IndexType()) for index in indices]],
-            properties={"kind": IntegerAttr(ATOMIC_KINDS.index(kind), i64)},
-            attributes=attributes,
-            result_types=[type_.outputs.data],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {ATOMIC_KINDS[self.kind.value.data]} ")
-        printer.print_ssa_value(self.value)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.memref)
-        with printer.in_square_brackets():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(f" : ({self.value.type}, {self.memref.type}) -> {self.result.type}")
 
 
 _MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp, memref.AtomicRMWOp)
@@ -336,15 +341,23 @@ MEMREF = Dialect(
 ROUNDING_MODES = ("to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away")
 """What MLIR calls them, by number."""
 
-Conversion = TypeVar("Conversion", bound="arith.ExtFOp | arith.TruncFOp")
+_FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
+
+
+@irdl_custom_directive
+class RoundingMode(WordText):
+    WORDS: ClassVar = ROUNDING_MODES
+    KIND: ClassVar = i32
+
+    attribute: AttributeVariable
 
 
 @irdl_op_definition
-class ExtFOp(arith.ExtFOp):
+class ExtFOp(OwnText, arith.ExtFOp):
     """The same number in a wider type: `arith.extf %x fastmath<contract> : f16 to f32`."""
 
     name = "arith.extf"
-    assembly_format = None
+    assembly_format = f"$input {_FLAGS} `:` type($input) `to` type($result)"
 
     input = operand_def(arith.floatingPointLike)
     result = result_def(arith.floatingPointLike)
@@ -352,27 +365,21 @@ class ExtFOp(arith.ExtFOp):
 
     traits = traits_def(Pure())
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ExtFOp:
-        return _parsed(cls, parser)
-
-    def print(self, printer: Printer) -> None:
-        _print(self, printer)
-
     def verify_(self) -> None:
         if _bits(self.result.type) <= _bits(self.input.type):
             raise VerifyException(f"expected a type wider than {self.input.type}, got {self.result.type}")
 
 
 @irdl_op_definition
-class TruncFOp(arith.TruncFOp):
+class TruncFOp(OwnText, arith.TruncFOp):
     """A number rounded to a narrower type: `arith.truncf %x fastmath<contract> : f32 to f16`.
 
     It is rounded to nearest even, which `to_nearest_even` before `fastmath` may say.
     """
 
     name = "arith.truncf"
-    assembly_format = None
+    custom_directives = (RoundingMode,)
+    assembly_format = f"$input custom<RoundingMode>($roundingmode) {_FLAGS} `:` type($input) `to` type($result)"
 
     input = operand_def(arith.floatingPointLike)
     result = result_def(arith.floatingPointLike)
@@ -381,16 +388,11 @@ class TruncFOp(arith.TruncFOp):
 
     traits = traits_def(Pure())
 
-    @classmethod
-    def parse(cls, parser: Parser) -> TruncFOp:
-        return _parsed(cls, parser)
-
-    def print(self, printer: Printer) -> None:
-        _print(self, printer)
-
     def verify_(self) -> None:
         if _bits(self.result.type) >= _bits(self.input.type):
             raise VerifyException(f"expected a type narrower than {self.input.type}, got {self.result.type}")
+        if "roundingmode" in self.attributes:
+            raise VerifyException("expected roundingmode as a word before fastmath, got an attribute")
         number = 0 if self.roundingmode is None else self.roundingmode.value.data
         if number not in range(len(ROUNDING_MODES)):
             raise VerifyException(f"expected a rounding mode of 0 to {len(ROUNDING_MODES) - 1}, got {number}")
@@ -403,40 +405,6 @@ def _bits(kind: Attribute) -> int:
     return element.bitwidth if isinstance(element, AnyFloat) else 0
 
 
-def _parsed(kind: type[Conversion], parser: Parser) -> Conversion:
-    source = parser.parse_unresolved_operand()
-    properties: dict[str, Attribute] = {}
-    for number, mode in enumerate(ROUNDING_MODES if kind is TruncFOp else ()):
-        if parser.parse_optional_keyword(mode) is not None:
-            properties["roundingmode"] = IntegerAttr(number, i32)
-    if parser.parse_optional_keyword("fastmath") is not None:
-        properties["fastmath"] = arith.FastMathFlagsAttr(arith.FastMathFlagsAttr.parse_parameter(parser))
-    attributes = parser.parse_optional_attr_dict()
-    properties |= {name: attributes.pop(name) for name in ("roundingmode", "fastmath") if name in attributes}
-    parser.parse_punctuation(":")
-    operand = parser.resolve_operand(source, parser.parse_type())
-    parser.parse_keyword("to")
-    return kind.create(
-        operands=[operand], result_types=[parser.parse_type()], properties=properties, attributes=attributes
-    )
-
-
-def _print(op: ExtFOp | TruncFOp, printer: Printer) -> None:
-    printer.print_string(" ")
-    printer.print_ssa_value(op.input)
-    if isinstance(op, TruncFOp) and op.roundingmode is not None:
-        printer.print_string(f" {ROUNDING_MODES[op.roundingmode.value.data]}")
-    if op.fastmath is not None:
-        printer.print_string(" fastmath")
-        op.fastmath.print_parameter(printer)
-    printer.print_op_attributes(op.attributes)
-    printer.print_string(" : ")
-    printer.print_attribute(op.input.type)
-    printer.print_string(" to ")
-    printer.print_attribute(op.result.type)
-
-
-_FLAGS = "(`fastmath` `` $fastmath^)? attr-dict"
 _BINARY = f"$lhs `,` $rhs {_FLAGS} `:` type($result)"
 
 _ARITH = (arith.ExtFOp, arith.TruncFOp)

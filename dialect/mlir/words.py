@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
+from xdsl.irdl import IRDLOperation, irdl_attr_definition
+from xdsl.irdl.declarative_assembly_format import AttributeVariable, CustomDirective, ParsingState, PrintingState
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 
@@ -64,3 +66,72 @@ def words(name: str, text: str, base: type[WordAttr] = WordAttr) -> type[WordAtt
         "__doc__": f"One of {', '.join(listed)}.",
     }
     return irdl_attr_definition(type(name, (base,), members))
+
+
+class WordText(CustomDirective):
+    """The text of a property that is one word of a list, by its number there; an optional one may be left out."""
+
+    WORDS: ClassVar[Sequence[str]]
+    KIND: ClassVar[IntegerType] = i64
+
+    attribute: AttributeVariable
+
+    @classmethod
+    def attribute_of(cls, word: str) -> Attribute:
+        return IntegerAttr(cls.WORDS.index(word), cls.KIND)
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        word = parser.parse_optional_keyword_in(self.WORDS)
+        if word is not None:
+            self.attribute.set(state, self.attribute_of(word))
+        elif not self.attribute.is_optional:
+            parser.raise_error(f"expected one of {', '.join(self.WORDS)}")
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        value = self.attribute.get(op)
+        if value is not None:
+            state.print_whitespace(printer)
+            printer.print_string(next(word for word in self.WORDS if self.attribute_of(word) == value))
+
+
+# Attributes that are kept as text.
+
+
+class CarriedAttr(ParametrizedAttribute):
+    """An attribute that is kept as text, from its bracket on: `<chip = "sm_80">`."""
+
+    text: StringAttr
+
+    @classmethod
+    def of(cls, text: str) -> CarriedAttr:
+        return cls(StringAttr(text))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        depth, start = 0, parser.pos
+        while True:
+            token = parser._current_token  # pyright: ignore[reportPrivateUsage]
+            if not depth and token.text != "<":
+                return (StringAttr(""),)
+            depth += (token.text in OPENING) - (token.text in CLOSING)
+            parser._consume_token()  # pyright: ignore[reportPrivateUsage]
+            if not depth:
+                text = parser.lexer.input.content[start : token.span.end]
+                return (StringAttr(re.sub(r'("(?:[^"\\]|\\.)*")|\s+', lambda part: part[1] or " ", text)),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string(self.text.data)
+
+
+OPENING, CLOSING = ("<", "(", "[", "{"), (">", ")", "]", "}")
+
+
+def carried(name: str) -> type[CarriedAttr]:
+    """An attribute by its name."""
+    members = {
+        "name": name,
+        "__annotations__": {"text": StringAttr},
+        "__module__": __name__,
+        "__doc__": f"`#{name}`, as it is written.",
+    }
+    return irdl_attr_definition(type(name, (CarriedAttr,), members))

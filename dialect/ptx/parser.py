@@ -3,165 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
 from ..isa.row import exists
+from .declarations import ATTRIBUTE, VARIABLE, DeclarationReader
 from .text.operands import IDENTIFIER, OperandError, OperandReader
 from .text.syntax import (
-    WARP_SIZE,
     Comment,
-    Cursor,
     Directive,
     Function,
     Guard,
     Instruction,
     Label,
     Module,
+    Operand,
     PtxSyntaxError,
     RegDecl,
+    Register,
     Scope,
     Statement,
+    Symbol,
     Variable,
-    integer,
     is_call,
 )
-from .types import REGISTER_BITS, extent
-
-# Declarations in PTX text: variables, registers, parameters. Source: PTX ISA 5.1 to 5.5, 7.1.
-
-MOST_REGISTERS = 1 << 20
-"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
-
-UNREAD = ""
-"""The type of registers whose declaration names none that there is."""
-
-_ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z](?:[^()]|\([^()]*\))*)\))?"
-VARIABLE = re.compile(
-    r"\s*" + _ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
-    r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + _ATTRIBUTE.format("attribute")
-    + r"(?:\s*\.align\s+(?P<align>\w+))?" + _ATTRIBUTE.format("after")
-    + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
-    r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
-    re.ASCII,
-)  # fmt: skip
-_DECLARATOR = re.compile(
-    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\w+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
-)
-_BRACKET = re.compile(r"[{}(),;]")
-
-
-class DeclarationReader(Cursor):
-    """Reads declarations at the cursor."""
-
-    def declared(self) -> Iterator[Variable | RegDecl]:
-        """The variables or registers of one statement."""
-        head = self.expect(VARIABLE, "a declaration such as '.shared .align 16 .b8 name[64];'")
-        line = self.line_of(self.skipped(head.start()))
-        while True:
-            tail = self.expect(_DECLARATOR, "the name of a variable")
-            if head["space"] == "reg":
-                yield self.register(head, tail, line)
-            else:
-                yield from self.variables(head, tail, line)
-            if not self.text.startswith(",", self.skip_space()):
-                break
-            self.position += 1
-        self.expect_text(";", "after the declaration")
-
-    def parameter(self, text: str, offset: int) -> Variable:
-        """One parameter of a function, from its text at `offset`."""
-        head = VARIABLE.match(text)
-        tail = head and _DECLARATOR.fullmatch(text, head.end())
-        if not head or not tail or tail["count"]:
-            raise self.error(f"expected a parameter such as '.param .u64 name', got '{text.strip()}'", offset)
-        at = self.skipped(offset)
-        return self.variable(head, tail, None, self.text.count("\n", 0, at) + 1, offset)
-
-    def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
-        type, count = head["type"], None if tail["count"] is None else self.number(tail["count"], tail.start("count"))
-        if type not in REGISTER_BITS:
-            types = ", ".join(f".{name}" for name in REGISTER_BITS)
-            self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
-            type = UNREAD
-        if count is not None and count > MOST_REGISTERS:
-            raise self.error(
-                f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
-            )
-        if tail["dims"].strip():
-            self.note(self.error(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims")))
-        if attached := next((head[part] for part in ("linking", "before", "attribute", "after") if head[part]), ""):
-            self.note(self.error(f"a register has no {attached}", head.start()))
-        if head["align"] and (align := self.number(head["align"], head.start("align"))).bit_count() != 1:
-            self.note(self.error(f"the alignment must be a power of two, got {align}", head.start("align")))
-        return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
-
-    def variables(self, head: re.Match[str], tail: re.Match[str], line: int) -> Iterator[Variable]:
-        """The variable of one declarator, or those that `name<n>` numbers."""
-        init = self.initialiser()
-        variable = self.variable(head, tail, init, line)
-        if tail["count"] is None:
-            yield variable
-            return
-        if init is not None or variable.count is not None:
-            raise self.error("numbered variables are no arrays, and have no initial values", tail.start())
-        for number in range(self.number(tail["count"], tail.start("count"))):
-            yield replace(variable, name=f"{variable.name}{number}")
-
-    def variable(
-        self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
-    ) -> Variable:
-        extents = tuple(
-            self.extent(d.strip(), tail["name"], offset + tail.start("dims"))
-            for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
-        )
-        align = head["align"]
-        return Variable(
-            head["space"] + (head["cta"] or ""),
-            head["type"],
-            tail["name"],
-            count=extent(extents) if extents else None,
-            align=self.number(align, offset + head.start("align")) if align else None,
-            linking=head["linking"] or "",
-            vector=int(head["vector"] or 1),
-            init=init,
-            pointer=" ".join((head["pointer"] or "").split()),
-            line=line,
-            dimensions=extents if len(extents) > 1 else (),
-            attribute="".join((head["before"] or head["attribute"] or head["after"] or "").split()),
-            column=self.column(self.skipped(offset + head.start())),
-        )
-
-    def number(self, text: str, position: int) -> int:
-        """A count or an alignment: a literal of 32 bits without a sign, as ptxas wants it."""
-        value = _unsigned(text, 32)
-        if value is None:
-            raise self.error(f"expected a number of 32 bits such as 64, got '{text}'", position)
-        return value
-
-    def extent(self, text: str, name: str, position: int) -> int:
-        """The elements of one dimension of an array, a literal of 64 bits; 0 where it is left open."""
-        value = _unsigned(text or "0", 64)
-        if value is None:
-            raise self.error(f"variable '{name}': expected a size such as [64], got '[{text}]'", position)
-        return value
-
-    def initialiser(self) -> str | None:
-        if not self.text.startswith("=", self.skip_space()):
-            return None
-        start, depth = self.position + 1, 0
-        for mark in _BRACKET.finditer(self.text, start):
-            if mark[0] == ";" or (mark[0] == "," and depth == 0):
-                self.position = mark.start()
-                break
-            depth += {"{": 1, "(": 1, "}": -1, ")": -1, ",": 0}[mark[0]]
-        return " ".join(self.text[start : self.position].split())
-
-
-__all__ = ["MOST_REGISTERS", "UNREAD", "VARIABLE", "DeclarationReader", "PtxSyntaxError"]
-
+from .types import REGISTER_BITS
 
 # PTX text to `syntax` records.
 #
@@ -189,15 +58,6 @@ def read_ptx(text: str, name: str = "<ptx>") -> tuple[Module | None, list[PtxSyn
         return _Parser(text, name, errors).module(), errors
     except PtxSyntaxError as error:
         return None, [*errors, error]
-
-
-def _unsigned(text: str, bits: int) -> int | None:
-    """A literal without a sign, if it is one of so many bits."""
-    try:
-        value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
-    except ValueError:
-        return None
-    return None if text.startswith(("-", "+")) or not 0 <= value < 1 << bits else value
 
 
 def read_prototype(text: str) -> Function:
@@ -236,7 +96,7 @@ _DECLARING = frozenset((*_SPACES, ".visible", ".extern", ".weak", ".common", ".a
 _HEADER = re.compile(r"\s*\.(?P<kind>version|target|address_size)\s+(?P<value>[\w.]+(?:[ \t]*,[ \t]*\w+)*)", re.ASCII)
 _FUNCTION = re.compile(
     r"\s*(?:\.(?P<linking>visible|extern|weak)\s+)?\.(?P<kind>entry|func)\b"
-    + _ATTRIBUTE.format("attribute")
+    + ATTRIBUTE.format("attribute")
     + rf"\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
     re.ASCII,
 )
@@ -257,6 +117,8 @@ _BETWEEN = re.compile(
 )
 """A directive between the header of a function and its body, or a comment there."""
 _LINE_COMMENT = re.compile(r"//[^\n]*")
+_BY_INDEX = {"ld": True, "ldu": True, "st": True, "mov": False, "cvta": False}
+"""Instructions that take an element of an array, by its index; whether they access it. Source: PTX ISA 6.4.2."""
 
 
 class _Parser(DeclarationReader):
@@ -265,6 +127,10 @@ class _Parser(DeclarationReader):
     def __init__(self, text: str, name: str, errors: list[PtxSyntaxError] | None = None) -> None:
         super().__init__(text, name, errors)
         self.reader = OperandReader()
+        self.arrays = ChainMap[str, int]()
+        """The bytes of an element, or of a part of a vector, of each array in scope."""
+        self.labels: set[str] = set()
+        """The labels of the function whose names are like registers."""
 
     # Module
 
@@ -369,14 +235,16 @@ class _Parser(DeclarationReader):
         parameters = self.parameters(match, "parameters")
         returns = self.parameters(match, "returns")
         registers = {v.name for v in (*parameters, *returns) if v.space == "reg" and v.name[0] != "%"}
-        outer = self.reader
+        outer, self.arrays, self.labels = self.reader, self.arrays.new_child(), set()
         self.declare_variables((*parameters, *returns))
         if self.text.startswith(";", self.skip_space()):
             self.position += 1
         else:
             self.expect_text("{", f"to open the body of '{match['name']}', or ';' after its declaration")
             body = self.body(frozenset(registers), f"'{match['name']}'")
-        self.reader = outer
+        if body is not None and self.labels:
+            body = _branching_to(self.labels, body)
+        self.reader, self.arrays = outer, self.arrays.parents
         linking = match["linking"] or ""
         return Function(match["name"], match["kind"] == "entry", parameters, body, linking, returns, directives, line)
 
@@ -401,11 +269,11 @@ class _Parser(DeclarationReader):
 
     def body(self, registers: frozenset[str], what: str) -> tuple[Statement, ...]:
         opened = self.position - 1
-        outer = self.reader
+        outer, self.arrays = self.reader, self.arrays.new_child()
         if registers:
             self.declare(registers)
         statements = tuple(self.statements(opened, what))
-        self.reader = outer
+        self.reader, self.arrays = outer, self.arrays.parents
         return statements
 
     def declare(self, names: frozenset[str], vectors: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -414,7 +282,10 @@ class _Parser(DeclarationReader):
         self.reader = OperandReader(reader.plain | names, {**reader.vectors, **vectors}, reader.symbols)
 
     def declare_variables(self, variables: Iterable[Variable]) -> None:
-        """Variables called like registers."""
+        """Declares arrays, and variables whose names are like those of registers."""
+        variables = tuple(variables)
+        sized = (v for v in variables if v.count is not None and v.type in REGISTER_BITS)
+        self.arrays.update((v.name, REGISTER_BITS[v.type] // 8) for v in sized)
         names = {v.name for v in variables if v.space != "reg" and v.name[0] == "%"}
         if names:
             self.reader = OperandReader(self.reader.plain, self.reader.vectors, self.reader.symbols | names)
@@ -441,6 +312,8 @@ class _Parser(DeclarationReader):
                 self.position = start
                 yield from self.declaration(match["directive"])
             elif kind == "label":
+                if match["label"][0] == "%":
+                    self.labels.add(match["label"])
                 yield Label(match["label"], self.line_of(start))
                 self.position = match.end()
             elif kind == "comment":
@@ -490,11 +363,41 @@ class _Parser(DeclarationReader):
         guard = Guard(match["guard"], match["not"] == "!") if match["guard"] else None
         at = match.start("guard") - 1 - len(match["not"]) if guard else start
         text = match["operands"]
-        read = self.reader.read_call if is_call(opcode) else self.reader.read
         try:
-            operands = read(text) if text else ()
+            operands = self.operands(opcode, text) if text else ()
         except OperandError as error:
             self.note(self.error(f"{opcode}: {error}", start))
             return None
         column = at - self.text.rfind("\n", 0, at)
         return Instruction(opcode, operands, guard, self.line_of(at), column)
+
+    def operands(self, opcode: str, text: str) -> tuple[Operand, ...]:
+        """The operands of an instruction.
+
+        Raises:
+            OperandError: if one of them is not an operand.
+        """
+        read, root = self.reader.read_call if is_call(opcode) else self.reader.read, opcode.partition(".")[0]
+        try:
+            return read(text)
+        except OperandError:
+            if root not in _BY_INDEX or "[" not in text:
+                raise
+            plain = self.reader.without_indices(text, self.arrays, accessed=_BY_INDEX[root])
+            if plain == text:
+                raise
+            return read(plain)
+
+
+def _branching_to(labels: Collection[str], body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """A body whose branches name labels that are called like registers."""
+
+    def branching(statement: Statement) -> Statement:
+        if isinstance(statement, Scope):
+            return replace(statement, body=_branching_to(labels, statement.body))
+        if not isinstance(statement, Instruction) or statement.root != "bra":
+            return statement
+        operands = (Symbol(o.name) if isinstance(o, Register) and o.name in labels else o for o in statement.operands)
+        return replace(statement, operands=tuple(operands))
+
+    return tuple(map(branching, body))

@@ -116,3 +116,8 @@ def always(part: str, meaning: str, default: Any = MISSING, **more: Any) -> Any:
 def rare(part: str, meaning: str, default: Any, **more: Any) -> Any:
     """A field that is printed only where it differs from its default."""
     return field(default=default, metadata={"part": part, "meaning": meaning, "default": default, **more})
+
+
+def roles(named: str) -> str:
+    """The operands that a field names, such as those that are packed: "", "a", "b" or "ab"."""
+    return "" if named == "none" else named

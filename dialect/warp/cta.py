@@ -31,6 +31,7 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
+    opt_result_def,
     prop_def,
     result_def,
     traits_def,
@@ -193,6 +194,8 @@ class PackOp(IRDLOperation):
 
         warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64}
             : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
+
+    Without `shares`, as for blocks of matrices of dynamic size, a part is a line for each thread.
     """
 
     name = "warp.pack"
@@ -200,7 +203,7 @@ class PackOp(IRDLOperation):
     source = operand_def(MemRefType)
     destination = operand_def(MemRefType)
     share = operand_def(IndexType())
-    shares = prop_def(IntegerAttr)
+    shares = opt_prop_def(IntegerAttr)
     blocks = opt_prop_def(BlocksAttr)
     packed = opt_prop_def(StringAttr)
 
@@ -213,18 +216,24 @@ class PackOp(IRDLOperation):
         source: SSAValue,
         destination: SSAValue,
         share: SSAValue,
-        shares: int,
+        shares: int | None,
         blocks: BlocksAttr | None = None,
         packed: StringAttr | None = None,
     ):
         super().__init__(
             operands=[source, destination, share],
-            properties={"shares": IntegerAttr(shares, i64), "blocks": blocks, "packed": packed},
+            properties={
+                "shares": None if shares is None else IntegerAttr(shares, i64),
+                "blocks": blocks,
+                "packed": packed,
+            },
         )
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
-        if self.shares.value.data < 1:
+        if self.shares is None and self.blocks is None:
+            raise VerifyException("expected shares of a matrix that is not in blocks")
+        if self.shares is not None and self.shares.value.data < 1:
             raise VerifyException(f"expected at least one share, got {self.shares.value.data}")
         if source.element_type != destination.element_type:
             raise VerifyException(f"expected matrices of one element type, got {source} and {destination}")
@@ -241,11 +250,12 @@ class PackOp(IRDLOperation):
     @staticmethod
     def _verify_blocks(blocks: BlocksAttr, source: tuple[int, ...], destination: tuple[int, ...]) -> None:
         order, (*others, rows, row), (lines, columns) = blocks.layout, source, destination
-        wanted = prod(others) * blocks.lines(rows)
-        if columns != order.elements or lines < wanted or row > blocks.along * order.columns:
+        wanted = prod(others) * -(-rows // blocks.rows) * blocks.tile_lines
+        short = min(lines, rows) >= 0 and lines < wanted
+        if columns != order.elements or short or row > blocks.along * order.columns:
             raise VerifyException(
-                f"expected {wanted} lines of {order.elements} elements or more for {'x'.join(map(str, source))} "
-                f"elements in {blocks}, got {lines}x{columns}"
+                f"expected {max(wanted, 0)} lines of {order.elements} elements or more for "
+                f"{'x'.join(map(str, source))} elements in {blocks}, got {lines}x{columns}"
             )
 
 
@@ -311,28 +321,30 @@ class MakeRingOp(IRDLOperation):
 
 
 ACQUIRE, COMMIT, WAIT, RELEASE = "producer_acquire", "producer_commit", "consumer_wait", "consumer_release"
+FILLED, READ = "producer_advance", "consumer_advance"
 
-STEPS = (ACQUIRE, COMMIT, WAIT, RELEASE)
+STEPS = (ACQUIRE, COMMIT, WAIT, RELEASE, FILLED, READ)
 
 
 @irdl_op_definition
 class PipelineOp(IRDLOperation):
     """One step of who fills or reads a stage of a ring; steps have the names that CUTLASS gives them::
 
-        warp.pipeline producer_acquire %ring[%stage] parity %parity {bytes = 49152 : i64} : !warp.ring<4>
-        warp.pipeline producer_commit %ring[%stage] : !warp.ring<4>
-        warp.pipeline consumer_wait %ring[%stage] parity %parity : !warp.ring<4>
-        warp.pipeline consumer_release %ring[%stage] : !warp.ring<4>
+        %s = warp.pipeline producer_acquire %ring {bytes = 49152 : i64} : !warp.ring<4> -> index
+        warp.pipeline consumer_release %ring {late} : !warp.ring<4>
+        warp.pipeline consumer_advance %ring by %n : !warp.ring<4>
 
-    - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`.
-    - `producer_commit` comes after the copies to a stage were started. Of tensor copies the bytes are enough; with
-      `products`, the stage is full when the products in tensor memory that were started so far are done.
-    - `consumer_wait` waits until a stage is full.
+    - `producer_acquire` waits until a stage has been read. Tensor copies will fill it with so many `bytes`;
+      `consumer_wait` waits until it is full.
+    - `producer_commit` comes after copies to a stage were started, if they have no bytes; with `products`, the stage is
+      full when the products in tensor memory that were started so far are done.
     - `consumer_release` says that a stage has been read; with `products`, that it will have been when the products in
-      tensor memory that were started so far are done.
+      tensor memory that were started so far are done; with `late`, that the stage left to it has been, if there is one.
+    - `producer_advance` and `consumer_advance` go on to the next stage, or by a number; `late` leaves it to a release.
 
-    Parities tell phases of a stage apart, as those of `warp.await`. Of a ring with `ahead` no stage is named: all
-    threads come to one after the other.
+    Producers and consumers are at a stage each, first at stage 0; branches of `scf.if` go on each for themselves. A
+    result is the number of the stage. A step may name it instead, and where it waits the parity of its phase:
+    `%ring[%stage] parity %parity`. Of a ring with `ahead`, all threads come to one stage after the other.
     """
 
     name = "warp.pipeline"
@@ -341,13 +353,19 @@ class PipelineOp(IRDLOperation):
     ring = operand_def(RingType)
     stage = opt_operand_def(IndexType())
     parity = opt_operand_def(IndexType())
+    by = opt_operand_def(IndexType())
     bytes = opt_prop_def(IntegerAttr)
     products = opt_prop_def(UnitAttr)
+    late = opt_prop_def(UnitAttr)
+    number = opt_result_def(IndexType())
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     custom_directives: ClassVar = (BareWord,)
-    assembly_format = "custom<BareWord>($step) $ring (`[` $stage^ `]`)? (`parity` $parity^)? attr-dict `:` type($ring)"
+    assembly_format = (
+        "custom<BareWord>($step) $ring (`[` $stage^ `]`)? (`parity` $parity^)? (`by` $by^)? attr-dict"
+        " `:` type($ring) (`->` type($number)^)?"
+    )
 
     def __init__(
         self,
@@ -356,12 +374,21 @@ class PipelineOp(IRDLOperation):
         stage: SSAValue | None = None,
         parity: SSAValue | None = None,
         *,
+        by: SSAValue | None = None,
         bytes: int | None = None,
         products: bool = False,
+        late: bool = False,
+        numbered: bool = False,
     ):
-        count = None if bytes is None else IntegerAttr(bytes, i64)
-        properties = {"step": StringAttr(step), "bytes": count, "products": flag(products)}
-        super().__init__(operands=[ring, stage, parity], properties=properties)
+        properties = {"step": StringAttr(step), "products": flag(products), "late": flag(late)}
+        properties |= {} if bytes is None else {"bytes": IntegerAttr(bytes, i64)}
+        results = [IndexType() if numbered else None]
+        super().__init__(operands=[ring, stage, parity, by], properties=properties, result_types=results)
+
+    @property
+    def at(self) -> SSAValue:
+        """The number of the stage of a step that waits for one."""
+        return self.results[0]
 
     def verify_(self) -> None:
         step = self.step.data
@@ -374,12 +401,15 @@ class PipelineOp(IRDLOperation):
             raise VerifyException(f"expected products in {COMMIT} or {RELEASE}, got them in {step}")
         if self.bytes is not None and step != ACQUIRE:
             raise VerifyException(f"expected bytes in {ACQUIRE}, got them in {step}")
+        if self.late and (step not in (RELEASE, READ) or self.stage or self.by):
+            raise VerifyException(f"expected late in {RELEASE} or {READ}, of the stage that it is at, got it in {step}")
+        if (self.by is not None or self.stage is not None) and (self.by is None) == (step in (FILLED, READ)):
+            raise VerifyException(f"expected 'by' in {FILLED} or {READ}, and a stage in other steps, got {step}")
+        if self.number and (step not in (ACQUIRE, WAIT) or self.stage):
+            raise VerifyException(f"expected a number of {ACQUIRE} or {WAIT} without a stage, got one of {step}")
 
 
 # What a host function assumes of its arguments: disjoint memory, divisible sizes and addresses.
-
-
-# What a host function asks of its caller before a launch.
 
 
 @irdl_op_definition

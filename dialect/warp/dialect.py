@@ -26,7 +26,6 @@ from . import (
     tile_mma,
     views,
     warpgroup,
-    wmma,
 )
 
 _MODULES = (
@@ -36,7 +35,6 @@ _MODULES = (
         attention_gradient,
         rows,
         mma,
-        wmma,
         operands,
         views,
         stored,

@@ -1,4 +1,4 @@
-"""From accumulators to memory: `warp.epilogue`, `warp.map`, `warp.subfragment`."""
+"""From accumulators to memory: `warp.epilogue`, `warp.map`, `warp.subfragment`, `warp.stack`."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class EpilogueOp(WithEpilogue):
                 raise VerifyException(f"expected epilogue operand {number} by rows and columns as D is, got {map_}")
 
 
-# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.map`.
+# What happens to accumulators on their way to memory: `warp.subfragment`, `warp.stack`, `warp.map`.
 
 
 @irdl_op_definition
@@ -196,6 +196,38 @@ class SubfragmentOp(IRDLOperation):
             raise VerifyException(f"expected offsets in whole {layout.rows}x{layout.columns} tiles, got {self.at}")
         if any(o < 0 or o + p > s for o, p, s in zip(self.at, part.shape, source.shape, strict=True)):
             raise VerifyException(f"expected a part of {source}, got {part} at {self.at}")
+
+
+@irdl_op_definition
+class StackOp(IRDLOperation):
+    """Puts the rows of two fragments that lie alike below each other. It emits no instruction, like
+    `warp.subfragment`, which takes them apart again::
+
+        %d = warp.stack %top, %bottom : !warp.fragment<acc, 64x64xf32, ...>, ... to !warp.fragment<acc, 128x64xf32, ...>
+    """
+
+    name = "warp.stack"
+
+    top = operand_def(FragmentType)
+    bottom = operand_def(FragmentType)
+    fragment = result_def(FragmentType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$top `,` $bottom attr-dict `:` type($top) `,` type($bottom) `to` type($fragment)"
+
+    def __init__(self, top: SSAValue, bottom: SSAValue):
+        super().__init__(operands=[top, bottom], result_types=[_stacked(fragment_of(top), fragment_of(bottom))])
+
+    def verify_(self) -> None:
+        top, bottom = fragment_of(self.top), fragment_of(self.bottom)
+        alike = _stacked(top, bottom) == _stacked(bottom, top) and top.shape[1] == bottom.shape[1]
+        if not alike or self.fragment.type != _stacked(top, bottom):
+            raise VerifyException(f"expected the rows of {top} above those of {bottom}, got {self.fragment.type}")
+
+
+def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
+    rows = top.shape[0] + bottom.shape[0]
+    return FragmentType.of(top.role.data, rows, top.shape[1], top.element_type, top.layout.data, top.bits)
 
 
 @irdl_op_definition

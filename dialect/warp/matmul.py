@@ -56,15 +56,14 @@ from .operands import (
     OperandType,
     PairedOp,
     ScaledOp,
+    SparseOp,
     form_of,
     matrix_behind,
-    metadata_of,
     scale_type,
-    scales_of,
     verify_held,
     verify_scaling,
 )
-from .stored import StoredIntegers, group_scales_of, is_packed, points_of, stored_of
+from .stored import StoredIntegers, StoredOp
 
 # What `warp.matmul` and `warp.tile_mma` share: the types that A and B are multiplied as, and the words for how.
 
@@ -134,12 +133,13 @@ class FactorsOp(IRDLOperation):
     @property
     def metadata(self) -> SSAValue | None:
         """The metadata of a sparse A."""
-        return metadata_of(self.a_and_b[0])
+        form, _ = self.forms
+        return form.metadata if isinstance(form, SparseOp) else None
 
     @property
     def scales(self) -> tuple[SSAValue, ...]:
-        """The scales of A and B, or none."""
-        return scales_of(*self.a_and_b)
+        """The scales of A and B that instructions take, or none."""
+        return tuple(form.scales for form in self.forms if isinstance(form, ScaledOp) and not form.of_any_blocks)
 
     @property
     def products(self) -> int:
@@ -152,14 +152,20 @@ class FactorsOp(IRDLOperation):
         return tuple(form for form in self.forms if isinstance(form, ScaledOp) and form.of_any_blocks)
 
     @property
+    def weights(self) -> StoredOp | None:
+        """The form of a B that is converted while it is loaded; None of any other B."""
+        form = self.forms[1]
+        return form if isinstance(form, StoredOp) else None
+
+    @property
     def b_stored(self) -> StoredIntegers | None:
         """The integers that memory holds if B is converted while it is loaded; None for any other B."""
-        return stored_of(self.a_and_b[1])
+        return None if self.weights is None else self.weights.integers
 
     @property
     def is_packed(self) -> bool:
         """Whether B has packed weights."""
-        return is_packed(self.a_and_b[1])
+        return self.weights is not None and self.weights.packed is not None
 
     @property
     def multiplied(self) -> tuple[str, ...]:
@@ -399,12 +405,12 @@ class MatmulOp(FactorsOp, WithEpilogue):
     @property
     def group_scales(self) -> SSAValue | None:
         """The scales of groups along k of a B of integers; their dimensions run along those of B."""
-        return group_scales_of(self.b)
+        return None if self.weights is None else self.weights.scales
 
     @property
     def zero_points(self) -> SSAValue | None:
         """The zero points of the groups, in the layout of the scales."""
-        return points_of(self.b)
+        return None if self.weights is None else self.weights.points
 
     @property
     def outer(self) -> int:

@@ -39,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import column
+from ..mlir.affine import strides_of
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -61,8 +62,6 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
-from .views import strides_of
-from .wmma import OpaqueType, load_row, store_row, verify_opaque
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 
@@ -197,12 +196,6 @@ class LoadOp(_FragmentAccess):
       `warp.copy` writes zeros outside the metadata, and ordered metadata has no word of zeros: with `padded`, a word
       of zeros is read as one that names elements 0 and 1 of every chunk.
 
-    An opaque fragment is read with `wmma.load`; the stride of the memref is the distance between its rows. With
-    `swapped`, the rows of memory are the columns of an accumulator (PTX ISA 9.7.14.4.3)::
-
-        %a = warp.load %A[%m, %k] : memref<256x192xf16> -> !warp.opaque<a, m16n16k16, f16, row>
-        %c = warp.load %C[%n, %m] {swapped} : memref<320x256xf32> -> !warp.opaque<acc, m16n16k16, f32>
-
     With `matrices`, the warp reads shared memory with `ldmatrix`, so many matrices at a time; if their number does not
     divide that of the fragment, the last load is narrower (PTX ISA 9.7.14.5.15)::
 
@@ -231,7 +224,7 @@ class LoadOp(_FragmentAccess):
 
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    fragment = result_def(base(FragmentType) | base(CtaTileType) | base(OpaqueType))
+    fragment = result_def(base(FragmentType) | base(CtaTileType))
     along = opt_prop_def(StringAttr)
     padded = opt_prop_def(UnitAttr)
 
@@ -243,7 +236,7 @@ class LoadOp(_FragmentAccess):
         self,
         memory: SSAValue,
         indices: Sequence[SSAValue],
-        fragment: FragmentType | CtaTileType | OpaqueType,
+        fragment: FragmentType | CtaTileType,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         *,
         swapped: bool = False,
@@ -266,12 +259,6 @@ class LoadOp(_FragmentAccess):
         verify_indices("the memref", memory, self.indices)
         if isinstance(self.fragment.type, CtaTileType):
             self._verify_tile(memory)
-            return
-        if isinstance(kind := self.fragment.type, OpaqueType):
-            if any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.padded)):
-                raise VerifyException("an opaque fragment is read by wmma: all of it, in no other order")
-            verify_opaque("wmma.load reads", memory, kind, self.swapped is not None)
-            verify_target(self, load_row(kind, memory, self.swapped is not None))
             return
         fragment = fragment_of(self.fragment)
         if (move := self.move) is not None:
@@ -378,17 +365,16 @@ class StoreOp(_FragmentAccess):
 
         warp.store %sum, %s[%c0, %warp] at %rank : !warp.fragment<...>, memref<1x32xf32, 3>
 
-    An opaque accumulator is written with `wmma.store` (PTX ISA 9.7.14.4.4). With `matrices`, the warp writes shared
-    memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory gets the transpose. With `trans`,
-    elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are 8x16 in memory (PTX ISA
-    9.7.14.5.16)::
+    With `matrices`, the warp writes shared memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory
+    gets the transpose. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are
+    8x16 in memory (PTX ISA 9.7.14.5.16)::
 
         warp.store %d, %Ds[%m, %n] {matrices = "x4"} : !warp.fragment<acc, ...>, memref<128x64xf16, ..., 3>
     """
 
     name = "warp.store"
 
-    fragment = operand_def(base(FragmentType) | base(OpaqueType))
+    fragment = operand_def(FragmentType)
     memory = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     taken = opt_operand_def(i1)
@@ -425,12 +411,6 @@ class StoreOp(_FragmentAccess):
         plain = not any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken))
         if self.cta is not None and not (plain and memory_space(memory) == SHARED_SPACE):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
-        if isinstance(kind := self.fragment.type, OpaqueType):
-            if any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken)):
-                raise VerifyException("an opaque fragment is written by wmma: all of it, in no other order")
-            verify_opaque("wmma.store writes", memory, kind, swapped)
-            verify_target(self, store_row(kind, memory, swapped))
-            return
         fragment = fragment_of(self.fragment)
         if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")

@@ -76,9 +76,8 @@ class Key(NamedTuple):
 
 
 def nearest(wanted: Key, keys: Collection[Key], count: int = 3) -> str:
-    """The nearest existing keys of one without a row, in words, best first. The sparsity of A is the same."""
-    alike = (key for key in keys if key.sparse == wanted.sparse)
-    return ", ".join(map(str, sorted(alike, key=wanted.distance)[:count]))
+    """The nearest of some keys to one without a row, in words, best first."""
+    return ", ".join(map(str, sorted(keys, key=wanted.distance)[:count]))
 
 
 NIBBLE = IntegerType(4)
@@ -202,13 +201,14 @@ class MmaOp(IRDLOperation):
     @classmethod
     def find(cls, key: Key) -> Mma | None:
         """The row of a key."""
-        return cls.rows().get(key)
+        return cls.rows(key.sparse).get(key)
 
     @staticmethod
     @cache
-    def rows() -> Mapping[Key, Mma]:
-        """All rows by key. If two spellings name one instruction, the more explicit one is used."""
-        return {_key(row): row for row in (*mma.rows(), *mma.sparse_rows())}
+    def rows(sparse: bool = False) -> Mapping[Key, Mma]:
+        """All rows, of a dense or of a sparse A, by key. If two spellings name one instruction, the more explicit one
+        is used."""
+        return {_key(row): row for row in (mma.sparse_rows() if sparse else mma.rows())}
 
     @property
     def fragments(self) -> tuple[FragmentType, FragmentType, FragmentType]:
@@ -263,7 +263,7 @@ class MmaOp(IRDLOperation):
             return row
         if key.c != key.d and self.find(key._replace(d=key.c)) is not None:
             raise VerifyException(f"expected D of the type of C, {self.fragments[2]}, got {self.d.type}")
-        raise VerifyException(f"the ISA has no mma {key}; the nearest are {nearest(key, self.rows())}")
+        raise VerifyException(f"the ISA has no mma {key}; the nearest are {nearest(key, self.rows(key.sparse))}")
 
     def _shape(self) -> Shape:
         try:
@@ -382,7 +382,7 @@ class MmaOp(IRDLOperation):
         properties: dict[str, Attribute] = {
             "shape": StringAttr(parser.parse_identifier(" as the shape of the instruction"))
         }
-        properties |= parse_words(parser, tuple(WORDS))
+        properties |= parse_words(parser)
         position = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         metadata: list[UnresolvedOperand] = []

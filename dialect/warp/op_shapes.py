@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import arith
@@ -118,12 +118,11 @@ def word_properties(words: Sequence[str]) -> dict[str, Attribute]:
     return {_PROPERTY[w]: UnitAttr() if _PROPERTY[w] in FLAGS else StringAttr(w) for w in words}
 
 
-def parse_words(parser: Parser, names: Collection[str]) -> dict[str, Attribute]:
-    """Reads the words of a text that are properties of these names."""
-    words = [word for word, name in _PROPERTY.items() if name in names]
+def parse_words(parser: Parser) -> dict[str, Attribute]:
+    """Reads the words of a text."""
     properties: dict[str, Attribute] = {}
     position = parser.pos
-    while (word := parser.parse_optional_keyword_in(words)) is not None:
+    while (word := parser.parse_optional_keyword_in((*_PROPERTY,))) is not None:
         if _PROPERTY[word] in properties:
             parser.raise_error(f"'{word}' says again what another word has said", position)
         properties |= word_properties((word,))

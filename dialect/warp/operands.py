@@ -244,12 +244,6 @@ class ScaledOp(OperandForm):
                 raise VerifyException(f"expected scales of equal blocks of {side}, got {count} along {size} elements")
 
 
-def scales_of(a: SSAValue, b: SSAValue) -> tuple[SSAValue, ...]:
-    """The scales of A and of B that instructions take, of those that have some."""
-    forms = (form_of(value) for value in (a, b))
-    return tuple(form.scales for form in forms if isinstance(form, ScaledOp) and not form.of_any_blocks)
-
-
 def scale_type(scales: Sequence[SSAValue]) -> str:
     """The ISA's name of the type of scales; "" if there are none, or the ISA has no such type."""
     row = element_row(memory_of(scales[0]).element_type) if scales else None
@@ -362,12 +356,6 @@ class SparseOp(OperandForm):
             raise VerifyException(
                 f"expected metadata of {wanted} words for a sparse A of {of} {multiplied}, got {self.metadata.type}"
             )
-
-
-def metadata_of(a: SSAValue) -> SSAValue | None:
-    """The metadata of an A that is sparse."""
-    form = form_of(a)
-    return form.metadata if isinstance(form, SparseOp) else None
 
 
 # Two matrices that are multiplied by one A: `warp.paired`, an operand of products.

@@ -23,12 +23,15 @@ from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from .attributes import BYTE, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional, flag
-from .operands import MEMORY, OperandForm, OperandType, form_of
+from .operands import MEMORY, OperandForm, OperandType
 
 # Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
 
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
+BYTES = ("s8", "e4m3")
+"""Types of 8 bits that integers of 4 bits are multiplied as, by warpgroups."""
+
 NIBBLES, EXPONENTS = "e2m1", "ue8m0"
 """Floats of 4 bits, which packed weights may be, and the powers of two that the scales of their groups may be."""
 
@@ -70,6 +73,11 @@ class StoredIntegers(NamedTuple):
         return ELEMENT_TYPES[self.name]
 
     @property
+    def multiplied_as(self) -> tuple[str, ...]:
+        """The types that have the differences exactly."""
+        return (*FLOATS, *BYTES) if self.element.bits < BYTE else FLOATS
+
+    @property
     def limits(self) -> tuple[int, int]:
         """The least and the largest integer."""
         half = 1 << self.element.bits - 1
@@ -97,9 +105,10 @@ class StoredIntegers(NamedTuple):
         """
         if self.name == NIBBLES and multiplied == "bf16" and stored == self.element and not self.zero:
             return
-        if self.name not in INTEGERS or multiplied not in FLOATS:
+        if self.name not in INTEGERS or multiplied not in self.multiplied_as:
             raise VerifyException(
-                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, got {self.name} as {multiplied}"
+                f"expected {', '.join(INTEGERS)} multiplied as {' or '.join(FLOATS)}, those of 4 bits as "
+                f"{' or '.join(BYTES)} too, got {self.name} as {multiplied}"
             )
         if stored is None or stored.is_float or stored.bits != self.element.bits:
             raise VerifyException(f"expected memory of {self.element.bits}-bit integers for {self.name}")
@@ -225,27 +234,3 @@ class StoredOp(OperandForm):
         expected = (packed_lines(n, k, bits), LINE * BYTE // bits)
         if packed.get_shape() != expected or not isinstance(packed.layout, NoneAttr):
             raise VerifyException(f"expected packed weights in {expected[0]} lines of {expected[1]}, got {packed}")
-
-
-def stored_of(b: SSAValue) -> StoredIntegers | None:
-    """The integers that memory holds where B is converted while it is loaded; None for any other B."""
-    form = form_of(b)
-    return form.integers if isinstance(form, StoredOp) else None
-
-
-def is_packed(b: SSAValue) -> bool:
-    """Whether B has packed weights."""
-    form = form_of(b)
-    return isinstance(form, StoredOp) and form.packed is not None
-
-
-def points_of(b: SSAValue) -> SSAValue | None:
-    """The zero points of groups along k of a B of integers."""
-    form = form_of(b)
-    return form.points if isinstance(form, StoredOp) else None
-
-
-def group_scales_of(b: SSAValue) -> SSAValue | None:
-    """The scales of groups along k of a B of integers."""
-    form = form_of(b)
-    return form.scales if isinstance(form, StoredOp) else None

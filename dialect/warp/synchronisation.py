@@ -308,6 +308,14 @@ of A and D in each, and half of the columns of B. The first CTA starts all produ
 own for copies and readers in both; both are told when products are done. Source: PTX ISA 9.7.16.5.1."""
 
 
+def in_pairs(op: Operation) -> bool:
+    """Whether the kernel of an operation multiplies in pairs of CTAs."""
+    kernel: Operation | None = op
+    while kernel is not None and PAIRS not in kernel.attributes:
+        kernel = kernel.parent_op()
+    return kernel is not None
+
+
 CLUSTER_SM = 90
 """The first target with clusters. Source: PTX ISA 9.7.13.3."""
 

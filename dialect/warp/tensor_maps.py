@@ -233,7 +233,7 @@ class Im2colOp(IRDLOperation):
         %A = warp.im2col %x ... {joined} : memref<64x56x56x128xbf16> -> memref<50176x1152xbf16, strided<[256, 1]>>
 
     The strides of the result are those between the pixels of one row of the result. Only tensor copies in im2col mode
-    read the matrix (PTX ISA 5.5.4).
+    read the matrix (PTX ISA 5.5.4). They write it, too, if each of its rows is a pixel of the images.
 
     With `groups`, the channels are in so many groups of one size, and each has matrices of its own; a box that is wider
     than a group has channels of the next one::

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -27,7 +27,7 @@ from ..layouts.layout import LANES
 from .attributes import BYTE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space
 from .op_shapes import verify_target
 from .operands import scale_type
-from .synchronisation import PAIRS
+from .synchronisation import in_pairs
 from .warpgroup import WgmmaOp, descriptor_of, find_row, multiplied, verify_tile
 
 if TYPE_CHECKING:
@@ -212,11 +212,3 @@ def holds_scales(memory: Memory) -> bool:
     """Whether a matrix in tensor memory is one of scales, bytes, rather than of words."""
     element = element_row(memory.element_type)
     return element is not None and element.memory_bits <= BYTE
-
-
-def in_pairs(op: Operation) -> bool:
-    """Whether the kernel of an operation multiplies in pairs of CTAs."""
-    kernel: Operation | None = op
-    while kernel is not None and PAIRS not in kernel.attributes:
-        kernel = kernel.parent_op()
-    return kernel is not None

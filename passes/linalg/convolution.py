@@ -25,12 +25,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.tensor_map import MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
-from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards
-from ...dialect.warp.attributes import memory_of
+from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards, strides_of
+from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.views import WindowOp, strides_of
+from ...dialect.warp.tensor_maps import Im2colOp
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from .contraction import multiplies_images
@@ -164,14 +165,26 @@ class Flattened:
         return op.like(a=a, b=b, d=self._result(map_d), start=start, maps=maps, through=self.epilogue())
 
     def _result(self, loops: Sequence[int]) -> SSAValue:
-        """The result by rows: memory of its own, which is copied, where pixels have others between them."""
+        """The result by rows. Where pixels have others between them, copies write the matrix of images, or the result
+        is memory of its own, which is copied."""
         places = [loops.index(loop) for loop in self.filter.rows if loop in loops]
         if lies_together(self.op.d, places) or self.op.c is not None:
             return self.as_rows(self.op.d, loops)
         kind = memory_of(self.op.d)
+        if _is_boxed(kind) and [*places, len(loops) - 1] == [*range(len(loops))]:
+            pixels, once = kind.get_shape()[1:-1], [1] * len(self.filter.pixels)
+            return self.builder.insert(Im2colOp(self.op.d, once, pixels, once, once, [0] * len(once))).matrix
         made = memref.AllocOp([], [], MemRefType(kind.element_type, kind.get_shape()))
         self.apart = self.builder.insert(made).memref
         return self.as_rows(self.apart, loops)
+
+
+def _is_boxed(images: Memory) -> bool:
+    """Whether tensor copies write the pixels of images: channels that lie side by side, from multiples of 16 bytes."""
+    *_, last = range(images.get_num_dims())
+    element, steps = element_row(images.element_type), strides_of(images) or ()
+    aligned = element is not None and not pitch(images, last, 1) * element.bits % (UNIT * BYTE)
+    return aligned and element is not None and element.bits > BYTE and steps[-1:] == (1,)
 
 
 class FlattenPixels(RewritePattern):

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     AnyFloat,
     ArrayAttr,
     BFloat16Type,
+    Float8E4M3FNType,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -70,6 +71,8 @@ class Dequantised:
     factors: list[float] = field(default_factory=list[float])
     roundings: list[Attribute] = field(default_factory=list[Attribute])
     objection: str = ""
+    narrowed: Attribute | None = None
+    """A type on the way that does not have integers of 9 bits."""
 
 
 class _Reader:
@@ -86,6 +89,18 @@ class _Reader:
         if last is None or not self._scaled(last.operands[0]):
             return None
         self.how.roundings = self.how.roundings[len(self.how.roundings) - self.after :]
+        return self.how
+
+    def widened(self) -> Dequantised | None:
+        """The conversion of 4-bit integers to wider ones; None if the body is something else."""
+        last = self.made.body.last_op
+        kind = None if last is None else last.operands[0].type
+        if last is None or not isinstance(kind, IntegerType) or not self._integer(last.operands[0], unsigned=False):
+            return None
+        if int(self.how.stored[1:]) > BITS[0]:
+            return None
+        if kind.bitwidth != BITS[1]:
+            self.how.objection = f"they become {kind}, and a kernel of its own widens them"
         return self.how
 
     def _scaled(self, value: SSAValue) -> bool:
@@ -139,7 +154,7 @@ class _Reader:
 
     def _exact(self, value: SSAValue) -> None:
         if not isinstance(value.type, EXACT):
-            self.how.objection = f"they become {value.type} on the way"
+            self.how.narrowed = value.type
 
     def _integer(self, value: SSAValue, unsigned: bool) -> bool:
         """Reads integers: an argument, extended or not, less a zero point."""
@@ -197,24 +212,20 @@ def _is_nibble(value: SSAValue) -> bool:
     return (row := element_row(value.type)) is not None and row.name == NIBBLES
 
 
-def _widened(made: Elementwise) -> Dequantised | None:
-    """Recognises an operation that widens 4-bit integers to 8 bits. The result holds the objection that a separate
-    kernel does this."""
-    last = made.body.last_op
-    cast = None if last is None else last.operands[0].owner
-    if not isinstance(cast, arith.ExtSIOp | arith.ExtUIOp) or cast.input.type != IntegerType(4):
-        return None
-    return Dequantised(objection=f"they become {cast.result.type}, and a kernel of its own widens them")
-
-
 def dequantised(made: Elementwise) -> Dequantised | None:
-    """How an operation converts integers to floats; None if it does not, or computes something else."""
-    conversion = _Reader(made).read() or _widened(made)
+    """How an operation converts integers to floats, or widens those of 4 bits; None if it does not, or computes
+    something else."""
+    conversion = _Reader(made).read() or _Reader(made).widened()
     if conversion is None or conversion.objection:
         return conversion
-    if conversion.stored == NIBBLES:
+    floats = conversion.stored == NIBBLES
+    bits, narrowed = BITS[0] if floats else int(conversion.stored[1:]), conversion.narrowed
+    # Differences of integers of 4 bits are at most 16, which e4m3 has exactly.
+    exact = not floats and bits == BITS[0] and isinstance(narrowed, Float8E4M3FNType)
+    if narrowed is not None and not exact:
+        conversion.objection = f"they become {narrowed} on the way"
+    if conversion.objection or floats:
         return conversion
-    bits = int(conversion.stored[1:])
     low, high = (0, (1 << bits) - 1) if conversion.stored[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
     if not low <= conversion.zero <= high:
         conversion.objection = f"its zero point is none of {conversion.stored}, {conversion.zero}"

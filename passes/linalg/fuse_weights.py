@@ -31,7 +31,17 @@ from ...dialect.mlir.generic import arithmetic, converted
 from ...dialect.warp.attributes import element_row, memory_of, target_of
 from ...dialect.warp.elements import K, N, PointwiseOp, YieldOp, element_type, with_functions
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.stored import EXPONENTS, FLOATS, LINE, NIBBLES, PACKED, StoredIntegers, StoredOp, packed_lines
+from ...dialect.warp.stored import (
+    BYTES,
+    EXPONENTS,
+    FLOATS,
+    LINE,
+    NIBBLES,
+    PACKED,
+    StoredIntegers,
+    StoredOp,
+    packed_lines,
+)
 from ..diagnostics import remark
 from ..patterns import apply_patterns
 from .dequantised import Dequantised, FuseBlockScales, between, dequantised, dimensions_of, in_shape_of, sole_writer
@@ -156,11 +166,14 @@ class Weights(NamedTuple):
         product = self.product
         if product.epilogue is not None or any(product.forms):
             return "the product is scaled, sparse or weighted already"
-        if product.multiplied[0] != product.multiplied[1] or product.multiplied[1] not in FLOATS:
-            return f"integers are converted to {' and '.join(FLOATS)}, got {' x '.join(product.multiplied)}"
+        (first, second), stored = product.multiplied, StoredIntegers(self.how.stored)
+        if first != second or second not in stored.multiplied_as:
+            return f"integers are converted to {' and '.join(stored.multiplied_as)}, got {first} x {second}"
         if sorted(loops_of(self.made.maps[self.how.weights])) != list(range(self.made.loops)):
             return "the integers are read more than once, or not all of them"
-        if self.is_packed:
+        if second in BYTES and (reason := self._bytes_objection(second)):
+            return reason
+        if self.is_packed and second in FLOATS:
             return self._packed_objection()
         if self.how.points >= 0:
             return "its zero point is no whole constant"
@@ -175,6 +188,21 @@ class Weights(NamedTuple):
         if (self.how.scales or self.how.factors) and not isinstance(element_type(product.d), AnyFloat):
             return f"its result is of {element_type(product.d)}"
         return between(self.made, product, (self.how.weights, *self.how.scales), "the integers or the scales")
+
+    def _bytes_objection(self, multiplied: str) -> str:
+        """Why integers of 4 bits are not multiplied as bytes within the product; "" if they are."""
+        product, target = self.product, target_of(self.product)
+        if target is None or not any(row.a.name == multiplied and row.runs_on(target) for row in wgmma.rows()):
+            return f"warpgroups multiply them as {multiplied}, which the target does not have"
+        if self.rounded or self.of_groups:
+            return f"they are scaled before they become {multiplied}; only sums are scaled"
+        k = product.outer + K
+        lies = product.b is self.made.output and all(loops_of(map_)[-1:] == (k,) for map_ in product.maps[:2])
+        plain = all(isinstance(memory_of(value).layout, NoneAttr) for value in (product.a, product.b))
+        if product.outer or not lies or not plain or min(memory_of(product.b).get_shape()) < 1:
+            return "bytes are multiplied along k by rows of both matrices, not in a batch"
+        size = product_k(product)
+        return f"rows of {LEAST_GROUP} of them are copied, got {size}" if size % LEAST_GROUP else ""
 
     def _shaped(self) -> str:
         """The reason why B is not the weights reshaped to (K, N), where K may be split into groups; "" if it is."""

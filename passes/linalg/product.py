@@ -8,22 +8,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.isa import mma
 from ...dialect.isa.form import ELEMENT_TYPES, IN_BYTES, ElementType
 from ...dialect.isa.mma import Variant
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.operands import PairedOp
+from ...dialect.warp.operands import METADATA_ROWS, PairedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
@@ -115,11 +114,13 @@ class TileProduct(NamedTuple):
         return TileProduct(op, a, b, op.variant, op.sparsity)
 
 
-# What a product reads beside an A and a B whose blocks are scaled: scales.
+# What a product reads beside A and B: scales of their blocks, and the metadata of a sparse A.
 
 
-def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bool) -> tuple[MatrixOperand, ...]:
-    """The scales of A and B, or none. `dynamic` says that the product has dynamic sizes.
+def read_scales(
+    op: MatmulOp, a: MatrixOperand, b: MatrixOperand, sizes: Mapping[int, int]
+) -> tuple[MatrixOperand, ...]:
+    """The scales of A and B, or none. `sizes` are those of the product's loops.
 
     Raises a located diagnostic for scaled products that are not lowered, because operands do not lie in the order in
     which the instruction numbers the elements of a block.
@@ -128,11 +129,11 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
         return ()
     if op.outer > op.batch:
         fail(op, "a scaled product that is summed over several loops is not lowered; write a product for each")
-    if dynamic or any(DYNAMIC_INDEX in memory_of(each).get_shape() for each in op.scales):
-        fail(op, f"a scaled product needs static sizes, got {a.type} and {b.type}")
+    if any(memory_of(each).get_shape()[-1] < 0 for each in (*op.matrices, *op.scales)):
+        fail(op, f"a scaled product needs a static size along k, got {a.type} and {b.type}")
     operands = zip("AB", op.scales, (M, N), op.maps, strict=False)
     along = [(n, s, own, map_along(op.outer + 3, loops_beside(m, own, op.outer))) for n, s, own, m in operands]
-    scales = tuple(read_matrix(op, f"S{name}", s, (own, K), {}, map_) for name, s, own, map_ in along)
+    scales = tuple(read_matrix(op, f"S{name}", s, (own, K), sizes, map_) for name, s, own, map_ in along)
     for name, operand, along_k in (("A", a, not a.transposed), ("B", b, b.transposed)):
         if not along_k:
             where = "by rows" if name == "A" else "by columns"
@@ -143,22 +144,18 @@ def read_scales(op: MatmulOp, a: MatrixOperand, b: MatrixOperand, *, dynamic: bo
     return scales
 
 
-# What a product reads beside a sparse A: metadata.
-
-
-def read_metadata(op: MatmulOp, a: MatrixOperand, *, dynamic: bool) -> MatrixOperand | None:
-    """The metadata of a sparse A; None for a dense one. `dynamic` says that the product has dynamic sizes.
-
-    Raises a located diagnostic for a sparse A that is not lowered.
-    """
+def read_metadata(op: MatmulOp, a: MatrixOperand, sizes: Mapping[int, int]) -> MatrixOperand | None:
+    """The metadata of a sparse A, if A is one. Raises a located diagnostic if it is not lowered."""
     if op.metadata is None:
         return None
-    if dynamic or DYNAMIC_INDEX in memory_of(op.metadata).get_shape():
-        fail(op, f"a sparse A and its metadata need static sizes, got {a.type} and {op.metadata.type}")
+    if any(memory_of(each).get_shape()[-1] < 0 for each in (op.matrices[0], op.metadata)):
+        fail(op, f"a sparse A and its metadata need a static size along k, got {a.type} and {op.metadata.type}")
     if op.outer > op.batch:
         fail(op, "a product of a sparse A that is summed over several loops is not lowered; write a product for each")
-    loops = map_along(op.outer + 3, loops_beside(op.maps[0], M, op.outer))
-    metadata = read_matrix(op, "E", op.metadata, (M, K), {}, loops)
+    loops, row = map_along(op.outer + 3, loops_beside(op.maps[0], M, op.outer)), op.outer + M
+    # Of a number of rows that is not known nothing may be concluded: an odd one divides no tile.
+    words = {**sizes, row: -(-sizes[row] // METADATA_ROWS) | 1}
+    metadata = read_matrix(op, "E", op.metadata, (M, K), words, loops)
     if a.transposed or metadata.transposed:
         fail(op, "a sparse A is stored row by row, it cannot be transposed")
     return metadata
@@ -230,8 +227,8 @@ class Product:
 
     @property
     def convolves(self) -> bool:
-        """Whether A or B are the matrices of images, which tensor copies alone read."""
-        return any(images_of(operand) for operand in (self.a, self.b))
+        """Whether A, B or D are the matrices of images, which tensor copies alone read and write."""
+        return any(images_of(operand) for operand in (self.a, self.b, self.d))
 
     @property
     def matrices(self) -> int:
@@ -360,7 +357,7 @@ def read(op: MatmulOp) -> Product:
     matrices = math.prod(sizes[loop] for loop in range(op.batch) if loop not in dynamic)
     if matrices > LARGEST_GRID:
         fail(op, f"a batch has at most {LARGEST_GRID} matrices, each of at least one CTA of a grid, got {matrices}")
-    metadata, scales = read_metadata(op, a, dynamic=bool(dynamic)), read_scales(op, a, b, dynamic=bool(dynamic))
+    metadata, scales = read_metadata(op, a, sizes), read_scales(op, a, b, sizes)
     form, second = op.forms[1], None
     if isinstance(form, PairedOp):
         second = read_matrix(op, "B2", form.second, OPERAND_LOOPS[1], sizes, map_b, type_b)

@@ -6,20 +6,27 @@ neighbouring channels of several neighbouring pixels, and reads each pixel of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, f16, f32
+from xdsl.builder import Builder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import BFloat16Type, DenseArrayBase, FloatAttr, MemRefType, f16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import SSAValue
+from xdsl.dialects.linalg.ops import FillOp, YieldOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import FIXED, LinearForm, linear
+from ...dialect.mlir.affine import FIXED, LinearForm, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
-from ...dialect.nest import Nest, NestAccess
+from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import element_type, shape_of
-from ...dialect.warp.views import strides_of
+from .operand import collapse, expand
 
 PADDING = "warp.padding"
 """On a sum over windows: how many zeros stand before each dimension of its images, and as many as are read behind."""
@@ -37,7 +44,8 @@ MOST_PIXELS = 16
 
 class WindowDimension(NamedTuple):
     """A dimension of the images: the loop of pixels, that of the window and how far each steps; the first index, below
-    zero in zeros around the images; the sizes of the dimension and of the window. Loops are -1 where there is none."""
+    zero in zeros around the images; the sizes of the dimension and of the window; a loop of larger steps of pixels, and
+    how far it steps. Loops are -1 where there is none."""
 
     pixel: int
     step: int
@@ -46,6 +54,13 @@ class WindowDimension(NamedTuple):
     first: int
     size: int
     taps: int
+    outer: int = -1
+    outer_step: int = 0
+
+    def last(self, sizes: Mapping[int, int]) -> int:
+        """The index of the last pixel, at the first tap."""
+        steps = (self.pixel, self.step), (self.outer, self.outer_step)
+        return self.first + sum((sizes.get(loop, 1) - 1) * step for loop, step in steps)
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,8 @@ class WindowSum:
     """A sum of products of an image and a kernel over a window, for each channel on its own.
 
     `dimensions` are those of the image but for the channels, along the loop `channel`; a thread computes `width`
-    channels of so many `pixels` along the dimension `along`. `sizes` are those of the loops, -1 if dynamic.
+    channels of so many `pixels` along the dimension `along`, and holds so many `taps` of a row of the kernel. `sizes`
+    are those of the loops, -1 if dynamic.
     """
 
     nest: Nest
@@ -65,6 +81,7 @@ class WindowSum:
     sizes: dict[int, int]
     width: int
     pixels: int
+    taps: int
 
     @property
     def row(self) -> WindowDimension:
@@ -89,17 +106,17 @@ class WindowSum:
                  for loop, size in zip(access.loops, shape_of(access.value), strict=True)}  # fmt: skip
         channel, pixel = written.loops[-1], written.loops[-2]
         dimensions = _dimensions(op, nest, image, channel, sizes)
-        if dimensions is None or set(kernel.loops) != {*nest.summed, channel} or kernel.loops[-1] != channel:
+        own = {*nest.summed, channel}
+        if dimensions is None or not own <= {*kernel.loops} or pixel in kernel.loops or kernel.loops[-1] != channel:
             return None
         along = next((i for i, dimension in enumerate(dimensions) if dimension.pixel == pixel), -1)
         fixed = (*nest.summed, channel, pixel)
         memories = [access.value for access in nest.accesses]
         width = next((width for width in WIDTHS if all(is_by_channels(memory, width) for memory in memories)), 0)
-        if along < 0 or not width or min(sizes[loop] for loop in fixed) < 1:
+        if along < 0 or not width or min(sizes[loop] for loop in fixed) < 1 or dimensions[along].outer >= 0:
             return None
-        pixels = _pixels(dimensions[along], sizes[pixel], width)
-        made = WindowSum(nest, image, kernel, channel, dimensions, along, sizes, width, pixels)
-        return made if pixels else None
+        pixels, taps = _shape(dimensions[along], sizes[pixel], width)
+        return WindowSum(nest, image, kernel, channel, dimensions, along, sizes, width, pixels, taps)
 
 
 def _dimensions(
@@ -118,8 +135,7 @@ def _dimensions(
         if one is None:
             return None
         one = one._replace(first=one.first - before, size=size)
-        last_pixel = (sizes.get(one.pixel, 1) - 1) * one.step + one.first
-        if one.tap < 0 and (one.first < 0 or last_pixel >= size >= 0):
+        if one.tap < 0 and (one.first < 0 or one.last(sizes) >= size >= 0):
             return None
         result.append(one)
     taps = [one.tap for one in result if one.tap >= 0]
@@ -129,10 +145,12 @@ def _dimensions(
 def _dimension(form: LinearForm, nest: Nest, sizes: dict[int, int]) -> WindowDimension | None:
     by, first = form
     pixels, taps = ([loop for loop in by if (loop in nest.summed) == summed] for summed in (False, True))
-    if len(pixels) > 1 or len(taps) > 1 or any(by[loop] < 1 for loop in pixels):
+    if len(pixels) > 2 or len(taps) > 1 or any(by[loop] < 1 for loop in pixels):
         return None
-    (pixel, step), (tap, dilation) = ((loops[0], by[loops[0]]) if loops else (-1, 0) for loops in (pixels, taps))
-    return WindowDimension(pixel, step, tap, dilation, first, -1, sizes.get(tap, 1))
+    *outer, pixel = sorted(pixels, key=lambda loop: by[loop], reverse=True) or [-1]
+    (tap,), (large,) = taps or [-1], outer or [-1]
+    step, dilation, outer_step = (by.get(loop, 0) for loop in (pixel, tap, large))
+    return WindowDimension(pixel, step, tap, dilation, first, -1, sizes.get(tap, 1), large, outer_step)
 
 
 def is_by_channels(value: SSAValue, width: int) -> bool:
@@ -146,12 +164,72 @@ def is_by_channels(value: SSAValue, width: int) -> bool:
     return kind.element_type in FLOATS and offset is not None and not any(number % width for number in numbers)
 
 
-def _pixels(row: WindowDimension, size: int, width: int) -> int:
-    """The number of pixels that a thread computes: the one with the least work, for products and for their reads."""
-    most = min(max(1, MOST_PIXELS // row.step**2), REGISTERS // width - row.taps, size)
+def _shape(row: WindowDimension, size: int, width: int) -> tuple[int, int]:
+    """The number of pixels that a thread computes, the one with the least work, for products and for their reads; and
+    that of the taps of a row that it holds at a time: all, or a divisor of theirs."""
+    room, most = REGISTERS // width, min(max(1, MOST_PIXELS // row.step**2), size)
+    taps = max(n for n in range(1, max(1, room - most) + 1) if row.taps % n == 0) if row.taps >= room else row.taps
 
     def work(pixels: int) -> float:
-        read = (pixels - 1) * row.step + (row.taps - 1) * abs(row.dilation) + 1 + row.taps
-        return -(-size // pixels) * (pixels * row.taps + 2 * read)
+        read = (pixels - 1) * row.step + (taps - 1) * abs(row.dilation) + 1 + taps
+        return -(-size // pixels) * (pixels * taps + 2 * read)
 
-    return min(range(1, most + 1), key=work, default=0)
+    return min(range(1, max(1, min(most, room - taps)) + 1), key=work), taps
+
+
+PARTS = 1 << 16
+"""Threads that keep a GPU busy: sums over the pixels of all images are cut into parts of images, and of their rows."""
+
+
+class SplitPixels(RewritePattern):
+    """Cuts sums over the pixels of images, for each tap of a filter and each channel, into parts, which a second
+    operation adds up: the gradient of the filter of a depthwise convolution, of which few threads have an element."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        windows = WindowSum.of(op)
+        if windows is None or len(windows.nest.summed) < 3 or windows.dimensions[0].pixel >= 0:
+            return
+        nest, slopes, written = windows.nest, windows.kernel, windows.nest.writes[0]
+        shape, rest = shape_of(slopes.value), prod(shape_of(written.value)) // windows.width // windows.pixels
+        outer = slopes.loops[:2]
+        images = _parts(shape[0], PARTS // rest)
+        rows = _parts(shape[1], PARTS // (rest * images))
+        if images * rows == 1 or outer[0] != windows.dimensions[0].tap:
+            return
+        # Two loops of parts come first; what is left of images and of rows keeps the loops of these.
+        sizes = shape[0] // images, shape[1] // rows
+        loops: list[AffineExpr] = [AffineDimExpr(loop + 2) for loop in range(nest.loops)]
+        for part, (loop, size) in enumerate(zip(outer, sizes, strict=True)):
+            loops[loop] = AffineDimExpr(part) * size + AffineDimExpr(loop + 2)
+        builder, total = Builder(InsertPoint.before(op)), nest.loops + 2
+        cut = builder.insert(expand(slopes.value, [[images, sizes[0]], [rows, sizes[1]], *([n] for n in shape[2:])]))
+        kept = [loop + 2 for loop in written.loops]
+        kind = MemRefType(f32, [images, rows, *shape_of(written.value)])
+        sums = builder.insert(memref.AllocOp([], [], kind)).memref
+        builder.insert(FillOp([builder.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result], [sums], []))
+        own = {
+            windows.image: windows.image.map.replace_dims_and_symbols(loops, [], total, 0),
+            slopes: map_along(total, [0, outer[0] + 2, 1, *(loop + 2 for loop in slopes.loops[1:])]),
+        }
+        reads = [cut.result if access is slopes else access.value for access in nest.reads]
+        maps = [*(own[access] for access in nest.reads), map_along(total, [0, 1, *kept])]
+        builder.insert(generic(op, reads, [sums], op.body.clone(), maps, [loop + 2 for loop in nest.summed]))
+        places = range(rank := len(written.loops))
+        together = collapse(sums, [[0, 1], *([d + 2] for d in places)])
+        added = map_along(rank + 1, [rank, *places]), map_along(rank + 1, places)
+        parts = builder.insert(together).result
+        rewriter.replace(op, generic(op, [parts], [written.value], Region(_adds()), added, [rank]), [])
+
+
+def _parts(size: int, wanted: int) -> int:
+    """The smallest divisor of a size that is as large as wanted; the size if none is."""
+    return next(n for n in range(1, size + 1) if size % n == 0 and n >= min(wanted, size))
+
+
+def _adds() -> Block:
+    """A body that adds an element to a sum."""
+    block = Block(arg_types=[f32, f32])
+    total = arith.AddfOp(block.args[1], block.args[0])
+    block.add_ops([total, YieldOp(total.result)])
+    return block

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, gpu, scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -17,11 +17,11 @@ from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, schedule_around
 from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp
-from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure
+from ...dialect.warp.op_shapes import bounds, bounds_attribute, is_pure, only_reads
 from ...dialect.warp.synchronisation import CP_ASYNC, CommitOp, WaitOp
 from ..diagnostics import remark
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
-from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copied_once, copies_of, decline, read, with_stages
+from .ring import CopyLoop, DeclinedError, LoopStep, Ring, copies_of, decline, read, with_stages
 
 # One pipelined loop: overlaps copies to shared memory with the products that read them.
 #
@@ -84,6 +84,27 @@ class Turns(NamedTuple):
     end: Index
     step: int
     start: int = 0
+
+
+def copied_once(source: CopyLoop) -> tuple[gpu.BarrierOp | None, list[CopyOp]]:
+    """The barrier before the loop that waits for tiles which are copied once, and these copies. The loop's first copies
+    and loads may move to it: nothing between writes memory, and their operands are defined before."""
+    barrier = source.loop.prev_op
+    while barrier is not None and not isinstance(barrier, gpu.BarrierOp) and only_reads(barrier):
+        barrier = barrier.prev_op
+    if not isinstance(barrier, gpu.BarrierOp):
+        return None, []
+    needed = [leaf for op in (*source.copies, *source.steps[0].loads) for i in op.operands for leaf in source.leaves(i)]
+    made = [value.owner for value in needed if isinstance(value.owner, Operation)]
+    if not all(op.parent is not barrier.parent or op.is_before_in_block(barrier) for op in made):
+        return None, []
+    return barrier, [op for op in _back_to_barrier(barrier) if isinstance(op, CopyOp) and op.is_async is None]
+
+
+def _back_to_barrier(op: Operation) -> Iterator[Operation]:
+    """The operations before one, back to a barrier."""
+    while (before := op.prev_op) is not None and not isinstance(before, gpu.BarrierOp):
+        yield (op := before)
 
 
 class Pipeliner:

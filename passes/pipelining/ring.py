@@ -11,15 +11,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, NoReturn, TypeGuard
 
+from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
+from ...dialect.warp.cta import (
+    ACQUIRE,
+    COMMIT,
+    FILLED,
+    READ,
+    RELEASE,
+    WAIT,
+    CopyOp,
+    MakeRingOp,
+    PipelineOp,
+    RingType,
+)
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
@@ -28,12 +40,11 @@ from ...dialect.warp.synchronisation import (
     CP_ASYNC,
     ArriveOp,
     AwaitOp,
-    ClusterRankOp,
     CommitOp,
     MakeBarriersOp,
     WaitOp,
+    in_pairs,
 )
-from ...dialect.warp.tensor_memory import in_pairs
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
@@ -129,27 +140,6 @@ class CopyLoop:
 def _used(op: Operation) -> set[SSAValue]:
     """The operands of an operation and of those in its regions."""
     return {operand for inner in op.walk() for operand in inner.operands}
-
-
-def copied_once(source: CopyLoop) -> tuple[gpu.BarrierOp | None, list[CopyOp]]:
-    """The barrier before the loop that waits for tiles which are copied once, and these copies. The loop's first copies
-    and loads may move to it: nothing between writes memory, and their operands are defined before."""
-    barrier = source.loop.prev_op
-    while barrier is not None and not isinstance(barrier, gpu.BarrierOp) and only_reads(barrier):
-        barrier = barrier.prev_op
-    if not isinstance(barrier, gpu.BarrierOp):
-        return None, []
-    needed = [leaf for op in (*source.copies, *source.steps[0].loads) for i in op.operands for leaf in source.leaves(i)]
-    made = [value.owner for value in needed if isinstance(value.owner, Operation)]
-    if not all(op.parent is not barrier.parent or op.is_before_in_block(barrier) for op in made):
-        return None, []
-    return barrier, [op for op in _back_to_barrier(barrier) if isinstance(op, CopyOp) and op.is_async is None]
-
-
-def _back_to_barrier(op: Operation) -> Iterator[Operation]:
-    """The operations before one, back to a barrier."""
-    while (before := op.prev_op) is not None and not isinstance(before, gpu.BarrierOp):
-        yield (op := before)
 
 
 def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
@@ -273,10 +263,17 @@ class Ring(NamedTuple):
         bytes: int = 0,
         *,
         products: bool = False,
-    ) -> None:
-        """One step of who fills or reads a stage."""
-        at, phase = (None if number is None else index.value(number) for number in (stage, parity))
-        index.insert(PipelineOp(step, self.value, at, phase, bytes=bytes or None, products=products))
+        late: bool = False,
+        by: Index | None = None,
+    ) -> PipelineOp:
+        """One step of who fills or reads a stage: the one that it is at, if none is named."""
+        at, phase, more = (None if number is None else index.value(number) for number in (stage, parity, by))
+        op = PipelineOp(step, self.value, at, phase, by=more, bytes=bytes or None, products=products, late=late)
+        return index.insert(op)
+
+    def arrive(self, index: IndexBuilder, step: str, bytes: int = 0) -> PipelineOp:
+        """Waits for the stage that it is at, and gives its number."""
+        return index.insert(PipelineOp(step, self.value, bytes=bytes or None, numbered=True))
 
     def next(self, index: IndexBuilder, stage: Index, parity: Index) -> tuple[Index, Index]:
         """The next stage and its parity, which flips with each round."""
@@ -285,17 +282,19 @@ class Ring(NamedTuple):
             return following, parity if following else index.sub(1, parity)
         return following, index.where_equal(following, 0, index.sub(1, parity), parity)
 
-    def release(self, index: IndexBuilder, stage: SSAValue) -> None:
-        """Releases a stage that has been read. Number `stages` stands for no stage, which precedes the first."""
-        with index.where(index.compare("ne", stage, self.stages)) as inside:
-            self.step(inside, RELEASE, stage)
+    def drain(self, index: IndexBuilder) -> None:
+        """Waits until all CTAs have read what was copied to them."""
+        with index.loop(0, self.stages, 1) as turn:
+            self.step(turn.index, ACQUIRE)
+            self.step(turn.index, FILLED)
 
-    def drain(self, index: IndexBuilder, stage: Index, parity: Index) -> None:
-        """Waits until all CTAs that read the stages, from this one on, have done so."""
-        with index.loop(0, self.stages, 1, index.values([stage, parity])) as turn:
-            here, phase = turn.carried
-            self.step(turn.index, ACQUIRE, here, phase)
-            turn.handed = turn.index.values(self.next(turn.index, here, phase))
+    def after(self, index: IndexBuilder, stage: Index, parity: Index, count: Index) -> tuple[Index, Index]:
+        """The stage and its parity so many stages later."""
+        if isinstance(count, int) and count % self.stages == 0:
+            return stage, index.sub(1, parity) if count // self.stages % 2 else parity
+        there = index.add(stage, count)
+        turned = index.add(parity, index.div(there, self.stages))
+        return index.rem(there, self.stages), index.rem(turned, 2)
 
 
 def with_stages(alloc: SSAValue, stages: int) -> None:
@@ -316,72 +315,99 @@ def with_shape(alloc: SSAValue, shape: Sequence[int]) -> None:
             op.erase()
 
 
-# Clusters of CTAs that share tiles: each copies a part of a tile to all that multiply it.
-#
-# CTAs of a cluster compute neighbouring tiles of D, `cluster` of a schedule says how many along M and N. Those in a
-# column of them multiply the same tiles of B, those in a row the same tiles of A. So each copies its share of a tile,
-# and the copy goes to all of them (`multicast`). A stage is full in a CTA when the shares of all have come, and may be
-# filled again when the consumers of all CTAs that it is copied to have read it.
+# `warp-synchronise`: the stages of steps, carried through loops, and the steps as barriers.
 
 
-@dataclass(frozen=True)
-class Share:
-    """The part of a tile that this CTA copies: number `part` of `count`, for the CTAs of `mask`. Without a mask the CTA
-    has this part only, along dimension `axis`."""
+class StageOf(NamedTuple):
+    """Where producers or consumers are in a ring: the stage, its parity, and the stage before that is left to be
+    released, which is number `stages` where there is none."""
 
-    count: int
-    part: Index
-    mask: SSAValue | None
-    axis: int = 0
+    stage: Index
+    parity: Index
+    before: Index
 
 
-class CtaCluster(NamedTuple):
-    """CTAs along M and N, `down` and `across`; the place of this one among them."""
+class CarryStages(RewritePattern):
+    """Names the stage and the parity of each step of a ring that names none. Loops that go on to other stages carry
+    them."""
 
-    down: int
-    across: int
-    row: Index
-    column: Index
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MakeRingOp, rewriter: PatternRewriter) -> None:
+        block, steps = op.parent, [use.operation for use in op.ring.uses]
+        if block is None or op.ahead is not None:
+            return
+        self.index, self.ring = IndexBuilder(Builder(InsertPoint.before(op))), Ring.of_value(op.ring)
+        for parity, kinds in ((1, (ACQUIRE, COMMIT, FILLED)), (0, (WAIT, RELEASE, READ))):
+            every = [one for one in steps if isinstance(one, PipelineOp) and one.step.data in kinds]
+            self.steps = {one for one in every if one.stage is None}
+            self.moves = {outer for one in every if one.step.data in (FILLED, READ) for outer in around(one)}
+            self._follow(block, StageOf(0, parity, self.ring.stages))
 
-    @staticmethod
-    def of(index: IndexBuilder, shape: tuple[int, int]) -> CtaCluster | None:
-        """The cluster of a shape; None for CTAs that are alone."""
-        down, across = shape
-        if down * across == 1:
-            return None
-        rank = index.insert(ClusterRankOp()).rank
-        row = rank if across == 1 else index.rem(rank, down)
-        return CtaCluster(down, across, row if down > 1 else 0, index.div(rank, down) if across > 1 else 0)
+    def _follow(self, block: Block, at: StageOf) -> StageOf:
+        """Names the stages of the steps of a block: where they are behind it."""
+        for op in list(block.ops):
+            if isinstance(op, PipelineOp) and op in self.steps:
+                at = self._step(op, at)
+            elif isinstance(op, scf.ForOp) and op in self.moves:
+                at = self._loop(op, at)
+            elif op in self.moves and not isinstance(op, scf.IfOp):
+                fail(op, f"expected steps that go on to other stages in scf.for, which carries them, not in {op.name}")
+            else:
+                for inner in [each for region in op.regions for each in region.blocks]:
+                    self._follow(inner, at)
+        return at
 
-    @property
-    def ctas(self) -> int:
-        return self.down * self.across
-
-    def share(self, index: IndexBuilder, *, of_b: bool) -> Share | None:
-        """The share of a tile of A or B that a CTA copies for others; None if it copies all of it for itself."""
-        count, part = (self.down, self.row) if of_b else (self.across, self.column)
-        if count == 1:
-            return None
-        if of_b:
-            together, step, place, places = (1 << self.down) - 1, self.down, self.column, self.across
+    def _step(self, op: PipelineOp, at: StageOf) -> StageOf:
+        index, step = self.index.before(op), op.step.data
+        stage, parity, before = at
+        if step in (FILLED, READ):
+            number = None if op.by is None else index.folded(op.by)
+            ring = self.ring
+            moved = ring.next(index, stage, parity) if number is None else ring.after(index, stage, parity, number)
+            at = StageOf(*moved, before if op.late is None else stage)
+        elif op.late is not None:
+            with index.where(index.compare("ne", before, self.ring.stages)) as inside:
+                self.ring.step(inside, step, before)
+            at = at._replace(before=self.ring.stages)
         else:
-            together = sum(1 << self.down * i for i in range(self.across))
-            step, place, places = 1, self.row, self.down
-        mask: Index = together << step * (places - 1)
-        for at in range(places - 2, -1, -1):
-            mask = index.where_equal(place, at, together << step * at, mask)
-        return Share(count, part, index.value(mask))
+            phase = parity if step in (ACQUIRE, WAIT) else None
+            new = self.ring.step(index, step, stage, phase, products=op.products is not None)
+            new.bytes = op.bytes
+            if op.number is not None:
+                op.number.replace_all_uses_with(index.value(stage))
+        Rewriter.erase_op(op)
+        return at
 
-    def peers(self, index: IndexBuilder) -> tuple[SSAValue, ...]:
-        """The ranks of the other CTAs that share tiles with this one."""
-        rows = (index.rem(index.add(self.row, i), self.down) for i in range(1, self.down))
-        columns = (index.rem(index.add(self.column, i), self.across) for i in range(1, self.across))
-        ranks = [index.add(row, index.mul(self.column, self.down)) for row in rows]
-        ranks += [index.add(self.row, index.mul(column, self.down)) for column in columns]
-        return tuple(index.values(ranks))
+    def _loop(self, loop: scf.ForOp, at: StageOf) -> StageOf:
+        """A loop that carries what it changes."""
+        body, outside, count = loop.body.block, self.index.before(loop), len(loop.body.block.args)
+        inside = StageOf(*(body.insert_arg(IndexType(), count + i) for i in range(len(at))))
+        after, end = self._follow(body, inside), body.last_op
+        if not isinstance(end, scf.YieldOp):
+            fail(loop, "expected a loop that ends with scf.yield")
+        turns = list(zip(inside, after, at, strict=True))
+        same = [now is start or (isinstance(now, int) and now == first) for start, now, first in turns]
+        changed = [i for i in range(len(at)) if not same[i]]
+        for i in range(len(at)):
+            if i not in changed:
+                body.args[count + i].replace_all_uses_with(outside.value(at[i]))
+        handed = self.index.before(end).values([after[i] for i in changed])
+        for argument in [body.args[count + i] for i in range(len(at)) if i not in changed]:
+            body.erase_arg(argument)
+        Rewriter.replace_op(end, scf.YieldOp(*end.operands, *handed))
+        initial = [*loop.iter_args, *outside.values([at[i] for i in changed])]
+        new = outside.insert(scf.ForOp(loop.lb, loop.ub, loop.step, initial, loop.detach_region(0)))
+        for result, made in zip(loop.results, new.results, strict=False):
+            result.replace_all_uses_with(made)
+        Rewriter.erase_op(loop)
+        results = dict(zip(changed, new.results[count - 1 :], strict=True))
+        return StageOf(*(results.get(i, at[i]) for i in range(len(at))))
 
 
-# `warp-synchronise`: the steps of rings as barriers.
+def around(op: Operation) -> Iterator[Operation]:
+    """The operations that an operation is in."""
+    while (around := op.parent_op()) is not None:
+        yield (op := around)
 
 
 class CtaBarrierRing(RewritePattern):
@@ -470,4 +496,4 @@ class SynchronisePass(PatternPass):
 
     name = "warp-synchronise"
     needs: ClassVar = ("warp.make_ring",)
-    patterns = CtaBarrierRing, MbarrierRing
+    patterns = CarryStages, CtaBarrierRing, MbarrierRing

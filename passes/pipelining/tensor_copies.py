@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from xdsl.dialects import memref, scf
@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, WARPS
 from ...dialect.layouts.layout import LANES, column, row
+from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import SubgroupIdOp
 from ...dialect.warp.attributes import (
     BYTE,
@@ -24,7 +25,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import ACQUIRE, RELEASE, SPREAD, WAIT, CopyOp
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -38,14 +39,15 @@ from ...dialect.warp.tensor_maps import (
     moved_as,
     moved_together,
 )
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
 from ..schedule.needs import staging_buffers
 from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
-from .ring import Ring, Share, decline, with_shape
+from .ring import Ring, decline, with_shape
+from .roles import Share
 
 # Copies of tiles by tensor maps: which map, which box, at which coordinates; maps as arguments of the kernel.
 
@@ -79,15 +81,13 @@ class TensorView(NamedTuple):
         order = tuple(d for d in range(rank) if d != column)
         return TensorView(memory, (*order, column), order.index(row), others, part)
 
-    def coordinates(
-        self, index: IndexBuilder, row: Index, column: Index, moved: Callable[[SSAValue], Index]
-    ) -> list[Index]:
-        """Where a box begins; `moved` says what indices from outside are there."""
-        start = [moved(other) for other in self.others]
+    def coordinates(self, index: IndexBuilder, row: Index, column: Index) -> list[Index]:
+        """Where a box begins."""
+        start = list[Index](self.others)
         if not self.part:
             start.insert(self.row, row)
             return [*start, column]
-        first, rows = map(moved, self.part)
+        first, rows = self.part
         start.insert(self.row, index.add(index.sub(index.value(FAR), rows), row))
         return [FAR, index.add(first, rows), *start, column]
 
@@ -98,6 +98,12 @@ class TensorView(NamedTuple):
     def rows(self, kind: TensorMapType) -> int:
         """Rows of a box."""
         return kind.shape[self.row - len(self.order)]
+
+
+def _images_of(tensor: TensorView, launch: LaunchedKernel) -> Im2colOp | None:
+    """The images that an argument of a kernel is the matrix of; None for any other argument."""
+    made = launch.operands[tensor.memory.index].owner
+    return made if isinstance(made, Im2colOp) else None
 
 
 def box_type(
@@ -148,8 +154,7 @@ class TensorCopy(NamedTuple):
             DeclinedError: if no tensor map describes the source.
         """
         tensor, tile = TensorView.of(copy, copy.source), memory_of(copy.destination)
-        made = launch.operands[tensor.memory.index].owner
-        images = made if isinstance(made, Im2colOp) else None
+        images = _images_of(tensor, launch)
         spread = copy.packed is not None and copy.packed.data == SPREAD
         if copy.packed is not None and not spread and memory_of(copy.source).element_count():
             decline(copy, f"no tensor copy makes {copy.packed.data} of {memory_of(copy.source)}: pack it")
@@ -187,9 +192,9 @@ class TensorCopy(NamedTuple):
         rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
         return self.panels * self.kind.bytes * (rows // self.rows)
 
-    def start(self, index: IndexBuilder, again: Callable[[SSAValue], SSAValue], stage: Index, ring: Ring) -> None:
-        """Starts the copy of the tile to a stage of a ring, from a place that is computed `again` here."""
-        row, column = map(again, self.copy.indices)
+    def start(self, index: IndexBuilder, stage: SSAValue, ring: Ring) -> None:
+        """Starts the copy of the tile to a stage of a ring."""
+        row, column = list[Index](self.copy.indices)
         tile, panels = self.copy.destination, self.panels
         one = memory_of(tile).get_shape()[-2] == 1
         first: Index = 0 if one else self.copy.place[0] * self.rows  # one box has all rows of a part
@@ -207,13 +212,13 @@ class TensorCopy(NamedTuple):
         for panel in range(panels):
             along = index.add(left, panel * self.columns)
             place = index.div(index.add(column, along), moved_together(memory_of(tile).element_type))
-            where, offsets = self.tensor.coordinates(index, index.add(row, down), place, again), list[Index]()
+            where, offsets = self.tensor.coordinates(index, index.add(row, down), place), list[Index]()
             if self.images is not None:
                 where, offsets = pixels(index, self.images, where)
-            to, number = index.values([stage, index.add(down, first), index.add(along, second)]), index.value(stage)
+            to = index.values([stage, index.add(down, first), index.add(along, second)])
             mask = None if self.share is None else self.share.mask
             copy = TensorLoadOp(
-                *(self.map, index.values(where), tile, to, ring.value, number), mask=mask, offsets=index.values(offsets)
+                *(self.map, index.values(where), tile, to, ring.value, stage), mask=mask, offsets=index.values(offsets)
             )
             index.insert(copy)
 
@@ -261,6 +266,7 @@ class StagedStores:
         self.stores, self.index = stores, index
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
+        self.images = _images_of(self.view, launch)
         self.panel = panel_columns(fragment.shape[1], fragment.bits)
         if not self.panel:
             decline(stores[0], f"its fragments of {fragment.shape[1]} columns fill no panel")
@@ -272,7 +278,7 @@ class StagedStores:
         shape = [groups * count, rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
-        self.map = self.view.encoded(launch, box_type(self.view, tile))
+        self.map = self.view.encoded(launch, box_type(self.view, tile, images=self.images))
         self.scratch = index.insert(memref.AllocOp([], [], tile)).memref
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
         first, self.barrier = index.mul(group, count), index.value(index.add(group, 1))
@@ -306,7 +312,8 @@ class StagedStores:
         index.insert(FenceOp(ASYNC_PROXY))
         index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
-            where = self.view.coordinates(index, row, index.add(column, left + along), lambda value: value)
+            where = self.view.coordinates(index, row, index.add(column, left + along))
+            where = where if self.images is None else pixels(index, self.images, where)[0]
             place = index.values([self.buffers[buffer], 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
@@ -337,9 +344,6 @@ class StagedStores:
 #           warpgroups, which arrive there              empty; compute and store what they lie beside
 
 OpT = TypeVar("OpT", bound=Operation)
-
-Placed = Callable[[SSAValue, int], SSAValue]
-"""What a value of the consumers is for the warpgroup of a number, as the producer computes it."""
 
 
 def loads_behind(loop: scf.ForOp) -> list[list[LoadOp]]:
@@ -426,42 +430,54 @@ class StagedLoads:
             return index.mul(number, self.rows), 0
         return index.mul(index.rem(number, down), self.rows), index.mul(index.div(number, down), self.columns)
 
-    def start(self, index: IndexBuilder, ring: Ring, state: list[Index], placed: Placed) -> list[Index]:
-        """Starts the copies from the stage of `state` on. Returns the next stage and parity."""
+    def start(self, index: IndexBuilder, ring: Ring) -> None:
+        """Starts copies to the next stages, before the last of the loads that read each; puts reads of panels, whose
+        stages `receive` says, in the place of the loads."""
         for turn in range(self.turns):
-            (stage, parity), panels = index.values(state), self._of(turn, self.loads)
-            ring.step(index, ACQUIRE, stage, parity, len(panels) * self.groups * self.kind.bytes)
+            panels = self._of(turn, self.loads)
+            before = index.before(panels[-1])
+            stage = ring.arrive(before, ACQUIRE, len(panels) * self.groups * self.kind.bytes).at
             for number, load in enumerate(panels):
                 for group in range(self.groups):
-                    row, column = (placed(i, group) for i in load.indices)
-                    where = self.view.coordinates(index, row, column, lambda value, group=group: placed(value, group))
-                    to = index.values([stage, *self._place(index, number * self.groups + group)])
-                    index.insert(TensorLoadOp(self.map, index.values(where), self.tile, to, ring.value, stage))
-            state = list(ring.next(index, stage, parity))
-        return state
-
-    def replace(self, index: IndexBuilder) -> None:
-        """Puts reads of panels in the place of the loads, whose stages `receive` says."""
+                    row, column = (_of_group(before, place, group) for place in load.indices)
+                    where = before.values(self.view.coordinates(before, row, column))
+                    to = before.values([stage, *self._place(before, number * self.groups + group)])
+                    before.insert(TensorLoadOp(self.map, where, self.tile, to, ring.value, stage))
+            ring.step(before, FILLED)
         for number, load in enumerate(self.loads):
             at = index.values([0, *self.places[number % self.each]])
             read = LoadOp(self.tile, at, fragment_of(load.fragment), matrices="x4")
             Rewriter.replace_op(load, read)
             self.reads.append(read)
 
-    def receive(self, index: IndexBuilder, ring: Ring, state: list[Index]) -> list[Index]:
-        """Makes the reads wait for their stages, from that of `state` on, and release them. Returns the next stage and
-        parity."""
+    def receive(self, index: IndexBuilder, ring: Ring) -> None:
+        """Makes the reads wait for their stages, and release them."""
         for turn in range(self.turns):
-            (stage, parity), reads = index.values(state), self._of(turn, self.reads)
+            reads = self._of(turn, self.reads)
+            stage = ring.arrive(index.before(reads[0]), WAIT).at
             for read in reads:
                 read.operands[1] = stage
-            ring.step(index.before(reads[0]), WAIT, stage, parity)
+            ring.step(index.after(reads[-1]), READ)
             used = next(iter(reads[-1].fragment.uses), None)
             last = reads[-1] if used is None else used.operation
             ring.step(index.after(last), RELEASE, stage)
-            state = list(ring.next(index, stage, parity))
-        return state
 
     def _of(self, turn: int, panels: list[OpT]) -> list[OpT]:
         """The panels of a turn."""
         return panels[turn * self.each : (turn + 1) * self.each]
+
+
+def _of_group(index: IndexBuilder, value: SSAValue, group: int) -> SSAValue:
+    """What an index of a warp is for the first of the warpgroup of a number."""
+    mapped: dict[SSAValue, SSAValue] = {warp: index.value(group * WARPS) for warp in _subgroups(value)}
+    return index.again(value, mapped, lambda op: any(_subgroups(op)))
+
+
+def _subgroups(made: SSAValue | Operation) -> Iterator[SSAValue]:
+    """The `gpu.subgroup_id` values that a value, or an operation, depends on."""
+    op = made if isinstance(made, Operation) else made.owner
+    if isinstance(op, SubgroupIdOp):
+        yield op.result
+    elif isinstance(op, Operation):
+        for operand in op.operands:
+            yield from _subgroups(operand)

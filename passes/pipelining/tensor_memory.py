@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import BoolAttr, IndexType, IntegerAttr, MemRefType, i64
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, MemRefType, i64
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -19,7 +19,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
-from ...dialect.warp.cta import ACQUIRE, COMMIT, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
+from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
@@ -34,8 +34,9 @@ from ...dialect.warp.synchronisation import (
     ElectOp,
     FenceOp,
     WaitOp,
+    in_pairs,
 )
-from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of, in_pairs
+from ...dialect.warp.tensor_memory import TensorMmaOp, columns_of
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
@@ -59,18 +60,14 @@ class TensorProducts(ABC):
         self.products = [op for op in loop.body.block.ops if isinstance(op, WgmmaOp)]
         self.tiles = around if isinstance(around := loop.parent_op(), scf.ForOp) else None
         self.consumers, self.producers = self._roles()
-        steps = [op for op in loop.body.block.ops if isinstance(op, PipelineOp)]
-        made, start, end = steps[0].ring.owner, kernel.body.block.first_op, kernel.body.block.last_op
+        self.steps = [op for op in loop.body.block.ops if isinstance(op, PipelineOp)]
+        made, start, end = self.steps[0].ring.owner, kernel.body.block.first_op, kernel.body.block.last_op
         if not isinstance(made, MakeRingOp) or start is None or end is None:
             fail(loop, "expected a loop over the stages of a ring: run warp-specialise first")
         self.ctas, self.staged = 2 if in_pairs(loop) else 1, Ring.of_value(made.ring)
         self.rows, _ = fragment_of(self.products[0].c).shape
         self.start = IndexBuilder(Builder(InsertPoint.before(made)), Builder(InsertPoint.before(start)))
-        self._end = self.start.before(end)
-
-    def free(self, memory: SSAValue) -> None:
-        """Frees all tensor memory at the end of the kernel. `memory` is its first allocation."""
-        self._end.insert(memref.DeallocOp.get(memory))
+        self.end_of_kernel = self.start.before(end)
 
     def allocated(self, element: Attribute, *shape: int) -> SSAValue:
         """Matrices in tensor memory."""
@@ -93,7 +90,7 @@ class TensorProducts(ABC):
 
     # The warp that multiplies
 
-    def _multiply(self) -> None:
+    def multiply(self) -> None:
         """Lets one lane of the producer's second warp start all products."""
         end = self.producers.true_region.block.last_op
         if end is None:
@@ -118,11 +115,6 @@ class TensorProducts(ABC):
     @abstractmethod
     def load(self) -> None:
         """Lets consumers load what was multiplied, in place of multiplying."""
-
-    def move(self) -> None:
-        """Puts the sums in tensor memory."""
-        self._multiply()
-        self.load()
 
     @abstractmethod
     def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
@@ -208,7 +200,7 @@ class _Sums(TensorProducts):
     """The sums of one loop over K on their way to tensor memory: those of all consumers side by side, as matrices of
     the rows of an instruction and all columns of the CTA's tile."""
 
-    initial = 0, 0, 0, 1
+    initial = ()
 
     def __init__(self, kernel: FuncOp, loop: scf.ForOp) -> None:
         super().__init__(kernel, loop)
@@ -225,7 +217,7 @@ class _Sums(TensorProducts):
             tile: self.allocated(memory_of(tile).element_type, *shape) for tile, shape in side_operands
         }
         self.ring = Ring.of(self.start, MakeRingOp(self.buffers, 1, self.ctas * self.warps))
-        self.free(self.sums)
+        self.end_of_kernel.insert(memref.DeallocOp.get(self.sums))
 
     def _beside_shape(self, product: WgmmaOp, tile: SSAValue) -> list[int]:
         """The scales of a tile in tensor memory, of the rows of all blocks of a stage; metadata, of all lanes."""
@@ -238,52 +230,55 @@ class _Sums(TensorProducts):
         return [self.staged.stages, lines // words * SCALES_OF_WORD, words * SCALES_OF_WORD]
 
     def tile(self, index: IndexBuilder, state: list[Index], known: dict[SSAValue, SSAValue]) -> list[Index]:
-        stage, parity, buffer, phase = state
-        self.ring.step(index, ACQUIRE, buffer, phase)
+        buffer = self.ring.arrive(index, ACQUIRE).at
         index.insert(FenceOp(AFTER_SYNC))
         first, last, step = (index.again(each, known, self.is_inside) for each in self.loop.operands[:3])
         numbers = [index.add(index.mul(buffer, self.count), number) for number in range(self.count)]
-        old, body = self.loop.body.block, Block(arg_types=[IndexType()] * 3)
-        inside = index.within(body)
-        now = known | dict(zip([old.args[0], *old.args[2:]], body.args, strict=True))
-        adds = inside.compare("ne", body.args[0], first)
-        for op in old.ops:
-            if isinstance(op, WgmmaOp):
-                at = inside.again(op.a_indices[0], now, self.is_inside)
-                if op is self.products[0]:
-                    for tile, memory in self.side_operands.items():
-                        inside.insert(CopyOp(tile, [at, *inside.values([0, 0])], memory, [at]))
-                more = adds if op is self.products[0] else None
-                for number, which in enumerate(numbers):
-                    a, b = (self.place(inside, op, *at, now) for at in (("a", number * self.rows), ("b", 0)))
-                    beside = [self.side_operands[tile] for tile in op.side_operands]
-                    inside.insert(TensorMmaOp(op, (a, b), self.sums, inside.value(which), more, beside, at))
-            elif isinstance(op, PipelineOp | scf.YieldOp):
-                values = [value for value in op.operands if value is not self.products[-1].d]
-                again = {value: inside.again(value, now, self.is_inside) for value in values}
-                inside.insert(op.clone(again) if isinstance(op, PipelineOp) else scf.YieldOp(*again.values()))
-            elif not (is_pure(op) or is_of_wgmma(op)):
-                fail(op, f"{op.name} in the loop over K is no part of products in tensor memory")
-        loop = index.insert(scf.ForOp(first, last, step, index.values([stage, parity]), body))
-        self.ring.step(index, COMMIT, buffer, products=True)
-        return [*loop.results, *self.ring.next(index, buffer, phase)]
+        old = self.loop.body.block
+        with index.loop(first, last, step) as turn:
+            inside, now = turn.index, known | {old.args[0]: turn.counter}
+            adds = inside.compare("ne", turn.counter, first)
+            for op in old.ops:
+                if isinstance(op, WgmmaOp):
+                    self._start(inside, op, numbers, adds, now)
+                elif isinstance(op, PipelineOp):
+                    again = {value: inside.again(value, now, self.is_inside) for value in op.operands}
+                    now |= zip(op.results, inside.insert(op.clone(again)).results, strict=True)
+                elif not (is_pure(op) or is_of_wgmma(op) or isinstance(op, scf.YieldOp)):
+                    fail(op, f"{op.name} in the loop over K is no part of products in tensor memory")
+        self.ring.step(index, COMMIT, products=True)
+        self.ring.step(index, FILLED)
+        return []
+
+    def _start(
+        self, index: IndexBuilder, op: WgmmaOp, numbers: Sequence[Index], adds: SSAValue, now: dict[SSAValue, SSAValue]
+    ) -> None:
+        """Starts a product for all consumers."""
+        at = index.again(op.a_indices[0], now, self.is_inside)
+        if op is self.products[0]:
+            for tile, memory in self.side_operands.items():
+                index.insert(CopyOp(tile, [at, *index.values([0, 0])], memory, [at]))
+        more = adds if op is self.products[0] else None
+        for number, which in enumerate(numbers):
+            a, b = (self.place(index, op, *place, now) for place in (("a", number * self.rows), ("b", 0)))
+            beside = [self.side_operands[tile] for tile in op.side_operands]
+            index.insert(TensorMmaOp(op, (a, b), self.sums, index.value(which), more, beside, at))
 
     # The consumers
 
     def load(self) -> None:
         """Lets consumers wait for their sums and load them, part by part, in place of multiplying."""
         loop, index = self.loop, self.start.before(self.loop)
-        buffer, parity = (index.folded(value) for value in loop.iter_args[1:])
+        buffer = self.ring.arrive(index, WAIT).at
         product = self.products[0]
         down, across = (index.folded(places[along_mn(product, role)]) for role, _, places in product.tiles())
         number = index.add(index.mul(buffer, self.count), index.div(down, self.rows))
-        self.ring.step(index, WAIT, buffer, parity)
         index.insert(FenceOp(AFTER_SYNC))
         index = self.load_sums(index, 0, self.sums, (number, across))
         index.insert(FenceOp(BEFORE_SYNC))
-        self.ring.step(index, RELEASE, buffer)
-        following = index.values(self.ring.next(self.start.before(loop), buffer, parity))
-        Rewriter.replace_op(loop, [], [loop.iter_args[0], *following])
+        self.ring.step(index, RELEASE)
+        self.ring.step(index, READ)
+        Rewriter.replace_op(loop, [], loop.iter_args)
 
 
 # An attention in tensor memory: scores S and outputs O of a loop over keys, and P, operand A of O += P V.
@@ -328,7 +323,7 @@ class AttentionProducts(TensorProducts):
             self.allocated(kind.element_type, self.groups, *kind.shape) for kind in kinds
         )
         self.full, self.done = (Ring.of(self.start, MakeRingOp(self.groups, 1, WARPS)) for _ in range(2))
-        self.free(self.scores)
+        self.end_of_kernel.insert(memref.DeallocOp.get(self.scores))
 
     # The warp that multiplies
 
@@ -340,8 +335,8 @@ class AttentionProducts(TensorProducts):
         first, end, step = (index.folded(index.again(each, known, self.is_inside)) for each in self.loop.operands[:3])
         # Once more than there are tiles of keys, and once where there are none.
         upper = index.add(first, index.add(index.from_zero(index.sub(end, first)), step))
-        counter, *_, of_stage, _ = self.loop.body.block.args
-        now = known | ({} if first_wait.stage is None else {first_wait.stage: index.value(place)})
+        counter, of_stage = self.loop.body.block.args[0], self.steps[0].at
+        now = known | {first_wait.at: index.value(place)}
         initial = index.values([stage, parity, stage, parity, index.sub(1, phase)])
         with index.loop(first, upper, step, initial) as turn:
             inside, (stage, parity, before, _, phase) = turn.index, turn.carried
@@ -389,36 +384,39 @@ class AttentionProducts(TensorProducts):
     def load(self) -> None:
         """Lets a consumer load its scores, and store P, in place of multiplying."""
         loop, body = self.loop, self.loop.body.block
-        index, kind = self.start.before(loop), fragment_of(self.of_scores[0].c)
+        index, kind = self.start.before(self.tiles or loop), fragment_of(self.of_scores[0].c)
         group = index.div(index.insert(SubgroupIdOp()).result, WARPS)
-        at, (*_, stage, parity) = index.values([group, 0, 0]), body.args
+        # O has the products of the keys before the first.
+        self.full.step(index, READ, by=group)
+        self.done.step(index, READ, by=index.add(group, self.groups))
+        at = index.values([group, 0, 0])
         inside = self.start.before(self.of_scores[0])
-        self.full.step(inside, WAIT, group, parity)
+        self.full.step(inside, WAIT)
         inside.insert(FenceOp(AFTER_SYNC))
         self.of_scores[-1].d.replace_all_uses_with(inside.insert(LoadOp(self.scores, at, kind)).fragment)
         inside = self.start.before(self.of_outputs[0])
-        self.done.step(inside, WAIT, group, inside.sub(1, parity))
+        self.done.step(inside, WAIT)
         inside.insert(FenceOp(AFTER_SYNC))
         self._correct(inside, group)
         inside.insert(StoreOp(self.p, self.operands, at))
         inside.insert(FenceOp(BEFORE_SYNC))
-        self.full.step(inside, RELEASE, group)
+        self.full.step(inside, RELEASE)
         inside = self.start.before(self.end)
-        handed = [*self.end.operands[:-2], stage, inside.value(inside.sub(1, parity))]
-        Rewriter.replace_op(self.end, scf.YieldOp(*self._others(handed)))
-        steps = [op for op in body.ops if isinstance(op, PipelineOp) and op.ring is self.staged.value]
+        for ring in (self.full, self.done):
+            ring.step(inside, READ, by=self.groups)
+        Rewriter.replace_op(self.end, scf.YieldOp(*self._others(self.end.operands)))
         start = self.of_outputs[0].c.owner
         correction = [start] if isinstance(start, MapOp) else []
         products = (*reversed(self.of_outputs), *correction, *self.parts, *reversed(self.of_scores))
-        for op in (*self.of_queries, *steps, *filter(is_of_wgmma, list(body.ops)), *products):
+        for op in (*products, *self.of_queries, *self.steps, *filter(is_of_wgmma, list(body.ops))):
             Rewriter.erase_op(op)
         behind = self.start.after(loop)
-        self.done.step(behind, WAIT, group, behind.sub(1, loop.results[-1]))
+        self.done.step(behind, WAIT)
         behind.insert(FenceOp(AFTER_SYNC))
         self.load_sums(behind, self.carried, self.outputs, (group, 0))
         body.erase_arg(body.args[1 + self.carried])
         initial, results = self._others(loop.iter_args), self._others(loop.results)
-        new = index.insert(scf.ForOp(loop.lb, loop.ub, loop.step, initial, loop.detach_region(0)))
+        new = self.start.before(loop).insert(scf.ForOp(loop.lb, loop.ub, loop.step, initial, loop.detach_region(0)))
         for old, made in zip(results, new.results, strict=True):
             old.replace_all_uses_with(made)
         Rewriter.erase_op(loop)
@@ -477,14 +475,16 @@ class AddUp(RewritePattern):
         if len(loops) > 1:
             fail(loops[1], "expected one loop over K: products of several are not added up in tensor memory")
         in_registers = any(product.a_in_registers for product in products)
-        (AttentionProducts if in_registers else _Sums)(op, loops[0]).move()
+        moved = (AttentionProducts if in_registers else _Sums)(op, loops[0])
+        moved.multiply()
+        moved.load()
 
 
 def _loop_of(product: WgmmaOp) -> scf.ForOp:
     loop = product.parent_op()
     if product.e is not None or product.transposed is not None:
         fail(product, "products in tensor memory take dense operands in shared memory, or A in tensor memory")
-    if not isinstance(loop, scf.ForOp) or len(loop.iter_args) < 3:
+    if not isinstance(loop, scf.ForOp) or not any(isinstance(op, PipelineOp) for op in loop.body.block.ops):
         fail(product, "expected products in a loop over K that adds up one sum: run warp-specialise first")
     return loop
 
@@ -496,5 +496,5 @@ class TensorMemoryPass(PatternPass):
     """
 
     name = "warp-tensor-memory"
-    needs: ClassVar = ("warp.wgmma",)
+    needs: ClassVar = ("tensor_memory",)
     patterns = (AddUp,)

@@ -15,8 +15,9 @@ from xdsl.ir import Operation
 from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import Target
+from ...dialect.isa.row import WARPGROUP_SM, Target
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
@@ -130,14 +131,12 @@ def default_schedule(product: Product, target: Target, accumulate: str = "", by:
 
 
 def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Schedule:
-    alone = by == "fragments" or not (by or target.sm >= needs.WARPGROUP_SM)
+    alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
     if groups is not None:
         large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=False))
         if by or large or groups.in_registers != PLAIN:
             return groups
-    if product.second is not None:
-        raise ScheduleError(f"two products of one A take warpgroups: {why_not(product, target) or 'none is chosen'}")
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
@@ -154,6 +153,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     m, n = product.m, product.n
     every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
     every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
+    every = every if product.second is None else (*model.PAIRED_TILES, *every)
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
@@ -199,7 +199,7 @@ def _covered(m: int, n: int, tile: Tile) -> int:
 def _width(product: Product, tile: Tile, pack: str) -> int:
     """Decides between a tile and its mirror image. Wide tiles are one percent better, except for a B whose rows are no
     multiple of 128 bytes (H200: 1024, 1000)."""
-    whole_lines = "b" in model.roles(pack) or product.b.aligned_bits % 1024 == 0
+    whole_lines = "b" in roles(pack) or product.b.aligned_bits % 1024 == 0
     return -tile.cta[1] if whole_lines else tile.cta[1]
 
 
@@ -228,6 +228,8 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     try:
         ways = needs.arrangement(product, row, tile.warp)
     except ScheduleError:
+        return False
+    if model.unpaired(product, tile, row.shape.n):
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)
@@ -326,8 +328,8 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     if isinstance(stages := fields.get("stages"), int) and stages > chosen.stages:
         raise refused  # small tiles have room for any number of stages, and nobody means those
     accumulate, by = str(fields.get("accumulate", chosen.accumulate)), asked_of(fields)
-    roles = [role for role in warpgroup.ROLES if by in ("", role)]
-    every = [warpgroup.schedules_by_cost(asked, target, accumulate, role) for role in roles]
+    in_registers = [role for role in warpgroup.ROLES if by in ("", role)]
+    every = [warpgroup.schedules_by_cost(asked, target, accumulate, role) for role in in_registers]
     if by in ("", "fragments"):
         every.append(iter(_of_fragments(asked, target, accumulate, fields)))
     with suppress(ScheduleError):

@@ -16,6 +16,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT, Wgmma
 from ...dialect.layouts.layout import Bit, Layout, column, permuted, row
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.attributes import BYTE, Memory
 from ...dialect.warp.fragments import BANKS
 from ...dialect.warp.operands import metadata_span
@@ -24,7 +25,7 @@ from ...dialect.warp.synchronisation import BARRIER_BYTES, BARRIER_SM
 from ...dialect.warp.warpgroup import numbered
 from ..linalg.operand import MatrixOperand, Spread
 from ..linalg.product import Product
-from .model import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK, WIDEST, access_bytes, narrow, roles
+from .model import LEAST_AHEAD, LONG_STEP, LOOP_WARPS, MOST_STAGES, SLACK, WIDEST, access_bytes, narrow
 
 # The part of a schedule that is about the K loop: how warps meet, how far copies run ahead, unrolling, persistence.
 
@@ -338,7 +339,7 @@ def arrange_in_registers(
     the instruction computes then. Rows of A, or of B^T, are numbered so that what memory delivers is what a lane has:
 
     Packed integers: each lane loads 16 bytes at a time, which hold what it multiplies.
-    Integers along k: each lane loads the two neighbours along k that a register of floats has.
+    Integers along k: each lane loads the two neighbours along k that a register of floats has, or four of bytes.
     Bytes along m or n: pieces of 16 bits hold two neighbours along it, for two rows that a lane has.
     tf32 along m or n: each lane loads two neighbours along it, for two rows that it has. Lanes that are served at once
     reach different banks: they hold halves of a chunk, and chunks half a line apart, of four rows of k.
@@ -351,7 +352,7 @@ def arrange_in_registers(
         numbers, wanted = (0, 1, 2, 3, 4, 5), instruction.layout("a")
         order = tuple(bit for bit in PACKED[bits].element if bit in wanted.element)
         changed = Delivery(VECTORS, wanted, Layout(wanted.lane, order, wanted.warp))
-    elif along_k and multiplied_bits == 16 and bits in (8, 4):
+    elif along_k and (multiplied_bits, bits) in ((16, 8), (16, 4), (8, 4)):
         numbers = (0, 1, 2, 3, 4, 5)
         changed = _by_lanes(numbered(instruction.layout("a"), numbers))
     elif not along_k and (multiplied_bits, bits) in ((16, 8), (8, 8)):

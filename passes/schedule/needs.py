@@ -10,18 +10,19 @@ from xdsl.dialects.builtin import NoneAttr
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
-from ...dialect.isa.row import KIB, Target
+from ...dialect.isa.row import KIB, WARPGROUP_SM, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
+from ...dialect.mlir.affine import strides_of
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
@@ -38,9 +39,6 @@ from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, pane
 
 NIBBLES_AS_BYTES = 90
 """The first target on which ptxas makes two 8-bit products of one of 4-bit integers, on operands that it widens."""
-
-WARPGROUP_SM = 90
-"""The first target whose warpgroups multiply: by `wgmma`, which no other has; later ones have tensor memory for it."""
 
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
@@ -264,7 +262,8 @@ def key_of(product: Product) -> str:
     words = [f"{size} {multiplied(product)}"]
     words[0] += f" -> {product.d.element.name}"
     words += [f"{o.name} transposed" for o in (product.a, product.b) if o.transposed]
-    words += [f"{o.name} of images {made.key}" for o in (product.a, product.b) if (made := images_of(o)) is not None]
+    operands = product.a, product.b, product.d
+    words += [f"{o.name} of images {made.key}" for o in operands if (made := images_of(o)) is not None]
     words += [f"summed {'x'.join(map(str, product.summed))} times"] if product.summed else []
     words += ["A sparse"] if product.sparsity > 1 else []
     words += product.op.words
@@ -358,7 +357,7 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
     microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
     boxes: list[tuple[int, int, int]] = []
-    if schedule.cta[0] > MOST_BOXED:
+    if schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
         return []
     for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
@@ -371,8 +370,8 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
     return [] if product.dynamic else boxes
 
 
-MOST_BOXED = 128
-"""Rows of tiles whose scales of blocks tensor copies bring."""
+MOST_BOXED = 2
+"""Warpgroups below each other whose scales of blocks tensor copies bring."""
 
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""
@@ -384,8 +383,8 @@ WORD_BYTES = 4
 def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
-    (m, n, k), by_groups, table_columns = schedule.cta, schedule.together > 1, beside_columns(product, schedule)
-    columns = held_columns(product, n) if by_groups else n
+    (m, n, k), by_groups = schedule.cta, schedule.together > 1
+    table_columns, columns = (beside_columns(product, schedule), held_columns(product, n)) if by_groups else ([], n)
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),

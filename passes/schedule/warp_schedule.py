@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ...dialect import plugins
-from ...dialect.isa.row import Target
+from ...dialect.isa.row import WARPGROUP_SM, Target
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError, parse_options
 from ...dialect.schedule.fields import ScheduleField
 from ...dialect.schedule.partial import PartialScheduleAttr
@@ -26,7 +26,7 @@ from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .candidates import default_schedule, override, products
-from .needs import WARPGROUP_SM, key_of
+from .needs import key_of
 from .validity import Tuned, asked_of, followed
 from .warpgroup import declined
 

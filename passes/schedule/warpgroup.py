@@ -12,14 +12,15 @@ from ...dialect.isa.tensor_map import MOST_BOX
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.schedule import Schedule, ScheduleError
+from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, shared_bits
+from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, matrices
-from .model import not_packed, roles
+from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,
@@ -64,7 +65,10 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
             more rows than a box, or rows of D cannot be staged so.
     """
     cta = schedule.cta
-    if schedule.warp != schedule.covered:
+    rows, columns = schedule.covered
+    if product.block_scales and schedule.warp == (2 * rows, columns):
+        rows *= 2  # one sum of products after the other
+    if schedule.warp != (rows, columns):
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
     if cta[2] * shared_bits(product, product.a) // 8 % LINE:
@@ -73,6 +77,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"a tensor copy moves at most {MOST_BOX} rows, got cta = {cta}")
     if schedule.staging not in (0, rows := needs.staged_part(product, schedule)[0]):
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
+    if not schedule.staging and images_of(product.d):
+        raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
 
 
 def check_blocks(schedule: Schedule, product: Product) -> None:
@@ -200,8 +206,10 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
 
     With `packed` operands may be packed or transposed first.
     """
-    if product.scales and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in product.scales)):
-        return "scales are copied of matrices behind each other, of known size"
+    side_operands = product.scales or ((product.metadata,) if product.metadata is not None else ())
+    in_blocks = needs.adds_in_tensor_memory(target) and bool(side_operands)
+    if in_blocks and product.batch and (product.dynamic or any(o.dimensions[0] < len(o.batch) for o in side_operands)):
+        return "scales and metadata of a batch are copied of matrices behind each other, of known size"
     if not any(needs.by_warpgroups(row, target) for row in needs.warpgroup_rows(product, exchanged=role == "b")):
         return f"{target} has no wgmma for {needs.multiplied(product)}"
     if product.summed and not product.convolves:
@@ -222,7 +230,7 @@ def why_not(product: Product, target: Target, role: str = PLAIN, *, packed: bool
             product.second is None and role == PLAIN and packed and packs(product, operand)
         ):
             return f"{operand.name} {reason}"
-    if role != PLAIN and needs.promotes(product, "f32", target):
+    if role != PLAIN and _both(product, role)[0].stored is None and needs.promotes(product, "f32", target):
         return "sums of 8-bit floats would be short; promote = none, or fastmath<afn> on the addition, allows that"
     return ""
 
@@ -302,7 +310,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
         laid_out = transpose != PLAIN or _packed(product) != PLAIN
         return is_compared(product) or is_large(product, laid_out=laid_out)
     operand, other = _both(product, role)
-    if operand.packed:
+    if operand.packed or (operand.stored is not None and operand.element.bits == BYTE):
         return True  # nothing else reads it
     if needs.group_spills(product, GroupTile(LEAST_WIDTH, LEAST_WIDTH, in_registers=role)):
         return False
@@ -394,7 +402,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if part_of(product, tile, rows) in rows]
     if needs.promotes(product, accumulate, target):
-        tiles = [t for t in tiles if t.n <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+        tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if product.blocks[1]:

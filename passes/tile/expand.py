@@ -21,7 +21,6 @@ from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, s
 from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
-from .tiling import kernel_of
 
 # What sums over warps and over CTAs have in common.
 
@@ -37,6 +36,14 @@ def check_added(op: Operation, kind: FragmentType, shown: object) -> None:
     """Checks that a fragment is an accumulator."""
     if kind.element.name not in ADDED:
         fail(op, f"{op.name} adds {', '.join(ADDED)}, got {shown}")
+
+
+def kernel_of(op: Operation) -> gpu.FuncOp | None:
+    """The kernel that an operation is in."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, gpu.FuncOp):
+        around = around.parent_op()
+    return around
 
 
 def warps_around(op: Operation) -> int:

@@ -17,12 +17,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ...dialect.isa.form import ElementType
 from ...dialect.isa.row import Target
-from ...dialect.layouts.layout import Layout
 from ...dialect.warp.attention import BroadcastOp, StepOp
 from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp
+from ...dialect.warp.fragments import ConstantOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions
@@ -51,12 +50,6 @@ def constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
 def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
     """A value as an attribute of an element type."""
     return FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
-
-
-def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
-    """The fragment in another layout of the same lanes."""
-    own = fragment_of(fragment).layout.data
-    return fragment if own == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
 
 
 def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:

@@ -25,11 +25,11 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
-from ...dialect.warp.stored import stored_of
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import BlocksAttr, MatrixOp
@@ -318,7 +318,7 @@ class GroupedProduct(DenseProduct):
             raise ValueError("expected a product with scales of groups")
         schedule = self.tiling.schedule
         depth = schedule.cta[2] // schedule.sliced_k
-        runs, stored = range(0, depth, run := min(depth, groups.size)), stored_of(self.op.b)
+        runs, stored = range(0, depth, run := min(depth, groups.size)), self.op.b_stored
         rounded = stored is not None and stored.rounded
         of_b = self.tiling.fragment("b").with_layout(self.operands[1].delivery.layout)
         kind = of_b if rounded else fragment_of(accumulator)
@@ -391,27 +391,45 @@ class BlockScaledProduct(WarpgroupProduct):
         return op.row_scales is not None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        (_, _, depth), step, (_, b) = self.tiling.schedule.cta, self.tiling.schedule.mma.k, self.operands
-        groups, kind, parts = self.op.groups, fragment_of(accumulator), list[SSAValue]()
+        (rows, columns), (_, _, depth), groups = self.tiling.schedule.warp, self.tiling.schedule.cta, self.op.groups
         if groups is None:
             raise ValueError("expected a product with scales of blocks")
-        starts = range(0, depth, groups.size)
-        zeros = [constant(index, kind, 0.0) for _ in starts]
+        high, kind, done = self.tiling.schedule.mma.m, fragment_of(accumulator), list[SSAValue]()
+        part = FragmentType.of("acc", high, columns, kind.element_type, kind.layout.data)
+        sums = [constant(index, part, 0.0) for _ in range(0, depth, groups.size)]
+        for top in range(0, rows, high):
+            total, at = accumulator, warp
+            if rows > high:
+                total = index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment
+                at = warp | {"m": outside.add(warp["m"], top)}
+            # In the registers of the sums above: with others ptxas 13.0 spills.
+            sums = self._sums(outside, index, groups, at, sums)
+            # Behind the products: what waits for the scales would keep these from beginning.
+            scales = [self._scales(index, groups, at, part, number) for number in range(len(sums))]
+            for number, (sum_, pair) in enumerate(zip(sums, scales, strict=True)):
+                index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
+                total = mapped(index, _rescaled, total, sum_, *pair)
+            done.append(total)
+        every, *below = done
+        for part_of_rows in below:
+            every = index.insert(StackOp(every, part_of_rows)).fragment
+        return every
+
+    def _sums(
+        self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, starts: Sequence[SSAValue]
+    ) -> list[SSAValue]:
+        """The sums of each block along k, in the registers of `starts`, of as many rows as the instruction has."""
+        b, sums = self.operands[1], list[SSAValue]()
         index.insert(FenceOp(WGMMA))
-        for first, part in zip(starts, zeros, strict=True):
-            for k in range(first, first + groups.size, step):
-                at = warp | {"k": k}
-                a, where = self.a_of(outside, index, at)
-                op = WgmmaOp(a, where, self.tiles[1], b.place(outside, at), part, overwrite=k == first)
-                part = index.insert(op).d
+        for first, sum_ in zip(range(0, self.tiling.schedule.cta[2], groups.size), starts, strict=True):
+            for k in range(first, first + groups.size, self.tiling.schedule.mma.k):
+                of_step = at | {"k": k}
+                a, where = self.a_of(outside, index, of_step)
+                op = WgmmaOp(a, where, self.tiles[1], b.place(outside, of_step), sum_, overwrite=k == first)
+                sum_ = index.insert(op).d
             index.insert(CommitOp(WGMMA))
-            parts.append(part)
-        # Behind the products: what waits for the scales would keep these from beginning.
-        scales = [self._scales(index, groups, warp, kind, number) for number in range(len(parts))]
-        for number, (part, pair) in enumerate(zip(parts, scales, strict=True)):
-            index.insert(WaitOp(WGMMA, len(parts) - 1 - number))
-            accumulator = mapped(index, _rescaled, accumulator, part, *pair)
-        return accumulator
+            sums.append(sum_)
+        return sums
 
     def _scales(
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int
@@ -464,12 +482,12 @@ class FragmentsPass(PatternPass):
 
     name = "warp-fragments"
     patterns = (
-        BlockScaledProduct,
+        DenseProduct,
         WarpgroupProduct,
+        BlockScaledProduct,
         RegisterProduct,
         SparseWarpgroupProduct,
         ScaledProduct,
         SparseProduct,
         GroupedProduct,
-        DenseProduct,
     )

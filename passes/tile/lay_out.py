@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from math import prod
 from typing import ClassVar, NamedTuple
 
@@ -10,6 +11,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     AffineMapAttr,
     ArrayAttr,
     DenseArrayBase,
@@ -32,6 +34,7 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule
+from ...dialect.schedule.fields import roles
 from ...dialect.warp.attention import AttentionOp, E, N
 from ...dialect.warp.attributes import (
     BYTE,
@@ -54,7 +57,6 @@ from ..diagnostics import fail, remark
 from ..linalg.operand import VectorOperand
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
-from ..schedule.model import roles
 from ..schedule.warpgroup import PLAIN
 from .tiling import LaunchedKernel, LaunchPattern, kernel_body
 
@@ -136,16 +138,21 @@ def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
         yield fragment_of(op.results[0]).role.data
 
 
-def _packed(copy: CopyOp, ctas: int) -> MemRefType:
-    """Memory for all whole tiles, or blocks of them, that cover the source of a copy, for all its matrices."""
-    source, tile = memory_of(copy.source), memory_of(copy.destination).get_shape()
-    if copy.blocks is not None:
-        # A CTA that makes the last cluster whole reads a tile behind the last one.
-        more = copy.blocks.lines((ctas - 1) * copy.blocks.rows)
-        lines = prod(_others(copy)) * copy.blocks.lines(source.get_shape()[0]) + more
-        return MemRefType(source.element_type, [lines, tile[-1]])
-    shape = [-(-size // step) * step for size, step in zip(source.get_shape(), tile, strict=True)]
-    return MemRefType(source.element_type, shape)
+def _packed(launch: LaunchedKernel, copy: CopyOp, value: SSAValue) -> tuple[SSAValue, Index]:
+    """Memory for all whole tiles, or blocks of them, that cover the source of a copy, for all its matrices, and how
+    many rows it has. `value` is the source of the launch."""
+    source, tile, host = memory_of(copy.source), memory_of(copy.destination).get_shape(), launch.host
+    if copy.blocks is None:
+        shape = [-(-size // step) * step for size, step in zip(source.get_shape(), tile, strict=True)]
+        return host.scratch(MemRefType(source.element_type, shape)), shape[0]
+    tiles = host.index.ceildiv(host.index.dim(value, memory_of(value).get_num_dims() - 2), copy.blocks.rows)
+    # A CTA that makes the last cluster whole reads a tile behind the last one.
+    more = prod(launch.schedule.cluster) - 1
+    tiles = host.index.add(host.index.mul(tiles, prod(_others(copy))), more)
+    lines = host.index.mul(tiles, copy.blocks.tile_lines)
+    is_known = isinstance(lines, int)
+    kind = MemRefType(source.element_type, [lines if is_known else DYNAMIC_INDEX, tile[-1]])
+    return host.scratch(kind, [] if is_known else [lines]), lines
 
 
 def _source(copy: CopyOp) -> SSAValue:
@@ -183,6 +190,7 @@ class _Packed(NamedTuple):
 
     source: VectorOperand
     destination: VectorOperand
+    rows: Index
     blocks: BlocksAttr | None
     format: StringAttr | None
 
@@ -193,10 +201,10 @@ def _pack(launch: LaunchedKernel, sources: dict[CopyOp, BlockArgument]) -> None:
     for copy, source in sources.items():
         name, value = source.name_hint or "", launch.operands[source.index]
         dense = copy.packed if copy.packed is not None and copy.packed.data == DENSE else None
-        scratch = launch.host.scratch(_packed(copy, prod(launch.schedule.cluster)))
+        scratch, rows = _packed(launch, copy, value)
         if memory_of(source).element_count():
             to = VectorOperand(f"{name}_packed", scratch)
-            packed.append(_Packed(VectorOperand(name, value), to, copy.blocks, dense))
+            packed.append(_Packed(VectorOperand(name, value), to, rows, copy.blocks, dense))
         if copy.blocks is not None:
             _copy_blocks(copy, copy.blocks, launch.insert(source.index, scratch, f"{name}_packed"))
             launch.drop_unused(source)
@@ -217,15 +225,19 @@ def _bytes(memory: SSAValue) -> int:
 
 
 def _launch(launch: LaunchedKernel, packed: Sequence[_Packed]) -> gpu.FuncOp:
-    """One kernel packs all operands, some in blocks: every CTA does a share of each."""
+    """One kernel packs all operands, some in blocks: every CTA does a share of each, or a line of each of its threads
+    where sizes are not known."""
     shares = -(-sum(_bytes(each.destination.value) for each in packed) // (16 * THREADS * CHUNKS))
+    ctas, host = shares, launch.host.index
+    if any(not isinstance(each.rows, int) for each in packed):
+        shares, ctas = None, reduce(host.add, (host.ceildiv(each.rows, THREADS) for each in packed), 0)
     operands = [operand for each in packed for operand in each[:2]]
     index, body, _ = kernel_body(operands)
     share = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
     for source, destination, each in zip(body.args[::2], body.args[1::2], packed, strict=True):
         index.insert(PackOp(source, destination, share, shares, each.blocks, each.format))
     index.insert(ReturnOp([]))
-    return launch.host.launch("pack", operands, body, shares, THREADS)
+    return launch.host.launch("pack", operands, body, ctas, THREADS)
 
 
 class PackOperands(LaunchPattern):

@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     NoneAttr,
-    StringAttr,
     i1,
     i32,
 )
@@ -32,7 +31,6 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.nest import Nest, NestAccess, is_constant
-from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.matmul import BY_ELEMENT
 from ..diagnostics import fail
@@ -194,8 +192,7 @@ def tile(op: LinalgStructuredOperation) -> None:
     ctas = outliner.index.ceildiv(count, THREADS)
     if isinstance(ctas, int) and not 0 < ctas <= LARGEST_GRID:
         fail(op, f"{op.name} writes {count} elements; a grid has at least 1 and at most {LARGEST_GRID * THREADS}")
-    kernel = outliner.launch("", operands, body, ctas, THREADS)
-    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, a thread for each element")
+    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each element")
     outliner.finish()
 
 

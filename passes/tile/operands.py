@@ -456,7 +456,7 @@ class WarpgroupProduct(Multiplication):
     def multiplies(op: TileMmaOp) -> bool:
         schedule = schedule_of(op)
         in_registers = schedule.in_registers != "none" or (op.metadata is not None and schedule.mma.m <= ROWS)
-        return schedule.together > 1 and not in_registers
+        return schedule.together > 1 and not in_registers and op.row_scales is None
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands

@@ -10,17 +10,17 @@ from functools import reduce
 from typing import NamedTuple
 
 from xdsl.dialects import arith, gpu, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, StringAttr, f32, i32
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, f32, i32
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.subgroup import AllReduceOp, ReductionAttr, ReductionKind
+from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, M, N, StepOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import COMPUTES, FragmentType, fragment_of, in_place_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
@@ -248,9 +248,6 @@ def _part_types(read: Attention, schedule: Schedule, tiles: int) -> tuple[MemRef
     return sums, MemRefType(f32, [2 * slots, schedule.warps * state_elements(rows)])
 
 
-# order; where those of a document follow each other, little more is left than the documents of the tile.
-
-
 THREADS = 256
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
@@ -303,8 +300,8 @@ class KeySpans(NamedTuple):
         index, body, arguments = kernel_body(operands)
         self._compute(index, arguments, arguments[spans])
         index.insert(ReturnOp([]))
-        kernel = outliner.launch("spans", operands, body, ctas, THREADS)
-        kernel.attributes[COMPUTES] = StringAttr("the keys of each tile of an attention, by numbers of documents")
+        computes = "the keys of each tile of an attention, by numbers of documents"
+        outliner.launch("spans", operands, body, ctas, THREADS, computes)
         return spans
 
     def _compute(self, index: IndexBuilder, arguments: dict[SSAValue, SSAValue], spans: SSAValue) -> None:
@@ -354,11 +351,11 @@ def _wider(index: IndexBuilder, carried: Sequence[SSAValue], *numbers: SSAValue)
 
 def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
     """The least and the largest number of all threads."""
-    kinds = (ReductionKind.MINSI, ReductionKind.MAXSI)
+    kinds = ("minsi", "maxsi")
     return [
         index.insert(
             AllReduceOp.create(
-                operands=[value], result_types=[i32], properties={"op": ReductionAttr(kind)}, regions=[Region()]
+                operands=[value], result_types=[i32], properties={"op": REDUCTION.of(kind)}, regions=[Region()]
             )
         ).result
         for kind, value in zip(kinds, numbers, strict=True)

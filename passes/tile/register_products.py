@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, memory_of, memory_space
+from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
@@ -26,6 +26,7 @@ from ..linalg.product import Product, along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
+from .fragment_math import constant
 from .operands import CHUNK, Multiplication, Place
 from .store_epilogue import held_type
 from .tiling import Tiling, schedule_of
@@ -88,6 +89,9 @@ class RegisterProduct(Multiplication):
         # What is changed goes to other registers than it comes to: it is loaded at once, before all waits.
         loaded = self._loaded(outside, index, warp, depth) if changes else None
         parameters, run = self._parameters(outside, index, warp, depth)
+        promoted, total = self.tiling.schedule.promote != "none", accumulator
+        if promoted:
+            accumulator = constant(index, fragment_of(total), 0.0)
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         for at in steps:
             index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
@@ -107,7 +111,7 @@ class RegisterProduct(Multiplication):
             accumulator = index.insert(product).d
             index.insert(CommitOp(WGMMA))
         index.insert(WaitOp(WGMMA, 0))
-        return accumulator
+        return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
 
     def _loaded(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> SSAValue:
         """The first operand as memory holds it, 64 rows of A or columns of B."""

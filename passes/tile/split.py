@@ -9,7 +9,7 @@ from typing import ClassVar
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i1, i32
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BlockIdOp
@@ -185,23 +185,25 @@ class Split:
         first = index.mul(self.tile, parts)
         slot = index.add(first, part)
         sums, total, start = self._sums()
-        body = Block()
-        rest = self._behind(total)
-        index = IndexBuilder(Builder(InsertPoint.before(rest[0])))
-        inside = index.within(body)
-        for op in start:
-            if op.parent is not None:
-                op.detach()
-            inside.insert(op)
-        added = inside.insert(AddPartsOp(start[-1].results[0], memory, *inside.values([first, parts]))).fragment
-        total.replace_all_uses_with(added)
-        if total is not sums and isinstance(total.owner, Operation):
-            Rewriter.erase_op(total.owner)
+        rest, index = self._behind(total), self._end_of_kernel()
+        with index.where(self._store(index, sums, memory, slot, counters, self.tile)) as inside:
+            _move(start, inside)
+            added = inside.insert(AddPartsOp(start[-1].results[0], memory, *inside.values([first, parts]))).fragment
+            total.replace_uses_with_if(added, lambda use: not isinstance(use.operation, StorePartOp))
+            if total is not sums and isinstance(total.owner, Operation):
+                Rewriter.erase_op(total.owner)
+            _move(rest, inside)
+
+    def _end_of_kernel(self) -> IndexBuilder:
+        """Where what follows on the sums is put."""
+        return IndexBuilder(Builder(InsertPoint.before(self.launch.body.last_op)))  # pyright: ignore[reportArgumentType]
+
+    def _store(
+        self, index: IndexBuilder, sums: SSAValue, memory: SSAValue, slot: Index, counters: SSAValue, tile: Index
+    ) -> SSAValue:
+        """Leaves the sums of a part in memory: whether this CTA is the last one of the tile."""
         index.insert(StorePartOp(sums, memory, index.value(slot)))
-        last = index.insert(ArriveLastOp(counters, *index.values([self.tile, parts]))).last
-        index.insert(scf.IfOp(last, [], Region(body)))
-        _move(rest, inside)
-        inside.insert(scf.YieldOp())
+        return index.insert(ArriveLastOp(counters, *index.values([tile, self.launch.schedule.split_k]))).last
 
     def _sums(self) -> tuple[SSAValue, SSAValue, list[Operation]]:
         """The sums of this part, the value that is to be the sum of all parts, and the operations that make the start
@@ -239,7 +241,8 @@ class Split:
 
 def _move(ops: Sequence[Operation], index: IndexBuilder) -> None:
     for op in ops:
-        op.detach()
+        if op.parent is not None:
+            op.detach()
         index.insert(op)
 
 
@@ -283,26 +286,20 @@ class SharedTail(SplitTurns):
             [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
         )
         memory, counters = self.arguments(*self.scratch(self.tiles - unshared))
-        sums, *behind = self.loop.results[0], *self._behind(self.loop.results[0])
-        index = IndexBuilder(Builder(InsertPoint.before(behind[0])))
+        sums, rest, index = self.loop.results[0], self._behind(self.loop.results[0]), self._end_of_kernel()
         is_shared = index.compare("uge", number, unshared)
-        share, alone = Block(), Block()
-        inside = index.within(share)
-        inside.insert(StorePartOp(sums, memory, inside.value(slot)))
-        last = inside.insert(ArriveLastOp(counters, *inside.values([shared_tile, parts]))).last
-        inside.insert(scf.YieldOp(last))
-        always = arith.ConstantOp(IntegerAttr(1, i1))
-        alone.add_ops([always, scf.YieldOp(always.result)])
-        ends_tile = index.insert(scf.IfOp(is_shared, [i1], Region(share), Region(alone))).results[0]
-        inside = index.within(rest := Block())
-        start = inside.insert(_zero(fragment_of(sums))).fragment
-        start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
-        first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
-        total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
-        sums.replace_uses_with_if(total, lambda use: use.operation in behind)
-        index.insert(scf.IfOp(ends_tile, [], Region(rest)))
-        _move(behind, inside)
-        inside.insert(scf.YieldOp())
+        (ends_tile,) = index.either(
+            is_shared,
+            lambda inside: [self._store(inside, sums, memory, slot, counters, shared_tile)],
+            lambda inside: [inside.insert(arith.ConstantOp(IntegerAttr(1, i1))).result],
+        )
+        with index.where(ends_tile) as inside:
+            start = inside.insert(_zero(fragment_of(sums))).fragment
+            start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
+            first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
+            total = inside.insert(AddPartsOp(start, memory, *inside.values([first, added]))).fragment
+            sums.replace_uses_with_if(total, lambda use: use.operation in rest)
+            _move(rest, inside)
         launch.grid[0] = unshared + (self.tiles - unshared) * parts
         launch.finish()
 

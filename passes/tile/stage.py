@@ -38,11 +38,11 @@ from ..linalg.product import Product, TileProduct, read
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import boxed_scales, group_scale_tile, scale_lines
-from .fragment_math import constant, in_layout, number_of
+from .fragment_math import constant, number_of
 from .fragment_products import BlockTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
 from .register_products import GroupTiles
-from .store_epilogue import converted, load, placed
+from .store_epilogue import converted, in_layout, load, placed
 from .tiling import Tiling, outermost, schedule_of
 
 CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | BlockTiles | GroupTiles

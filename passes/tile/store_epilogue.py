@@ -18,8 +18,8 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
-from ...dialect.layouts.layout import column
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.layouts.layout import Layout, column
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
@@ -30,12 +30,10 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
-from ...dialect.warp.views import strides_of
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.warpgroup_model import panel_columns
-from .fragment_math import in_layout
 from .tiling import schedule_of
 
 # Matrices that lie as D does, loaded as a fragment lies, and their elements in another type.
@@ -65,6 +63,12 @@ def converted(index: IndexBuilder, fragment: SSAValue, wanted: TypeAttribute) ->
     if fragment_of(fragment).element == element_row(wanted):
         return fragment
     return index.insert(ConvertOp(fragment, wanted)).fragment
+
+
+def in_layout(index: IndexBuilder, fragment: SSAValue, layout: Layout) -> SSAValue:
+    """The fragment in another layout of the same lanes."""
+    own = fragment_of(fragment).layout.data
+    return fragment if own == layout else index.insert(ConvertLayoutOp.to(fragment, layout)).fragment
 
 
 # The epilogue of a product on accumulators: epilogue operands loaded to lie as they do, and `warp.map`.
@@ -244,7 +248,7 @@ class Ending:
         rows = exchanged_rows(self.schedule) or (
             fragment.shape[0] if op.epilogue is None else fragment.layout.data.rows
         )
-        if self.schedule.exchanged:
+        if self.schedule.together > 1:
             rows = self.schedule.staging or rows
         self.rows = min(rows, fragment.shape[0])
         self.wanted = held_type(op.d)

@@ -36,7 +36,17 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.gpu import FuncOp, LaunchFuncOp
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.schedule import Schedule, ScheduleError
-from ...dialect.warp.attributes import BYTE, ZEROED, FragmentType, ScheduleAttr, memory_of, target_of, type_of_element
+from ...dialect.schedule.fields import roles
+from ...dialect.warp.attributes import (
+    BYTE,
+    COMPUTES,
+    ZEROED,
+    FragmentType,
+    ScheduleAttr,
+    memory_of,
+    target_of,
+    type_of_element,
+)
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
@@ -46,10 +56,9 @@ from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapTy
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
 from ..linalg.operand import KernelArgument, MatrixOperand, MatrixPlace, Spread, VectorOperand, divisor_of
-from ..linalg.product import Multiplied, Product, along_k, fresh_name
+from ..linalg.product import LARGEST_GRID, Multiplied, Product, along_k, fresh_name
 from ..patterns import Index, IndexBuilder, constant_value
 from ..schedule.defaults import Arrangement, arrange_in_registers, arrange_warpgroup
-from ..schedule.model import roles
 from ..schedule.needs import arrangement, rows_of, warpgroup_rows
 from .fragment_math import WINDOW, depends_on_neighbours
 
@@ -192,14 +201,6 @@ def outermost(op: Operation) -> Operation:
     return op
 
 
-def kernel_of(op: Operation) -> gpu.FuncOp | None:
-    """The kernel that an operation is in."""
-    around = op.parent_op()
-    while around is not None and not isinstance(around, gpu.FuncOp):
-        around = around.parent_op()
-    return around
-
-
 # Where kernels go: each operation's into the module of kernels, with launches in the operation's place.
 
 KERNELS = "kernels"
@@ -233,6 +234,8 @@ def kernel_body(operands: Sequence[KernelArgument]) -> tuple[IndexBuilder, Block
     """An empty body of a kernel with an argument for each operand, its builder, and the arguments by value of the
     host."""
     body = Block(arg_types=[operand.value.type for operand in operands])
+    for argument, operand in zip(body.args, operands, strict=True):
+        argument.name_hint = operand.name
     index = IndexBuilder(Builder(InsertPoint.at_end(body)))
     return index, body, dict(zip((operand.value for operand in operands), body.args, strict=True))
 
@@ -246,9 +249,10 @@ class Outliner:
         self.index = IndexBuilder(self._builder)
         self._scratch: list[SSAValue] = []
 
-    def scratch(self, kind: MemRefType, *, zeroed: bool = False) -> SSAValue:
-        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros."""
-        alloc = self._builder.insert(memref.AllocOp([], [], kind))
+    def scratch(self, kind: MemRefType, sizes: Sequence[SSAValue] = (), *, zeroed: bool = False) -> SSAValue:
+        """Memory that the launches share, and only they; if `zeroed`, they find zeros there and leave zeros. `sizes`
+        are the dynamic ones."""
+        alloc = self._builder.insert(memref.AllocOp(sizes, [], kind))
         if zeroed:
             alloc.attributes[ZEROED] = UnitAttr()
         self._scratch.append(alloc.memref)
@@ -265,14 +269,18 @@ class Outliner:
         body: Block,
         ctas: Index,
         threads: int,
+        computes: str = "",
     ) -> gpu.FuncOp:
-        """Makes a kernel of a body whose arguments are the operands, and launches it."""
+        """Makes a kernel of a body whose arguments are the operands, and launches it. A kernel without a schedule says
+        what it `computes`."""
         name = self._name(suffix)
-        for argument, operand in zip(body.args, operands, strict=True):
-            argument.name_hint = operand.name
+        if isinstance(ctas, int) and ctas > LARGEST_GRID:
+            fail(self.op, f"{self.op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
         types = list(body.arg_types)
         kernel = FuncOp(name, (types, []), Region(body), kernel=True, known_block_size=[threads, 1, 1])
         kernel.location = self.op.location
+        if computes:
+            kernel.attributes[COMPUTES] = StringAttr(computes)
         promise(kernel, [operand.divisor for operand in operands])
         self.kernels.body.block.add_op(kernel)
         self._builder.insert(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from xdsl.builder import Builder
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -16,26 +15,25 @@ from xdsl.dialects.builtin import (
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
-    StringAttr,
     i32,
+    i64,
 )
-from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
+from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.warp.attention import column_of
-from ...dialect.warp.attributes import COMPUTES, FragmentType, Memory, element_row, memory_of
+from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.synchronisation import CLUSTER_SIZE
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
-from ..linalg.product import LARGEST_GRID
 from ..patterns import Index, IndexBuilder
-from .tiling import Outliner
+from .tiling import Outliner, kernel_body
 
 # How an elementwise operation goes through one of its memories.
 
@@ -62,12 +60,14 @@ class TraversedMemory(NamedTuple):
     @property
     def bits(self) -> int:
         row_ = element_row(self.kind.element_type)
-        return 0 if row_ is None else row_.bits
+        return i32.bitwidth if self.kind.element_type == i64 else 0 if row_ is None else row_.bits
 
     @property
     def neighbours(self) -> int | None:
         """The loop along which elements are contiguous, the last one of several; None without one."""
         strides = strides_of(self.kind) or ()
+        if self.kind.element_type == i64:
+            return None  # of which the low words are read
         along = [loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 and loop >= 0]
         return along[-1] if along else None
 
@@ -185,7 +185,7 @@ class Traversal:
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory. Raises a located diagnostic if they have none."""
-        kind = place.kind.element_type
+        kind = i32 if place.kind.element_type == i64 else place.kind.element_type
         if not isinstance(kind, TypeAttribute):
             fail(self.op, f"expected elements of a type, got {kind}")
         return kind
@@ -231,9 +231,8 @@ def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool) -> 
 class TraversalKernel:
     """The body of a kernel under construction. `arguments` maps values of the host to its arguments."""
 
-    def __init__(self, traversal: Traversal, body: Block, arguments: Mapping[SSAValue, SSAValue]) -> None:
-        self.traversal, self.arguments = traversal, arguments
-        self.index = IndexBuilder(Builder(InsertPoint.at_end(body)))
+    def __init__(self, traversal: Traversal, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue]) -> None:
+        self.traversal, self.arguments, self.index = traversal, arguments, index
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
         self.outputs = [self.view(place) for place in traversal.outputs]
@@ -297,21 +296,15 @@ def outline(
 ) -> None:
     """Makes the kernel of a traversal, and its launch. `operands` are its operands by value of the host. `build`
     computes and stores the output of one warp."""
-    op, operands_ = traversal.op, list(operands.values())
-    body = Block(arg_types=[operand.value.type for operand in operands_])
-    for argument, operand in zip(body.args, operands_, strict=True):
-        argument.name_hint = operand.name
-    being_built = TraversalKernel(traversal, body, dict(zip(operands, body.args, strict=True)))
+    index, body, _ = kernel_body(operands_ := list(operands.values()))
+    being_built = TraversalKernel(traversal, index, dict(zip(operands, body.args, strict=True)))
     build(being_built)
     being_built.index.insert(ReturnOp([]))
     counts = traversal.ctas(outliner.index, operands[traversal.output.value].value).values()
     ctas: Index = math.prod(count for count in counts if isinstance(count, int))
     for count in (count for count in counts if not isinstance(count, int)):
         ctas = outliner.index.mul(count, ctas)
-    if isinstance(ctas, int) and ctas > LARGEST_GRID:
-        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
-    kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES)
-    kernel.attributes[COMPUTES] = StringAttr(computes)
+    kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
     outliner.finish()

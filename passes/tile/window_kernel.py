@@ -16,7 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from xdsl.dialects import arith, gpu, math, memref, vector
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, StringAttr, VectorType, f32
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,14 +26,12 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.warp.attributes import COMPUTES
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
-from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
 from .tiling import Outliner, kernel_body
@@ -118,14 +116,16 @@ def _read(op: Operation) -> Finish | None:
 
 @dataclass
 class WindowThread:
-    """What a thread does, where `index` builds; `arguments` are what stands in the kernel for values of the host, and
-    `at` its place along each loop, the first of its pixels and channels."""
+    """What a thread does, where `index` builds; `arguments` are what stands in the kernel for values of the host, `at`
+    its place along each loop, the first of its pixels and channels, and `first_tap` the first tap of a row that it
+    holds."""
 
     windows: WindowSum
     arguments: dict[SSAValue, SSAValue]
     index: IndexBuilder
     at: dict[int, Index] = field(default_factory=dict[int, Index])
     tile: Index = 0
+    first_tap: Index = 0
 
     def kind(self, element: Attribute) -> Attribute:
         """The type of so many neighbouring channels: a vector, or a number of a single one."""
@@ -165,7 +165,15 @@ class WindowThread:
         windows = self.windows
         others = [i for i in range(len(windows.dimensions)) if i != windows.along]
         place: dict[int, Index] = {}
-        return self._along(others, place, [self.wide(start(pixel)) for pixel in range(windows.pixels)])
+        begun, index = [self.wide(start(pixel)) for pixel in range(windows.pixels)], self.index
+        if windows.taps == windows.row.taps:
+            return self._along(others, place, begun)
+        # Parts of a row are the outermost loop: the first cache has them from row to row.
+        with index.loop(0, windows.row.taps, windows.taps, begun) as turn:
+            self.index, self.first_tap = turn.index, turn.counter
+            turn.handed = self._along(others, place, turn.carried)
+        self.index = index
+        return turn.results
 
     def _along(self, others: Sequence[int], place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
         """Adds the products of the window along the dimensions `others`. `place` has the index along each earlier
@@ -174,6 +182,7 @@ class WindowThread:
             return self._row(place, sums)
         one, index = self.windows.dimensions[others[0]], self.index
         first = index.add(index.mul(self.at.get(one.pixel, 0), one.step), one.first)
+        first = index.add(index.mul(self.at.get(one.outer, 0), one.outer_step), first)
         low, high = (0, 1) if one.tap < 0 else self._turns(one, first)
         if (low, high) == (0, 1):
             self.at[one.tap] = 0
@@ -187,10 +196,10 @@ class WindowThread:
 
     def _turns(self, one: WindowDimension, first: Index) -> tuple[Index, Index]:
         """The turns of a loop along the window in which it is inside the images."""
-        size = self.windows.sizes[one.pixel] if one.pixel >= 0 else 1
+        sizes = self.windows.sizes
         taps = [tap * one.dilation for tap in (0, one.taps - 1)]
-        ends = [one.first + pixel * one.step + tap for pixel in (0, size - 1) for tap in taps]
-        if size > 0 and min(ends) >= 0 and max(ends) < one.size:
+        ends = [pixel + tap for pixel in (one.first, one.last(sizes)) for tap in taps]
+        if min(sizes.get(one.pixel, 1), one.size) > 0 and min(ends) >= 0 and max(ends) < one.size:
             return 0, one.taps
         index, by = self.index, abs(one.dilation)
         # Of taps forwards, those from index 0 on and below the size; of taps backwards, the reverse.
@@ -201,15 +210,16 @@ class WindowThread:
         return low, index.minimum(high, one.taps)
 
     def _row(self, place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
-        """Adds a row of the window."""
-        windows, index = self.windows, self.index
+        """Adds a row of the window, or some of its taps."""
+        windows, index, start = self.windows, self.index, self.first_tap
         row, made = windows.row, list(sums)
-        weights = [self.wide(self._weight(tap)) for tap in range(row.taps)]
+        weights = [self.wide(self._weight(index.add(start, tap))) for tap in range(windows.taps)]
         uses: dict[int, list[tuple[int, int]]] = {}
         for pixel in range(windows.pixels):
-            for tap in range(row.taps):
+            for tap in range(windows.taps):
                 uses.setdefault(pixel * row.step + tap * row.dilation, []).append((pixel, tap))
         base = index.add(index.mul(self.tile, windows.pixels * row.step), row.first)
+        base = index.add(index.mul(start, row.dilation), base)
         for offset, pairs in sorted(uses.items()):
             x = self._pixel(place, base, offset)
             if x is not None:
@@ -217,7 +227,7 @@ class WindowThread:
                     made[pixel] = index.insert(math.FmaOp(x, weights[tap], made[pixel])).result
         return made
 
-    def _weight(self, tap: int) -> SSAValue:
+    def _weight(self, tap: Index) -> SSAValue:
         self.at[self.windows.row.tap] = tap
         kernel = self.windows.kernel
         return self.load(kernel.value, [self.at[loop] for loop in kernel.loops])
@@ -227,12 +237,14 @@ class WindowThread:
         windows, index, row = self.windows, self.index, self.windows.row
         step, along = windows.pixels * row.step, index.add(base, offset)
         tiles = range(-(-windows.sizes[row.pixel] // windows.pixels))
-        outside = [tile for tile in tiles if not 0 <= tile * step + row.first + offset < row.size]
-        if len(outside) == len(tiles):
+        starts = [tap * row.dilation for tap in range(0, row.taps, windows.taps)]
+        places = [(tile, tile * step + row.first + offset + start) for tile in tiles for start in starts]
+        outside = [tile for tile, at in places if not 0 <= at < row.size]
+        if len(outside) == len(places):
             return None
         inside = None
         if outside:
-            ends = outside[0] if outside in ([0], [tiles[-1]]) else None
+            ends = outside[0] if len(starts) == 1 and outside in ([0], [tiles[-1]]) else None
             inside = index.compare("ult", along, row.size) if ends is None else index.compare("ne", self.tile, ends)
             along = index.insert(arith.SelectOp(inside, index.value(along), index.value(0))).result
         indices = [{**place, windows.along: along}[i] for i in range(len(windows.dimensions))]
@@ -388,11 +400,8 @@ def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
     ctas: Index = static
     for loop in grid.outer:
         ctas = outliner.index.mul(ctas, dim(outliner.index, output, loop))
-    if isinstance(ctas, int) and ctas > LARGEST_GRID:
-        fail(op, f"{op.name} takes {ctas} CTAs, a grid has at most {LARGEST_GRID}")
-    kernel = outliner.launch("", operands, body, ctas, prod(grid.threads))
     shape = f"{windows.pixels} pixels of {windows.width} channels for each thread"
-    kernel.attributes[COMPUTES] = StringAttr(f"{op.name}, {shape}")
+    outliner.launch("", operands, body, ctas, prod(grid.threads), f"{op.name}, {shape}")
     outliner.finish()
     if finish is not None:
         Rewriter.erase_op(op)

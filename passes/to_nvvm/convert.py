@@ -25,7 +25,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     ModuleOp,
-    StringAttr,
     UnitAttr,
     i32,
     i64,
@@ -40,7 +39,7 @@ from ...dialect.mlir.gpu_async import OPERATIONS
 from ...dialect.mlir.launch import BinaryOp, assembly
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.mlir.llvm import DIRECTIVES
-from ...dialect.mlir.nvvm_types import NvvmTargetAttr
+from ...dialect.mlir.nvvm_types import TARGET
 from ...dialect.ptx import ops as ptx
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.printer import print_ptx
@@ -208,12 +207,12 @@ OLDEST = (8, 0)
 """The PTX version below which no module is made: LLVM lacks intrinsics there that this conversion uses."""
 
 
-def _target(module: ptx.ModuleOp) -> NvvmTargetAttr:
+def _target(module: ptx.ModuleOp) -> Attribute:
     """The `#nvvm.target` of a module."""
     major, _, minor = module.version.data.partition(".")
     version = max(OLDEST, (int(major), int(minor)))
-    chip = StringAttr(module.target.data.partition(",")[0])
-    return NvvmTargetAttr(DictionaryAttr({"chip": chip, "features": StringAttr("+ptx{}{}".format(*version))}))
+    chip = module.target.data.partition(",")[0]
+    return TARGET.of('<chip = "{}", features = "+ptx{}{}">'.format(chip, *version))
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ class ConvertWarpToNvvmPass(ModulePass):
             _to_device(alloc)
         modules = [each for each in op.body.block.ops if isinstance(each, ptx.ModuleOp)]
         for module in modules if self.binary else ():
-            target = NvvmTargetAttr(DictionaryAttr({"chip": StringAttr(module.target.data.partition(",")[0])}))
+            target = TARGET.of(f'<chip = "{module.target.data.partition(",")[0]}">')
             properties = {"sym_name": module.sym_name, "objects": ArrayAttr([assembly(target, print_ptx(module))])}
             Rewriter.replace_op(module, [BinaryOp.build(properties=properties)], [])
         for module in () if self.binary else modules:

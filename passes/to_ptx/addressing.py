@@ -14,15 +14,16 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.ptx.text.syntax import Address, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
+from ...dialect.warp.views import Dimensions
 from ..diagnostics import fail
 from ..linalg.operand import GLOBAL_SPACE, kernel_promised
 from .emitter import At, Emitter, IndexValue, VirtualRegister
-from .scalars import Scalars, divisor_of, split
+from .scalars import Scalars, divisor_of, runs, split
 
 # Where elements lie: matrices in global memory, swizzled tiles in shared memory, bounds.
 
@@ -162,35 +163,46 @@ class Position(NamedTuple):
         return Position(lane, register if register is not None else 0, constant + offset)
 
 
-class Addressing:
-    """Computes addresses and bounds over an emitter."""
+class GlobalPlace(NamedTuple):
+    """The element of a matrix at which a fragment begins. `in_bounds` says of rows and columns that none of the
+    fragment's lie outside."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, shared: str, thread: IndexValue) -> None:
-        self.emitter, self.scalars, self.shared_symbol, self.thread = emitter, scalars, shared, thread
+    matrix: GlobalMatrix
+    row: IndexValue
+    column: IndexValue
+    in_bounds: tuple[bool, bool]
+
+
+class SharedPlace(NamedTuple):
+    """The element of a tile at which a fragment begins."""
+
+    tile: SharedTile
+    stage: IndexValue
+    row: IndexValue
+    column: IndexValue
+
+
+class Addressing:
+    """Computes addresses and bounds over an emitter, of one thread and its lane."""
+
+    def __init__(
+        self, emitter: Emitter, scalars: Scalars, shared: str, thread: IndexValue, lane: VirtualRegister
+    ) -> None:
+        self.emitter, self.scalars, self.shared_symbol, self.thread, self.lane = emitter, scalars, shared, thread, lane
 
     def from_bits(self, source: IndexValue, bits: tuple[Bit, ...], axis: str) -> IndexValue:
         """The coordinate along an axis that the bits of `source` encode. Runs of consecutive bits are shifted
         together."""
-        parts: list[IndexValue] = []
-        start = 0
-        while start < len(bits):
-            count = 1
-            while start + count < len(bits) and bits[start + count] == Bit(
-                bits[start].axis, bits[start].number + count
-            ):
-                count += 1
-            if bits[start].axis == axis:
-                parts.append(self.scalars.bits(source, start, count, bits[start].number))
-            start += count
-        return self.scalars.sum(*parts) if parts else 0
+        places = [bit.number if bit.axis == axis else None for bit in bits]
+        return self.scalars.sum(0, *(self.scalars.bits(source, *run) for run in runs(places)))
 
-    def holder(self, layout: Layout, lane: IndexValue) -> IndexValue:
+    def holder(self, layout: Layout) -> IndexValue:
         """The number of a lane among the threads that hold a fragment, several warps perhaps."""
-        return self.scalars.mask(self.thread, layout.threads - 1) if layout.warp else lane
+        return self.scalars.mask(self.thread, layout.threads - 1) if layout.warp else self.lane
 
-    def lane_position(self, layout: Layout, lane: IndexValue) -> tuple[IndexValue, IndexValue]:
+    def lane_position(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
         """(row, column) of a lane's first element; of a thread's, where several warps hold the matrix."""
-        holder, bits = self.holder(layout, lane), layout.lane + layout.warp
+        holder, bits = self.holder(layout), layout.lane + layout.warp
         return self.from_bits(holder, bits, "r"), self.from_bits(holder, bits, "c")
 
     def shared(self, tile: SharedTile, stage: IndexValue, row: Position, column: Position) -> At:
@@ -226,10 +238,6 @@ class Addressing:
         along = s.sum(s.multiply(stage, tile.stage_bytes), panels, s.multiply(row, tile.swizzle), rest)
         return self.shared_bytes_at(tile.offset, along)
 
-    def plain(self, tile: SharedTile, offset: IndexValue) -> At:
-        """The shared address of a byte of a tile that nothing permutes."""
-        return self.shared_bytes_at(tile.offset, offset)
-
     def shared_bytes_at(self, offset: int, along: IndexValue) -> At:
         """The address `offset` + `along` bytes into the CTA's shared memory."""
         return self.settle(self.scalars.sum(self._shared_base(), along), offset)
@@ -245,15 +253,11 @@ class Addressing:
         """The offset of a column's panel, and the bytes into its line."""
         s, width = self.scalars, tile.swizzle
         if divisor_of(column_bytes) % width == 0:
-            return self._scaled(column_bytes, tile.panel_bytes, width), 0
+            return s.multiply(column_bytes, tile.panel_bytes // width), 0
         if tile.panels == 1:
             return 0, column_bytes
         panel = s.quotient(column_bytes, width)
         return s.multiply(panel, tile.panel_bytes), s.mask(column_bytes, width - 1)
-
-    def _scaled(self, column_bytes: IndexValue, panel_bytes: int, width: int) -> IndexValue:
-        """column_bytes / width * panel_bytes, for a multiple of the width."""
-        return self.scalars.multiply(column_bytes, panel_bytes // width)
 
     def _permutation(self, tile: SharedTile, row: IndexValue) -> IndexValue:
         """What is XORed into the byte offset of a line: the line's number in units of 128 bytes (after a skip, of
@@ -385,14 +389,10 @@ def argument(
 
 def _sizes(emitter: Emitter, kind: Memory, name: str, divisor: int) -> tuple[IndexValue, ...]:
     """The sizes of memory. Dynamic sizes are registers."""
-    sizes: list[IndexValue] = []
-    for i, (size, stride) in enumerate(zip(kind.get_shape(), strides_of(kind) or (), strict=True)):
-        if size < 0:
-            register = _passed(emitter, "u32", f"{name}_size{i}")
-            register.divisor = divisor if stride == 1 else 1
-            sizes.append(register)
-        else:
-            sizes.append(size)
+    sizes, strides = list[IndexValue](kind.get_shape()), strides_of(kind) or ()
+    for i in dynamic_parts(kind)[0]:
+        sizes[i] = register = _passed(emitter, "u32", f"{name}_size{i}")
+        register.divisor = divisor if strides[i] == 1 else 1
     return tuple(sizes)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects import affine, arith, gpu, llvm, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -111,43 +111,29 @@ def _compare(lowering: KernelLowering, op: arith.CmpiOp) -> None:
     lowering.values[op.result] = lowering.scalars.compare(name, lhs, rhs, signed=kind < signed)
 
 
-def _logic(kind: type[Operation], compute: Callable[[Scalars, Condition, Condition], Condition]) -> None:
-    """Registers an operation on two conditions."""
+Connective = Callable[[Scalars, Condition, Condition], Condition]
+Binary = Callable[[Scalars, IndexValue, IndexValue], IndexValue]
 
-    def handle(lowering: KernelLowering, op: Operation) -> None:
-        (result,) = op.results
-        if result.type != i1:
-            _of_elements(lowering, op)
-            return
-        lhs, rhs = map(lowering.predicate, op.operands)
-        lowering.values[result] = compute(lowering.scalars, lhs, rhs)
-
-    lowers(kind)(handle)
+_LOGIC: Mapping[type[Operation], tuple[Connective, Mapping[Attribute, Binary]]] = {
+    arith.OrIOp: (Scalars.either, {}),
+    arith.XOrIOp: (Scalars.differ, {IndexType(): Scalars.xor}),
+    arith.AndIOp: (Scalars.both, {i32: Scalars.bitwise_and}),
+}
+"""What becomes of two conditions, and of two numbers of some types bit by bit."""
 
 
-_logic(arith.OrIOp, Scalars.either)
-
-
-@lowers(arith.XOrIOp)
-def _xor(lowering: KernelLowering, op: arith.XOrIOp) -> None:
-    """Of two conditions, or of two indices bit by bit."""
-    if op.result.type == i1:
-        lowering.values[op.result] = lowering.scalars.differ(*map(lowering.predicate, op.operands))
-    elif op.result.type == IndexType():
-        lowering.values[op.result] = lowering.scalars.xor(*lowering.indices(op.operands))
+def _logic(lowering: KernelLowering, op: Operation) -> None:
+    (result,), (of_conditions, of_numbers) = op.results, _LOGIC[type(op)]
+    if result.type == i1:
+        lowering.values[result] = of_conditions(lowering.scalars, *map(lowering.predicate, op.operands))
+    elif (bit_by_bit := of_numbers.get(result.type)) is not None:
+        lowering.values[result] = bit_by_bit(lowering.scalars, *lowering.indices(op.operands))
     else:
         _of_elements(lowering, op)
 
 
-@lowers(arith.AndIOp)
-def _and(lowering: KernelLowering, op: arith.AndIOp) -> None:
-    """Of two conditions, or of two words bit by bit."""
-    if op.result.type == i32:
-        lowering.values[op.result] = lowering.scalars.bitwise_and(*lowering.indices(op.operands))
-    elif op.result.type == i1:
-        lowering.values[op.result] = lowering.scalars.both(*map(lowering.predicate, op.operands))
-    else:
-        _of_elements(lowering, op)
+for _kind in _LOGIC:
+    lowers(_kind)(_logic)
 
 
 @lowers(arith.SelectOp)
@@ -200,9 +186,6 @@ def _thread_id(lowering: KernelLowering, op: gpu.ThreadIdOp) -> None:
 @lowers(gpu.LaneIdOp)
 def _lane_id(lowering: KernelLowering, op: gpu.LaneIdOp) -> None:
     lowering.values[op.result] = lowering.lane
-
-
-Binary = Callable[[Scalars, IndexValue, IndexValue], IndexValue]
 
 
 def _binary(kind: type[Operation], compute: Binary) -> None:

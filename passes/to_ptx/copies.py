@@ -9,11 +9,11 @@ from typing import NamedTuple
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
-from .addressing import CHUNK, Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister
+from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
+from .emitter import At, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
-from .scalars import Scalars, divisor_of
+from .scalars import divisor_of
 
 # Tiles from global to shared memory by all threads of a CTA: `warp.copy`.
 #
@@ -40,32 +40,30 @@ class CopyPiece(NamedTuple):
 class TileCopies:
     """Emits one CTA-wide copy."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, thread: VirtualRegister,
-                 threads: int, widest: int = CHUNK) -> None:  # fmt: skip
+    def __init__(self, addressing: Addressing, thread: VirtualRegister, threads: int, widest: int = CHUNK) -> None:
         """A thread copies at most `widest` bytes at once."""
-        self.widest = widest
-        self.emitter, self.scalars, self.addressing = emitter, scalars, addressing
-        self.thread, self.threads = thread, threads
+        self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
+        self.thread, self.threads, self.widest = thread, threads, widest
 
-    def copy(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, stage: IndexValue,
-             in_bounds: tuple[bool, bool], *, asynchronous: bool, spread: bool = False,
+    def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
              part: tuple[int, int] = (0, 1)) -> None:  # fmt: skip
-        """Copies the tile at (row, column) of the source to a stage, or to some of its rows. Elements outside of the
-        source are zero.
+        """Copies the tile at a place of the source to a stage, or to some of its rows. Elements outside of the source
+        are zero.
 
         With `spread` each 8 bytes of the source become the first half of a chunk of the tile.
         """
+        source, first_row, first_column, _ = start
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
-        while self._misaligned(at_[1], size // source.element_bytes):
+        while self._misaligned(first_column, size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
         copied = replace(tile, rows=tile.rows // part[1])
         for piece in self._pieces(copied, size, spread=spread):
-            inside = self._inside(source, at_, copied, piece, in_bounds, spread=spread)
+            inside = self._inside(start, copied, piece, spread=spread)
             origin = self.scalars.address(source.base, [
-                (piece.row.lane, source.row_bytes), (at_[0], source.row_bytes), (piece.row.constant, source.row_bytes),
-                (piece.column.lane, source.element_bytes), (at_[1], source.element_bytes),
-                (piece.column.constant, source.element_bytes),
+                (piece.row.lane, source.row_bytes), (first_row, source.row_bytes),
+                (piece.row.constant, source.row_bytes), (piece.column.lane, source.element_bytes),
+                (first_column, source.element_bytes), (piece.column.constant, source.element_bytes),
             ])  # fmt: skip
             line = piece.line._replace(constant=piece.line.constant + part[0] * copied.rows)
             target = self.addressing.shared(tile, stage, line, piece.along)
@@ -123,11 +121,16 @@ class TileCopies:
         s, each = self.scalars, CHUNK // 2 // size
         return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
 
-    def _inside(self, source: GlobalMatrix, at_: tuple[IndexValue, IndexValue], tile: SharedTile, piece: CopyPiece,
-                in_bounds: tuple[bool, bool], *, spread: bool) -> VirtualRegister | bool:  # fmt: skip
+    def _inside(
+        self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool
+    ) -> VirtualRegister | bool:
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
+        source, first_row, first_column, in_bounds = begin
         columns = tile.columns // (1 + spread)
-        extents = ((piece.row, at_[0], tile.rows, source.rows), (piece.column, at_[1], columns, source.columns))
+        extents = (
+            (piece.row, first_row, tile.rows, source.rows),
+            (piece.column, first_column, columns, source.columns),
+        )
         result: VirtualRegister | bool = True
         for (position, start, extent, size), in_bounds_ in zip(extents, in_bounds, strict=True):
             if not in_bounds_:
@@ -164,28 +167,21 @@ REGISTER_BITS, HALF = 32, 16
 class SharedFragments:
     """Emits loads and stores of the widest vectors that a fragment's layout has."""
 
-    def __init__(self, emitter: Emitter, addressing: Addressing, lane: VirtualRegister) -> None:
-        self.emitter, self.addressing, self.lane = emitter, addressing, lane
+    def __init__(self, addressing: Addressing) -> None:
+        self.emitter, self.addressing = addressing.emitter, addressing
 
-    def load(
-        self,
-        type: FragmentType,
-        swapped: bool,
-        tile: SharedTile,
-        at_: tuple[IndexValue, IndexValue, IndexValue],
-        into: Fragment,
-    ) -> None:
-        """Loads the fragment that begins at (stage, row, column) of a tile."""
+    def load(self, type: FragmentType, swapped: bool, place: SharedPlace, into: Fragment) -> None:
+        """Loads the fragment that begins at a place of a tile."""
         together = side_by_side(in_memory(type, swapped))
         if together >= per_register(type):
-            for registers, place in self._accesses(type, swapped, tile, at_, into):
-                self.emitter.load("shared", registers, place)
+            for registers, at in self._accesses(type, swapped, place, into):
+                self.emitter.load("shared", registers, at)
             return
         bits = min(HALF, together * type.bits)
         kind, each = "b16" if bits == HALF else "b32", REGISTER_BITS // bits
         pieces = self.emitter.registers(kind, each * len(into))
-        for registers, place in self._accesses(type, swapped, tile, at_, pieces, bits // type.bits):
-            self.emitter.load("shared", registers, place, f"b{bits}")
+        for registers, at in self._accesses(type, swapped, place, pieces, bits // type.bits):
+            self.emitter.load("shared", registers, at, f"b{bits}")
         self._put_together(pieces, bits, into)
 
     def _put_together(self, pieces: Fragment, bits: int, into: Fragment) -> None:
@@ -198,38 +194,25 @@ class SharedFragments:
             else:
                 self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
 
-    def store(
-        self,
-        type: FragmentType,
-        tile: SharedTile,
-        at_: tuple[IndexValue, IndexValue, IndexValue],
-        source: Fragment,
-        rank: IndexValue | None = None,
-    ) -> None:
-        """Stores a fragment whose first element is at (stage, row, column) of a tile. With `rank`, the tile is that of
-        this CTA of the cluster."""
-        for registers, place in self._accesses(type, False, tile, at_, source):
+    def store(self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None) -> None:
+        """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
+        the cluster."""
+        for registers, at in self._accesses(type, False, place, source):
             if rank is None:
-                self.emitter.store("shared", registers, place)
+                self.emitter.store("shared", registers, at)
             else:
-                there = self.emitter.pure("mapa.shared::cluster.u32", place.base, rank)
-                self.emitter.store("shared::cluster", registers, At(there, place.offset))
+                there = self.emitter.pure("mapa.shared::cluster.u32", at.base, rank)
+                self.emitter.store("shared::cluster", registers, At(there, at.offset))
 
     def _accesses(
-        self,
-        type: FragmentType,
-        swapped: bool,
-        tile: SharedTile,
-        at_: tuple[IndexValue, IndexValue, IndexValue],
-        registers_: Fragment,
-        wide: int = 0,
+        self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0
     ) -> Iterator[tuple[Fragment, At]]:
         """The registers that are contiguous in memory, with the address of the first. `wide` is the number of elements
         of a register if they do not fill it."""
-        stage, row_start, column_start = at_
+        tile, stage, row_start, column_start = place
         layout, per = in_memory(type, swapped), wide or per_register(type)
         down, across = type.tiles[::-1] if swapped else type.tiles
-        lane_row, lane_column = self.addressing.lane_position(layout, self.lane)
+        lane_row, lane_column = self.addressing.lane_position(layout)
         lane_column = self.addressing.scalars.quotient(lane_column, tile.packed)
         groups = _groups(type, layout, per, divisor_of(column_start) * tile.packed)
         count = layout.elements // per

@@ -23,6 +23,7 @@ from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegis
 from .fragments import REGISTER_BITS, Fragment, element_bits, gather
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
+from .scalars import runs
 
 # Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
 #
@@ -43,6 +44,9 @@ FRACTION = {"f16": 10, "bf16": 7}
 
 AND_XOR = word(0x6A, 2)
 """The truth table of (a & b) ^ c."""
+
+CHOOSE = word(0xCA, 2)
+"""The truth table of (a & b) | (~a & c)."""
 
 WIDENED_BITS, SHORT, BYTE, NIBBLE_BITS = 32, 16, 8, 4
 
@@ -65,7 +69,25 @@ class Widening:
 
     def convert(self, source: Fragment, order: list[int]) -> Fragment:
         """Elements of the registers `source`, in the order of their numbers in `order`."""
+        if self.element.bits == BYTE:
+            return [self._four(source[at // 8], at % 8) for at in order[::4]]
         return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
+
+    def _four(self, register: VirtualRegister, first: int) -> VirtualRegister:
+        """Four neighbours from number `first` on, integers of 4 bits, as bytes from two tables of eight: those without
+        the top bit, and those with it."""
+        chosen = self._down(self._emit("and.b32", register, word(0x77777777)), 16 if first else 0)
+        low, high = (self._emit("prmt.b32", *map(word, self._table(top)), chosen) for top in (0, 8))
+        # A top bit is the sign of a byte, of every second number once it is shifted.
+        shifted = self._emit("shl.b32", register, NIBBLE_BITS)
+        tops = self._emit("prmt.b32", register, shifted, word(0xBFAE if first else 0x9D8C, 4))
+        return self._emit("lop3.b32", tops, high, low, CHOOSE)
+
+    def _table(self, first: int) -> list[int]:
+        """The bytes of eight integers from the bits `first` on, in two words."""
+        less = self.stored.zero + (16 if first and self.turned else 0)
+        every = [element_bits(self.element, number - less) for number in range(first, first + 8)]
+        return [int.from_bytes(every[at : at + 4], "little") for at in (0, 4)]
 
     def scaled(self, pair: VirtualRegister, scales: VirtualRegister) -> VirtualRegister:
         """Two floats times their scales; before sm_90 bf16 has no multiplication, and x * y - 0 is one."""
@@ -413,7 +435,9 @@ class ScratchRow:
     def places_of(self, kind: FragmentType, registers: Fragment) -> Iterator[tuple[Fragment, At]]:
         """The registers of a fragment that one access moves, and where."""
         s, lane_bits = self.lowering.scalars, self.places.of_lanes(kind)
-        mine, start = self.lowering.addressing.plain(self.tile, s.sum(self.base, self._lane(kind.layout.data)))
+        mine, start = self.lowering.addressing.shared_bytes_at(
+            self.tile.offset, s.sum(self.base, self._lane(kind.layout.data))
+        )
         for moved, (row, along) in self._groups(kind, registers):
             low, high = self.places.offset(row, along)
             # Each warp's part starts at a multiple of the banks, so that bits can be turned in the address itself.
@@ -431,21 +455,9 @@ class ScratchRow:
     def _lane(self, layout: Layout) -> IndexValue:
         """The offset of a lane's first element."""
         s, places = self.lowering.scalars, self.places
-        plain = s.sum(*(s.bits(self.lane, *run) for run in _runs([places.natural(bit) for bit in layout.lane])))
-        changed = [places.moved.get(bit, -1) for bit in layout.lane]
-        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in _runs(changed))))
-
-
-def _runs(places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first bit, count, place of the first) of each run of bits with consecutive places; -1 marks a dropped bit."""
-    start = 0
-    while start < len(places):
-        count = 1
-        while start + count < len(places) and places[start + count] == places[start] + count:
-            count += 1
-        if places[start] >= 0:
-            yield start, count, places[start]
-        start += count
+        plain = s.sum(*(s.bits(self.lane, *run) for run in runs([places.natural(bit) for bit in layout.lane])))
+        changed = [places.moved.get(bit) for bit in layout.lane]
+        return s.xor(plain, s.sum(0, *(s.bits(self.lane, *run) for run in runs(changed))))
 
 
 def _through_scratch(lowering: KernelLowering, op: ConvertLayoutOp, tile: SharedTile) -> Fragment:

@@ -48,6 +48,7 @@ from .addressing import (
     GlobalMatrix,
     MemoryArgument,
     SharedBarriers,
+    SharedPlace,
     SharedTile,
     TensorTile,
     matrix,
@@ -57,7 +58,7 @@ from .addressing import (
 from .addressing import argument as argument_of
 from .copies import TileCopies
 from .emitter import Emitter, IndexValue, VirtualRegister
-from .fragments import Fragment, FragmentEmitter, carried_into, register_type
+from .fragments import Fragment, FragmentEmitter, carried_into
 from .memory import GlobalFragments, MatrixMoves
 from .scalars import Scalars, divisor_of
 
@@ -136,17 +137,17 @@ class KernelLowering:
         """The number of a thread in its CTA."""
         self.labels: dict[Block, str] = {}
         """Where the blocks of a body of several begin."""
-        self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread)
         lane = self.scalars.mask(self.thread, LANES - 1)
         self.lane = lane if isinstance(lane, VirtualRegister) else self.thread
+        self.addressing = Addressing(self.emitter, self.scalars, shared_symbol, self.thread, self.lane)
         schedule = kernel.attributes.get(ScheduleAttr.name)
         chosen = schedule.data if isinstance(schedule, ScheduleAttr) else None
         serpentine = chosen is None or chosen.order == "serpentine"
         self.fragments = FragmentEmitter(self.emitter, serpentine=serpentine)
-        self.globals = GlobalFragments(self.emitter, self.scalars, self.addressing, self.lane)
-        self.matrices = MatrixMoves(self.emitter, self.scalars, self.addressing, self.lane)
+        self.globals = GlobalFragments(self.addressing)
+        self.matrices = MatrixMoves(self.addressing)
         widest = CHUNK if chosen is None else chosen.access
-        self.copies = TileCopies(self.emitter, self.scalars, self.addressing, self.thread, self.threads, widest)
+        self.copies = TileCopies(self.addressing, self.thread, self.threads, widest)
         self.values: dict[SSAValue, KernelValue] = {}
         self.memories: dict[SSAValue, MemoryArgument] = {}
         self.variables: dict[str, Variable] = {}
@@ -286,13 +287,10 @@ class KernelLowering:
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
         return tile
 
-    def shared_place(
-        self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]
-    ) -> tuple[SharedTile, tuple[IndexValue, IndexValue, IndexValue]]:
-        """A tile, and the (stage, row, column) in it that indices name; a column of packed elements in bytes."""
+    def shared_place(self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]) -> SharedPlace:
+        """The element of a tile that indices name; a column of packed elements in bytes."""
         tile, (*stages, row, column) = self.tile(op, memory), self.indices(indices)
-        stage = stages[0] if stages else 0
-        return tile, (stage, row, self.whole_bytes(op, column, tile.packed))
+        return SharedPlace(tile, stages[0] if stages else 0, row, self.whole_bytes(op, column, tile.packed))
 
     def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
         """Registers for a new fragment. They are those of the loop variable that it becomes in the next iteration, if
@@ -306,10 +304,6 @@ class KernelLowering:
         """Registers for a value of a type; none for what is no fragment."""
         if isinstance(kind, FragmentType):
             return self.fragments.fresh(kind)
-        from ...dialect.warp.wmma import OpaqueType
-
-        if isinstance(kind, OpaqueType):
-            return self.emitter.registers(register_type(kind.element), kind.registers)
         if kind in (IndexType(), i1, i32):
             return []
         from .elements import value_registers

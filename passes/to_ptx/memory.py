@@ -14,10 +14,10 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
-from .addressing import Addressing, GlobalMatrix, Position, SharedTile
-from .emitter import At, Emitter, IndexValue, VirtualRegister, word
+from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
+from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
-from .scalars import Scalars, common_divisor
+from .scalars import common_divisor
 
 # Stores of accumulators to rows of an odd number of elements.
 #
@@ -54,16 +54,13 @@ class OddRows:
     """Emits the stores of one fragment, all of whose columns are inside the matrix."""
 
     addressing: Addressing
-    lane: VirtualRegister
     type: FragmentType
-    matrix: GlobalMatrix
-    at_: tuple[IndexValue, IndexValue]
-    rows_inside: bool
+    place: GlobalPlace
 
     def __post_init__(self) -> None:
-        s, lane = self.addressing.scalars, self.lane
-        self.row, self.along = self.addressing.lane_position(self.type.layout.data, lane)
-        self.shift = s.mask(s.sum(self.row, *self.at_), 1)
+        s, lane = self.addressing.scalars, self.addressing.lane
+        self.row, self.along = self.addressing.lane_position(self.type.layout.data)
+        self.shift = s.mask(s.sum(self.row, self.place.row, self.place.column), 1)
         """1 for lanes whose pairs are misaligned."""
         self.odd = s.compare("eq", self.shift, 1)
         place = s.add(self.along, self.shift)
@@ -84,8 +81,9 @@ class OddRows:
     def _row(self, down: int, tiles: list[Fragment]) -> None:
         s, a = self.addressing.scalars, self.addressing
         inside = True
-        if not self.rows_inside:
-            inside = a.inside(Position.of(self.row, self.at_[0], down), self.type.layout.data.rows, self.matrix.rows)
+        if not self.place.in_bounds[0]:
+            position, rows = Position.of(self.row, self.place.row, down), self.place.matrix.rows
+            inside = a.inside(position, self.type.layout.data.rows, rows)
         for j, tile in enumerate(tiles):
             is_last = j == len(tiles) - 1
             moved = self._aligned(tile, tile if is_last else tiles[j + 1])
@@ -119,11 +117,10 @@ class OddRows:
     def _store(
         self, elements: Fragment, down: int, lane: IndexValue, along: int, inside: VirtualRegister | bool
     ) -> None:
-        size, pitch = self.matrix.element_bytes, self.matrix.row_bytes
-        place = self.addressing.scalars.address(
-            self.matrix.base,
-            [(self.row, pitch), (self.at_[0], pitch), (down, pitch), (lane, size), (self.at_[1], size), (along, size)],
-        )
+        matrix, row, column, _ = self.place
+        size, pitch = matrix.element_bytes, matrix.row_bytes
+        terms = [(self.row, pitch), (row, pitch), (down, pitch), (lane, size), (column, size), (along, size)]
+        place = self.addressing.scalars.address(matrix.base, terms)
         self.addressing.emitter.store("global", elements, place, guard=inside)
 
 
@@ -144,27 +141,26 @@ class ElementAccess(NamedTuple):
 class GlobalFragments:
     """Loads and stores fragments of matrices in global memory, each lane its own elements."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: VirtualRegister) -> None:
-        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
+    def __init__(self, addressing: Addressing) -> None:
+        self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
 
-    def accesses(
-        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
-    ) -> Iterator[ElementAccess]:
+    def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
+        matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
-        row, along = self.addressing.lane_position(layout, self.lane)
-        together = self._together(type, matrix, along, at_[1])
+        row, along = self.addressing.lane_position(layout)
+        together = self._together(type, matrix, along, first_column)
         for number, (i, j) in enumerate(offsets(type, together)):
             address = self.scalars.address(
-                matrix.base, [(row, matrix.row_bytes), (at_[0], matrix.row_bytes), (i, matrix.row_bytes),
-                              (along, size), (at_[1], size), (j, size)]
+                matrix.base, [(row, matrix.row_bytes), (first_row, matrix.row_bytes), (i, matrix.row_bytes),
+                              (along, size), (first_column, size), (j, size)]
             )  # fmt: skip
             rows_inside = (in_bounds[0] or matrix.row_bytes == 0) or self.addressing.inside(
-                Position.of(row, at_[0], i), layout.rows, matrix.rows
+                Position.of(row, first_row, i), layout.rows, matrix.rows
             )
             # Elements move together only where rows hold whole groups, so one predicate serves the group.
             columns_inside = (in_bounds[1] or matrix.column_bytes == 0) or self.addressing.inside(
-                Position.of(along, at_[1], j), layout.columns, matrix.columns
+                Position.of(along, first_column, j), layout.columns, matrix.columns
             )
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
@@ -176,24 +172,23 @@ class GlobalFragments:
             wanted //= 2
         return wanted
 
-    def load(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
-             in_bounds: tuple[bool, bool], into: Fragment) -> Fragment:  # fmt: skip
+    def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
         """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
         once, and some of the registers are shared."""
-        accesses, kind = list(self.accesses(type, matrix, at_, in_bounds)), register_type(type.element)
+        accesses, kind = list(self.accesses(type, place)), register_type(type.element)
         each, together = max(1, len(accesses) // len(into)), max(1, len(into) // len(accesses))
         loaded: dict[tuple[At, ...] | int, Fragment] = {}
         result: Fragment = []
         for start in range(0, len(accesses), each):
             group = accesses[start : start + each]
-            place = tuple(access.address for access in group) if matrix.repeats else start
-            if place not in loaded:
-                loaded[place] = into[len(result) :][:together]
+            key = tuple(access.address for access in group) if place.matrix.repeats else start
+            if key not in loaded:
+                loaded[key] = into[len(result) :][:together]
                 if each == 1:
-                    self.load_one(loaded[place], group[0].address, group[0].inside, kind)
+                    self.load_one(loaded[key], group[0].address, group[0].inside, kind)
                 else:
-                    self._load_parts(loaded[place][0], group)
-            result += loaded[place]
+                    self._load_parts(loaded[key][0], group)
+            result += loaded[key]
         return result
 
     def prefetch(
@@ -230,44 +225,43 @@ class GlobalFragments:
             self.emitter.clear(registers)
         self.emitter.load("global", registers, address, type, guard=inside)
 
-    def store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
-              in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+    def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
-        if not fits(type, matrix):
-            self._store(type, matrix, at_, in_bounds, source)
+        if not fits(type, place.matrix):
+            self._store(type, place, source)
             return
-        columns, width = matrix.columns, type.shape[1]
-        beyond = False if in_bounds[1] else self.scalars.compare("gt", at_[1], self.scalars.subtract(columns, width))
+        beyond = False if place.in_bounds[1] else self._beyond(type, place)
         if isinstance(beyond, VirtualRegister):
-            self._store_either(type, matrix, at_, in_bounds, source)
+            self._store_either(type, place, source)
         elif beyond:
-            self._store(type, matrix, at_, in_bounds, source)
+            self._store(type, place, source)
         else:
-            OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
+            OddRows(self.addressing, type, place).store(source)
 
-    def _store_either(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
-                      in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+    def _beyond(self, type: FragmentType, place: GlobalPlace) -> VirtualRegister | bool:
+        """Whether some columns of a fragment lie outside the matrix."""
+        limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
+        return self.scalars.compare("gt", place.column, limit)
+
+    def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
         otherwise."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
         # What each way computes stays in its part, but for addresses, which go out: those of the second way must not
         # come to stand behind the first one's branch.
-        list(self.accesses(type, matrix, at_, in_bounds))
+        list(self.accesses(type, place))
         with emitter.loop():
-            limit = self.scalars.subtract(matrix.columns, type.shape[1])
-            beyond = self.scalars.compare("gt", at_[1], limit)
-            emitter.branch(f"{stem}_edge", guard=beyond)
-            OddRows(self.addressing, self.lane, type, matrix, at_, in_bounds[0]).store(source)
+            emitter.branch(f"{stem}_edge", guard=self._beyond(type, place))
+            OddRows(self.addressing, type, place).store(source)
             emitter.branch(f"{stem}_end")
         with emitter.loop():
             emitter.label(f"{stem}_edge")
-            self._store(type, matrix, at_, in_bounds, source)
+            self._store(type, place, source)
             emitter.label(f"{stem}_end")
 
-    def _store(self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue],
-               in_bounds: tuple[bool, bool], source: Fragment) -> None:  # fmt: skip
+    def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
-        accesses = list(self.accesses(type, matrix, at_, in_bounds))
+        accesses = list(self.accesses(type, place))
         kind = register_type(type.element)
         if len(accesses) > len(source):
             source, kind = [half for pair in source for half in self.emitter.halves(pair)], "b16"
@@ -307,19 +301,13 @@ def side_by_side(layout: Layout) -> int:
 class MatrixMoves:
     """Moves fragments from and to shared memory with `ldmatrix` and `stmatrix`."""
 
-    def __init__(self, emitter: Emitter, scalars: Scalars, addressing: Addressing, lane: VirtualRegister) -> None:
-        self.emitter, self.scalars, self.addressing, self.lane = emitter, scalars, addressing, lane
+    def __init__(self, addressing: Addressing) -> None:
+        self.scalars, self.addressing = addressing.scalars, addressing
 
     def move(
-        self,
-        rows: Sequence[MoveRow],
-        type: FragmentType,
-        swapped: bool,
-        tile: SharedTile,
-        at_: tuple[IndexValue, IndexValue, IndexValue],
-        registers: Fragment,
+        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
     ) -> None:
-        """Loads or stores the fragment that begins at (stage, row, column) of a tile."""
+        """Loads or stores the fragment that begins at a place of a tile."""
         pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
         start = 0
         while start < len(pieces):
@@ -327,28 +315,28 @@ class MatrixMoves:
             together = pieces[start : start + row.count]
             moved = [registers[number] for matrix in together for number in matrix.registers]
             of_warp = self._of_warp(in_memory(type, swapped))
-            self._move(row, unit(row, type.bits).rows, together, tile, at_, moved, of_warp)
+            self._move(row, unit(row, type.bits).rows, together, place, moved, of_warp)
             start += row.count
 
     def _of_warp(self, layout: Layout) -> tuple[IndexValue, IndexValue]:
         """The row and the column at which a warp's part of a shared fragment begins."""
         if not layout.warp:
             return 0, 0
-        holder = self.addressing.holder(layout, self.lane)
+        holder = self.addressing.holder(layout)
         warp = self.scalars.quotient(holder, LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
-    def _move(self, row: MoveRow, height: int, together: list[Matrix], tile: SharedTile,
-              at_: tuple[IndexValue, IndexValue, IndexValue], registers: Fragment,
+    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
-        stage, row_start, column_start = at_
+        tile, stage, row_start, column_start = place
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1
-        lane_row = self.addressing.from_bits(self.lane, tuple(map(row_bit, first.rows)), "r")
+        lane = self.addressing.lane
+        lane_row = self.addressing.from_bits(lane, tuple(map(row_bit, first.rows)), "r")
         lane_column: IndexValue = 0
         # Lane height*j + i gives the address of row i of matrix j; each bit of j moves by one step.
         for bit in range(row.count.bit_length() - 1):
             other = together[1 << bit]
-            chosen = s.bits(self.lane, height_bits + bit, 1, 0)
+            chosen = s.bits(lane, height_bits + bit, 1, 0)
             lane_row = self._plus(lane_row, chosen, other.row - first.row)
             lane_column = self._plus(lane_column, chosen, (other.column - first.column) // tile.packed)
         lane_row, lane_column = self._sum(lane_row, of_warp[0]), self._sum(lane_column, of_warp[1])
@@ -356,8 +344,9 @@ class MatrixMoves:
             Position.of(lane_row, row_start, first.row),
             Position.of(lane_column, column_start, first.column // tile.packed),
         )
-        place = self.addressing.shared(tile, stage, *where)
-        self.emitter.emit(row.spelling, *((registers, place) if isinstance(row, LoadMatrix) else (place, registers)))
+        at = self.addressing.shared(tile, stage, *where)
+        operands = (registers, at) if isinstance(row, LoadMatrix) else (at, registers)
+        self.addressing.emitter.emit(row.spelling, *operands)
 
     def _plus(self, value: IndexValue, chosen: IndexValue, step: int) -> IndexValue:
         return self._sum(value, self.scalars.multiply(chosen, step))

@@ -29,10 +29,9 @@ from ...dialect.warp.matrices import register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.wmma import OpaqueType
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import CHUNK, Position, SharedTile, matrix
+from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
 from .copies import SharedFragments
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
@@ -70,10 +69,6 @@ def _alloc(lowering: KernelLowering, op: memref.AllocOp) -> None:
 
 @lowers(LoadOp)
 def _load(lowering: KernelLowering, op: LoadOp) -> None:
-    if isinstance(op.fragment.type, OpaqueType):
-        from .products import load_opaque
-
-        return load_opaque(lowering, op, op.fragment.type)
     kind = fragment_of(op.fragment)
     if op.order:
         return _load_registers(lowering, op)
@@ -92,7 +87,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
-    registers = lowering.globals.load(kind, matrix, (row, column), bounds(op.in_bounds), into)
+    registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds)), into)
     if matrix.repeats:
         from .epilogue import own
 
@@ -123,11 +118,6 @@ def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
 
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
-    if isinstance(op.fragment.type, OpaqueType):
-        from .products import store_opaque
-
-        store_opaque(lowering, op, op.fragment.type)
-        return
     if op.order:
         _store_registers(lowering, op)
         return
@@ -143,7 +133,8 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
-    lowering.globals.store(kind, matrix, (row, column), bounds(op.in_bounds), lowering.fragment(op.fragment))
+    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds))
+    lowering.globals.store(kind, place, lowering.fragment(op.fragment))
 
 
 STAGED = 3
@@ -152,17 +143,17 @@ STAGED = 3
 
 def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> None:
     """Reads a fragment from a tile: matrices by `ldmatrix`, or each lane its own elements."""
-    tile, place = lowering.shared_place(op, op.memory, op.indices)
+    place = lowering.shared_place(op, op.memory, op.indices)
     into, swapped = lowering.result(op.fragment), op.swapped is not None
     if op.move is not None:
-        _check_chunks(op, "ldmatrix reads", tile, place[2])
+        _check_chunks(op, "ldmatrix reads", place)
     if kind.role.data == "scale":
-        check_multiple(op, "expected a column", place[2], SCALES_OF_WORD, ", the scales of a word")
-    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'from')}")
+        check_multiple(op, "expected a column", place.column, SCALES_OF_WORD, ", the scales of a word")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place.stage, 'from')}")
     if op.move is None:
-        _by_lane(lowering).load(kind, swapped, tile, place, into)
+        SharedFragments(lowering.addressing).load(kind, swapped, place, into)
     else:
-        lowering.matrices.move(op.move.loads(kind.bits), kind, swapped, tile, place, into)
+        lowering.matrices.move(op.move.loads(kind.bits), kind, swapped, place, into)
         if op.move.packed and kind.element.name == "e2m1":
             # The elements arrive in the low bits of their bytes; products want them in the middle.
             for register in into:
@@ -172,29 +163,24 @@ def _load_shared(lowering: KernelLowering, op: LoadOp, kind: FragmentType) -> No
 
 def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     """Writes a fragment to a tile: matrices by `stmatrix`, or each lane its own elements."""
-    tile, place = lowering.shared_place(op, op.memory, op.indices)
-    kind = fragment_of(op.fragment)
+    place, kind = lowering.shared_place(op, op.memory, op.indices), fragment_of(op.fragment)
     if op.move is not None:
-        _check_chunks(op, "stmatrix writes", tile, place[2])
-    elif tile.packed > 1:
+        _check_chunks(op, "stmatrix writes", place)
+    elif place.tile.packed > 1:
         fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
-    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place[0], 'to')}")
+    lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place.stage, 'to')}")
     registers = lowering.fragment(op.fragment)
     if op.move is None:
         rank = None if op.cta is None else lowering.scalar(op.cta)
-        _by_lane(lowering).store(kind, tile, place, registers, rank)
+        SharedFragments(lowering.addressing).store(kind, place, registers, rank)
     else:
-        lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, tile, place, registers)
+        lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, place, registers)
 
 
-def _by_lane(lowering: KernelLowering) -> SharedFragments:
-    return SharedFragments(lowering.emitter, lowering.addressing, lowering.lane)
-
-
-def _check_chunks(op: LoadOp | StoreOp, moves: str, tile: SharedTile, column: IndexValue) -> None:
+def _check_chunks(op: LoadOp | StoreOp, moves: str, place: SharedPlace) -> None:
     """Refuses matrices that do not begin where a row of one may."""
-    if isinstance(column, int) and column * tile.element_bytes % CHUNK:
-        fail(op, f"{moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {column}")
+    if isinstance(place.column, int) and place.column * place.tile.element_bytes % CHUNK:
+        fail(op, f"{moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {place.column}")
 
 
 def stage_text(stage: IndexValue | None, moving: str) -> str:
@@ -227,11 +213,9 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     lowering.emitter.comment(
         f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {memory_name(op.source)} to {place}"
     )
-    at, inside = (row, lowering.whole_bytes(op, column, source.packed)), bounds(op.in_bounds)
+    start = GlobalPlace(source, row, lowering.whole_bytes(op, column, source.packed), bounds(op.in_bounds))
     spread, stage = op.packed is not None, stages[0] if stages else 0
-    lowering.copies.copy(
-        source, at, tile, stage, inside, asynchronous=op.is_async is not None, spread=spread, part=op.place
-    )
+    lowering.copies.copy(start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place)
 
 
 @lowers(MatrixOp)
@@ -243,6 +227,9 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+        strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
+        memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 
@@ -279,7 +266,7 @@ class RegisterAccesses(NamedTuple):
 def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
     matrix, (row, column) = lowering.matrix(op, op.memory), lowering.indices(op.indices)
     size = WORD_BYTES * words_of(kind) // kind.registers
-    holder = lowering.addressing.holder(kind.layout.data, lowering.lane)
+    holder = lowering.addressing.holder(kind.layout.data)
     first = lowering.scalars.address(
         matrix.base,
         [(holder, WORD_BYTES * words_of(kind)), (row, matrix.row_bytes), (column, WORD_BYTES)],
@@ -297,8 +284,8 @@ def _by_lanes(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType
 def _by_lines(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
     """Vectors in the lines of a tile with a swizzle."""
     s, addressing, layout, each = lowering.scalars, lowering.addressing, kind.layout.data, together(kind)
-    (tile, (stage, row, _)), lane = lowering.shared_place(op, op.memory, op.indices), lowering.lane
-    holder, of_line = addressing.holder(layout, lane), tile.swizzle // CHUNK
+    tile, stage, row, _ = lowering.shared_place(op, op.memory, op.indices)
+    holder, of_line = addressing.holder(layout), tile.swizzle // CHUNK
     line, column = s.quotient(holder, of_line), Position.of(s.multiply(s.mask(holder, of_line - 1), CHUNK), 0, 0)
     at = (Position.of(line, row, i * layout.threads // of_line) for i in range(kind.registers // each))
     return RegisterAccesses("shared", "", each, (addressing.shared(tile, stage, down, column) for down in at))
@@ -312,7 +299,7 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
         tile, space = lowering.tile(op, op.memory), "shared"
         start = s.multiply(row, tile.stage_bytes // tile.rows), s.multiply(column, tile.element_bytes)
-        first = lowering.addressing.plain(tile, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
+        first = lowering.addressing.shared_bytes_at(tile.offset, s.sum(*start, s.multiply(lowering.lane, lane_bytes)))
     else:
         matrix = lowering.matrix(op, op.memory)
         terms = [(row, matrix.row_bytes), (column, matrix.element_bytes), (lowering.lane, lane_bytes)]
@@ -322,9 +309,9 @@ def _by_vectors(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentTy
 
 
 def _by_tiles(lowering: KernelLowering, op: LoadOp | StoreOp, kind: FragmentType) -> RegisterAccesses:
-    tile, (stage, row, column) = lowering.shared_place(op, op.memory, op.indices)
+    tile, stage, row, column = lowering.shared_place(op, op.memory, op.indices)
     layout = kind.layout.data
-    warps, holder = layout.threads // LANES, lowering.addressing.holder(layout, lowering.lane)
+    warps, holder = layout.threads // LANES, lowering.addressing.holder(layout)
     warp = lowering.scalars.quotient(holder, LANES) if warps > 1 else 0
     along = Position.of(lowering.lane, column, 0)
     # Addresses are computed one by one, where they are used.

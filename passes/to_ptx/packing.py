@@ -10,9 +10,10 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import column as layout_column
+from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import element_row, memory_of
 from ...dialect.warp.cta import PackOp
-from ...dialect.warp.views import BlocksAttr, strides_of
+from ...dialect.warp.views import BlocksAttr
 from ..diagnostics import fail
 from .addressing import CHUNK, MemoryArgument
 from .emitter import IndexValue, VirtualRegister, word
@@ -37,8 +38,8 @@ FIRST_TWO = word(0x44444444)
 
 @dataclass(frozen=True)
 class PackedRows:
-    """A matrix of static size whose rows are contiguous, or `matrices` of them in sequence. Packed elements are counted
-    in bytes."""
+    """A matrix whose rows are contiguous, or `matrices` of them in sequence. Packed elements are counted in bytes. A
+    number of `rows` that is not known is negative."""
 
     base: VirtualRegister
     matrices: int
@@ -52,7 +53,8 @@ class PackedRows:
         kind = memory_of(value)
         (*others, rows, columns), offset, element = kind.get_shape(), kind.get_offset(), element_row(kind.element_type)
         packed = tuple(prod(kind.get_shape()[at:]) for at in range(1, kind.get_num_dims() + 1))
-        if element is not None and min(rows, columns) > 0 and strides_of(kind) == packed:
+        least = rows if op.blocks is None else 1
+        if element is not None and min(least, columns) > 0 and strides_of(kind) == packed:
             bits, size = element.memory_bits, max(1, element.memory_bits // BYTE)
             if columns * bits % BYTE == 0 and (size if offset is None else offset * bits // BYTE) % WORD_BYTES == 0:
                 held = lowering.values[value]
@@ -205,18 +207,26 @@ class BlockPacking:
     row and column of the source that `order` says, zero where the source has none."""
 
     def __init__(
-        self, lowering: KernelLowering, source: PackedRows, destination: PackedRows, blocks: BlocksAttr
+        self, lowering: KernelLowering, op: PackOp, source: PackedRows, destination: PackedRows, blocks: BlocksAttr
     ) -> None:
         self.emitter, self.scalars, self.addressing = lowering.emitter, lowering.scalars, lowering.addressing
         self.source, self.destination, self.blocks, self.order = source, destination, blocks, blocks.layout
+        self.rows, self.lines = (
+            of.rows if of.rows > 0 else lowering.matrix(op, value).rows
+            for of, value in ((source, op.source), (destination, op.destination))
+        )
         order, self.columns = blocks.layout, source.row_bytes // source.element_bytes
         side_by_side = order.element[:2] == (layout_column(0), layout_column(1)) and source.element_bytes == 1
         self.read = WORD_BYTES if side_by_side and source.row_bytes % WORD_BYTES == 0 else source.element_bytes
         """Bytes that are read at once."""
 
-    def copy(self, share: IndexValue, shares: int, thread: VirtualRegister, threads: int) -> None:
-        """Copies one share; threads take neighbouring lines."""
+    def copy(self, share: IndexValue, shares: int | None, thread: VirtualRegister, threads: int) -> None:
+        """Copies one share; threads take neighbouring lines. Without `shares` that is a line for each thread."""
         s, total = self.scalars, self.destination.rows
+        if shares is None:
+            number = s.add(s.multiply(share, threads), thread)
+            self._copy(number, s.compare("lt", number, self.lines))
+            return
         turns = -(-total // (shares * threads))
         first = s.add(s.multiply(share, turns * threads), thread)
         for turn in range(turns):
@@ -242,7 +252,7 @@ class BlockPacking:
         for element in range(0, order.elements, self.read // self.source.element_bytes):
             more_rows, more_columns = order.element_offset(element)
             inside = s.both(
-                s.both(taken, s.compare("lt", row, self.source.rows - more_rows)),
+                s.both(taken, s.compare("lt", row, s.subtract(self.rows, more_rows))),
                 s.compare("lt", column, self.columns - more_columns),
             )
             place = s.address(self.source.base, [
@@ -265,10 +275,12 @@ class BlockPacking:
 @lowers(PackOp)
 def _pack(lowering: KernelLowering, op: PackOp) -> None:
     source, destination = (PackedRows.of(lowering, op, value) for value in (op.source, op.destination))
-    share, shares = lowering.scalar(op.share), op.shares.value.data
+    share, shares = lowering.scalar(op.share), None if op.shares is None else op.shares.value.data
     if op.blocks is not None:
-        packing = BlockPacking(lowering, source, destination, op.blocks)
+        packing = BlockPacking(lowering, op, source, destination, op.blocks)
         return packing.copy(share, shares, lowering.thread, lowering.threads)
+    if shares is None:
+        fail(op, f"expected shares of {op.source.type}, which is not in blocks")
     if source.row_bytes < WORD_BYTES:
         fail(op, f"{op.name} takes rows of at least {WORD_BYTES} bytes, got {op.source.type}")
     if destination.row_bytes % CHUNK:

@@ -1,4 +1,4 @@
-"""Products: `mma`, `mma.sp`, `wmma`, `wgmma`."""
+"""Products: `mma`, `mma.sp`, `wgmma`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.isa import wmma
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
 from ...dialect.layouts.layout import LANES
 from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import ROWS, SetRegistersOp, WgmmaOp, descriptor_of
-from ...dialect.warp.wmma import OpaqueType, WmmaMmaOp, load_row, store_row
 from ..diagnostics import fail
-from .emitter import WARP, At, VirtualRegister
+from .emitter import WARP, VirtualRegister
 from .fragments import Fragment, TrailingOperand, only_use_is_here
 from .kernel import KernelLowering, check_multiple, lowers
 from .scalars import divisor_of
 
 
-def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SSAValue) -> tuple[Fragment, Fragment]:
+def _result_registers(lowering: KernelLowering, op: MmaOp) -> tuple[Fragment, Fragment]:
     """The registers of C and of D: the same ones, if the types allow it and nothing else needs C."""
-    sums = lowering.fragment(c)
-    if c.type == d.type and only_use_is_here(c, op):
+    sums = lowering.fragment(op.c)
+    if op.c.type == op.d.type and only_use_is_here(op.c, op):
         return sums, sums
-    fresh = lowering.fresh(d.type)
-    if c.type == d.type:
+    fresh = lowering.fresh(op.d.type)
+    if op.c.type == op.d.type:
         lowering.fragments.copy(sums, fresh)
         sums = fresh
     return sums, fresh
@@ -38,9 +36,8 @@ def result_registers(lowering: KernelLowering, op: Operation, c: SSAValue, d: SS
 
 @lowers(MmaOp)
 def _mma(lowering: KernelLowering, op: MmaOp) -> None:
-    a, b, c = op.operands[:3]
     of_a, _, of_c = op.fragments
-    sums, result = result_registers(lowering, op, c, op.d)
+    sums, result = _result_registers(lowering, op)
     (m, n), k = of_c.shape, of_a.shape[1] * op.sparsity
     lowering.emitter.comment(f"{op.name}: multiply {m}x{n}x{k} with {op.row.shape}")
     extras: list[TrailingOperand] = []
@@ -51,7 +48,7 @@ def _mma(lowering: KernelLowering, op: MmaOp) -> None:
         of_lane = lowering.fragment(scale)
         words = [(of_lane[register], (byte, thread)) for register, byte, thread in op.scale_places(role)]
         extras.append(TrailingOperand(words, of_b=role == "b"))
-    last = lowering.fragments.multiply(op, lowering.fragment(a), lowering.fragment(b), sums, result, extras)
+    last = lowering.fragments.multiply(op, lowering.fragment(op.a), lowering.fragment(op.b), sums, result, extras)
     lowering.values[op.d] = result
     if of_c.element.name == "f64" and len(last) == len(result) and _ends_turn(op):
         _await_sums(lowering, last[0])
@@ -93,11 +90,18 @@ def check_warpgroups(lowering: KernelLowering, op: Operation) -> None:
         fail(op, f"expected whole warpgroups of {WARPS * LANES} threads, the kernel has {lowering.threads} threads")
 
 
+def _overwrites_what_was_read(op: WgmmaOp) -> bool:
+    """Whether a product takes only the registers of C, whose elements went into others before."""
+    others = [use.operation for use in op.c.uses if use.operation is not op]
+    done = all(isinstance(one, MapOp) and one.parent is op.parent and one.is_before_in_block(op) for one in others)
+    return op.overwrite is not None and done and len([*op.c.uses]) == len(others) + 1
+
+
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     check_warpgroups(lowering, op)
     row, sums = op.row, lowering.fragment(op.c)
-    if not only_use_is_here(op.c, op):
+    if not (only_use_is_here(op.c, op) or _overwrites_what_was_read(op)):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
     words = descriptors(lowering, op)
     a = lowering.fragment(op.a) if op.a_in_registers else words["a"]
@@ -139,7 +143,7 @@ def _descriptor(
     """The matrix descriptor of the operand that begins where indices say."""
     *others, along = indices
     along, further = _apart(lowering, op, memory, along)
-    tile, (stage, row, column) = lowering.shared_place(op, memory, [*others, along])
+    tile, stage, row, column = lowering.shared_place(op, memory, [*others, along])
     how = encode(descriptor_of(memory_of(memory), mn_major=along_mn))
     step = tile.swizzle if along_mn else min(STEP, tile.swizzle)
     for name, value, unit in (("row", row, ROWS), ("column", column, step // tile.element_bytes)):
@@ -179,48 +183,3 @@ def _set_registers(lowering: KernelLowering, op: SetRegistersOp) -> None:
     if not rows()[0].runs_on(lowering.emitter.target):  # but a target with tensor memory
         # What is set before can only be in the registers that all warps begin with.
         lowering.emitter.outermost = lowering.emitter.level
-
-
-# Opaque fragments of `wmma`: their moves, and `warp.wmma.mma`.
-
-
-def _opaque_address(lowering: KernelLowering, op: LoadOp | StoreOp, kind: OpaqueType) -> tuple[At, int]:
-    """The address of the first element, and the stride."""
-    matrix, (row, column) = lowering.matrix(op, op.memory, bits=True), lowering.indices(op.indices)
-    bits, pitch = kind.element.bits, matrix.row_bytes
-    if not isinstance(pitch, int):
-        fail(op, f"expected rows a known number of bytes apart, got {op.memory.type}")
-    stride = pitch * 8 // bits
-    per_byte = max(1, 8 // bits)
-    if divisor_of(column) % per_byte:
-        fail(op, f"expected a column that is a multiple of {per_byte}, for {kind.element.name} start at whole bytes")
-    along = lowering.scalars.quotient(column, per_byte)
-    terms = [(row, stride * bits // 8), (along, max(1, bits // 8))]
-    needed = wmma.alignment(kind.product, kind.role.data, kind.element)
-    if isinstance(along, int) and along * terms[1][1] % needed:
-        fail(op, f"expected an address that is a multiple of {needed} bytes, got column {column}")
-    return lowering.scalars.address(matrix.base, terms), stride
-
-
-def load_opaque(lowering: KernelLowering, op: LoadOp, kind: OpaqueType) -> None:
-    """Reads a fragment of `wmma` from memory."""
-    row = load_row(kind, memory_of(op.memory), op.swapped is not None)
-    place, stride = _opaque_address(lowering, op, kind)
-    into = lowering.result(op.fragment)
-    lowering.emitter.emit(row.spelling, into, place, stride)
-    lowering.values[op.fragment] = into
-
-
-def store_opaque(lowering: KernelLowering, op: StoreOp, kind: OpaqueType) -> None:
-    """Writes a fragment of `wmma` to memory."""
-    row, registers = store_row(kind, memory_of(op.memory), op.swapped is not None), lowering.fragment(op.fragment)
-    place, stride = _opaque_address(lowering, op, kind)
-    lowering.emitter.emit(row.spelling, place, registers, stride)
-
-
-@lowers(WmmaMmaOp)
-def _wmma_mma(lowering: KernelLowering, op: WmmaMmaOp) -> None:
-    a, b, row = lowering.fragment(op.a), lowering.fragment(op.b), op.row
-    c, d = result_registers(lowering, op, op.c, op.d)
-    lowering.emitter.emit(row.spelling, d, a, b, c)
-    lowering.values[op.d] = d

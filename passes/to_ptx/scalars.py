@@ -7,7 +7,7 @@ memory 32-bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import gcd
 
@@ -261,3 +261,15 @@ class Scalars:
         parts.sort(key=lambda part: max(p.level for p in part if isinstance(p, VirtualRegister)))
         address = reduce(lambda at, part: self.offset64(at, *part), parts, base)
         return At(self.offset64(address, offset, 1)) if abs(offset) >= WIDE_OFFSET else At(address, offset)
+
+
+def runs(places: Sequence[int | None]) -> Iterator[tuple[int, int, int]]:
+    """(first bit, count, place of the first) of each run of bits with consecutive places; None marks a dropped bit."""
+    start = 0
+    while start < len(places):
+        place, count = places[start], 1
+        while place is not None and start + count < len(places) and places[start + count] == place + count:
+            count += 1
+        if place is not None:
+            yield start, count, place
+        start += count

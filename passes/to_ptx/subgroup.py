@@ -13,7 +13,7 @@ from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import subgroup
 from ...dialect.mlir.gpu import GPU
-from ...dialect.mlir.subgroup import MmaMatrixType, ReductionKind
+from ...dialect.mlir.subgroup import MmaMatrixType
 from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
 from ...dialect.warp.attributes import type_name
@@ -45,7 +45,7 @@ def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) ->
 def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
     beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
-    emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.data.value
+    emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.word.data
     width, full = lowering.scalar(op.width), lowering.threads >= LANES
     shared = s.multiply(s.subtract(LANES, width), 1 << 8) if full else 0
     clamp = shared if mode == "up" else s.add(shared, LANES - 1) if full else s.subtract(width, 1)
@@ -57,29 +57,13 @@ def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
     lowering.values[op.valid] = valid
 
 
-COMBINE: Mapping[ReductionKind, type[Operation]] = {
-    ReductionKind.MINUI: arith.MinUIOp,
-    ReductionKind.MINSI: arith.MinSIOp,
-    ReductionKind.MAXUI: arith.MaxUIOp,
-    ReductionKind.MAXSI: arith.MaxSIOp,
-    ReductionKind.MINNUMF: arith.MinnumfOp,
-    ReductionKind.MAXNUMF: arith.MaxnumfOp,
-    ReductionKind.MINIMUMF: arith.MinimumfOp,
-    ReductionKind.MAXIMUMF: arith.MaximumfOp,
-    ReductionKind.AND: arith.AndIOp,
-    ReductionKind.OR: arith.OrIOp,
-    ReductionKind.XOR: arith.XOrIOp,
-}
-"""What two numbers become in a reduction; a sum and a product depend on the kind of number."""
+_ARITH: Mapping[str, type[Operation]] = {op.name.removeprefix("arith."): op for op in arith.Arith.operations}
 
 
-def _combiner(reduction: ReductionKind, kind: Attribute) -> Operation:
-    if reduction == ReductionKind.ADD:
-        op = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
-    elif reduction == ReductionKind.MUL:
-        op = arith.MulfOp if isinstance(kind, AnyFloat) else arith.MuliOp
-    else:
-        op = COMBINE[reduction]
+def _combiner(word: str, kind: Attribute) -> Operation:
+    """The operation of `arith` on two numbers of a kind: `add` and `mul` are of any, `and` and its like of integers."""
+    floats = isinstance(kind, AnyFloat) and f"{word}f" in _ARITH
+    op = _ARITH[word if word in _ARITH else f"{word}f" if floats else f"{word}i"]
     return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
@@ -91,7 +75,7 @@ def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
     stride = op.cluster_stride.value.data
     if size * stride > LANES or size & (size - 1) or stride & (stride - 1):
         fail(op, f"expected powers of two lanes within a warp, got {size} that are {stride} apart")
-    combiner = _combiner(op.op.data, kind)
+    combiner = _combiner(op.op.word.data, kind)
     elements = Elements(emitter, lowering.target)
     value = _number(lowering, kind, _bits(lowering, op, op.value))
     distance = stride
@@ -136,7 +120,9 @@ def _reduce_all(lowering: KernelLowering, op: subgroup.AllReduceOp) -> None:
 def _combined(lowering: KernelLowering, op: subgroup.AllReduceOp, one: HeldElement, other: HeldElement) -> HeldElement:
     """What two numbers become, by the operation or by the body."""
     if op.op is not None:
-        return Elements(lowering.emitter, lowering.target).lower(_combiner(op.op.data, op.value.type), [one, other])
+        return Elements(lowering.emitter, lowering.target).lower(
+            _combiner(op.op.word.data, op.value.type), [one, other]
+        )
     block = op.body.block
     for argument, number in zip(block.args, (one, other), strict=True):
         give(lowering, argument, number)
@@ -240,31 +226,18 @@ def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp
     lowering.values[op.res] = [packing.pack(kind, [number] * each) for _ in registers]
 
 
-ELEMENTWISE: Mapping[subgroup.MmaElementwise, type[Operation]] = {
-    subgroup.MmaElementwise.ADDF: arith.AddfOp,
-    subgroup.MmaElementwise.SUBF: arith.SubfOp,
-    subgroup.MmaElementwise.MULF: arith.MulfOp,
-    subgroup.MmaElementwise.DIVF: arith.DivfOp,
-    subgroup.MmaElementwise.MAXF: arith.MaximumfOp,
-    subgroup.MmaElementwise.MINF: arith.MinimumfOp,
-    subgroup.MmaElementwise.NEGATEF: arith.NegfOp,
-    subgroup.MmaElementwise.EXTF: arith.ExtFOp,
-    subgroup.MmaElementwise.ADDI: arith.AddiOp,
-    subgroup.MmaElementwise.SUBI: arith.SubiOp,
-    subgroup.MmaElementwise.MULI: arith.MuliOp,
-    subgroup.MmaElementwise.DIVS: arith.DivSIOp,
-    subgroup.MmaElementwise.DIVU: arith.DivUIOp,
-}
-"""The operation on elements of each on matrices; `negates` has none in `arith`."""
+RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "divsi", "divu": "divui"}
+"""What `arith` calls operations on elements, where it is another word; it has none for `negates`."""
 
 
 @lowers(subgroup.SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
-    if op.opType.data not in ELEMENTWISE:
-        fail(op, f"{op.name} {op.opType.data.value} is not lowered")
+    word = op.opType.word.data
+    if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
+        fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
     *sources, result = (kind.matrix.element_type for kind in kinds)
-    scalar = ELEMENTWISE[op.opType.data].create(operands=Block(arg_types=sources).args, result_types=[result])
+    scalar = scalar_op.create(operands=Block(arg_types=sources).args, result_types=[result])
     operands = [packing.every(_type(op, k), lowering.fragment(v)) for v, k in zip(op.args, kinds, strict=False)]
     computed = [packing.elements.lower(scalar, of_one) for of_one in zip(*operands, strict=True)]
     lowering.values[op.res] = packing.pack_all(result, computed)

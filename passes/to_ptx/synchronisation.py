@@ -29,9 +29,9 @@ from ...dialect.warp.synchronisation import (
     MakeBarriersOp,
     ScopedBarrierOp,
     WaitOp,
+    in_pairs,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.tensor_memory import in_pairs
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
@@ -255,7 +255,7 @@ def _box(lowering: KernelLowering, op: Operation, map: SSAValue, coordinates: Se
 
 def _tile_place(lowering: KernelLowering, op: TensorLoadOp | TensorStoreOp) -> At:
     """Where the box lies in shared memory."""
-    tile, (stage, row, column) = lowering.shared_place(op, op.tile, op.indices)
+    tile, stage, row, column = lowering.shared_place(op, op.tile, op.indices)
     for name, value, unit in (("row", row, ROWS), ("column", column, tile.swizzle // tile.element_bytes)):
         check_multiple(op, f"a box begins at a {name} of the tile", value, unit)
     return lowering.addressing.origin(tile, stage, row, column)
@@ -295,6 +295,7 @@ def _short(lowering: KernelLowering, number: IndexValue) -> VirtualRegister:
 @lowers(TensorStoreOp)
 def _tensor_store(lowering: KernelLowering, op: TensorStoreOp) -> None:
     place, box = _tile_place(lowering, op), _box(lowering, op, op.map, op.coordinates)
-    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
+    mode = "im2col_no_offs" if isinstance(kind := op.map.type, TensorMapType) and kind.im2col.data else "tile"
+    opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.{mode}.bulk_group"
     lowering.emitter.comment(f"{op.name}: {op.map.type}")
     lowering.emitter.emit(opcode, box, place, guard=one_thread(lowering, op, op.by, op.each_warpgroup))

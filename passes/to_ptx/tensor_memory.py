@@ -20,7 +20,8 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales, in_pairs
+from ...dialect.warp.synchronisation import in_pairs
+from ...dialect.warp.tensor_memory import WORD_BITS, TensorMmaOp, columns_of, holds_scales
 from ...dialect.warp.warpgroup import ROWS
 from ..allocate import offset_of
 from ..diagnostics import fail
@@ -164,7 +165,7 @@ def copy(lowering: KernelLowering, op: CopyOp) -> None:
     emitter.comment(f"{op.name}: {op.source.type} to tensor memory")
     to, first = _address(lowering, op, op.destination, stage), one_thread(lowering, op, None, UnitAttr())
     for shape, line, first_column in _copied(kind):
-        tile, (at, row, _) = lowering.shared_place(op, op.source, op.indices)
+        tile, at, row, _ = lowering.shared_place(op, op.source, op.indices)
         base, offset = lowering.addressing.origin(tile, at, lowering.scalars.add(row, line), 0)
         how = SharedDescriptor(0, UNIT, ROWS * UNIT).encode()
         units = emitter.pure("bfe.u32", base, UNIT_BITS, ADDRESS_BITS - UNIT_BITS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..base.errors import ArgumentError
 from ..base.launch import Problem
@@ -65,14 +65,24 @@ def describe(shape: tuple[int, ...] | None, element: str) -> str:
     return "x".join([*("?" if extent < 0 else str(extent) for extent in shape or ()), element])
 
 
+class Metadata(NamedTuple):
+    """An argument with the metadata of a sparse matrix: its position, the element type and the position of the matrix,
+    -1 if it is no argument, and how many of its rows share one of the metadata."""
+
+    position: int
+    element: str
+    of: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class Signature:
     """A host function as its caller sees it.
 
     `written` are the positions of arguments the function writes, `filled` of those it overwrites
     before it reads them. `products` are the matrix products among its operations, in order; those of unknown size are
-    not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are the positions of
-    metadata, each with the element type of the sparse A that it belongs to.
+    not among them. `ties` are sets of (position, dimension) whose extents must agree. `sparse` are the metadata of
+    sparse matrices.
     """
 
     name: str
@@ -81,7 +91,7 @@ class Signature:
     filled: frozenset[int]
     products: tuple[Problem, ...] = ()
     ties: tuple[frozenset[tuple[int, int]], ...] = ()
-    sparse: tuple[tuple[int, str], ...] = ()
+    sparse: tuple[Metadata, ...] = ()
 
     def __str__(self) -> str:
         return f"@{self.name}({', '.join(f'%{p.name}: {p}' for p in self.parameters)})"

@@ -344,8 +344,12 @@ def launch_values(function: Signature, args: Sequence[object]) -> list[LaunchVal
     check_overlap(arrays, parameters, written)
     for tie in function.ties:
         _check_tie(tie, arrays, function)
-    for position, element in function.sparse:
-        _check_metadata(function.argument(position), element, arrays[position])
+    for metadata in function.sparse:
+        where, array = function.argument(metadata.position), arrays[metadata.position]
+        if metadata.of >= 0 and array.shape[-2] != (rows := -(-arrays[metadata.of].shape[-2] // metadata.rows)):
+            of = f"one for each {metadata.rows} rows of {function.argument(metadata.of)}"
+            raise ArgumentError(f"{where}: expected {rows} rows of metadata, {of}, got {array}")
+        _check_metadata(where, metadata.element, array)
     return values
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
 from ...passes.source import paused, read_once, read_text
-from ..arguments.signature import Parameter, Signature
+from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError
 from ..base.launch import Launch, Mapped, Passed, Plan, Problem, ScratchBuffer, Shifted, Word, dim3, text_or_file
@@ -92,7 +92,7 @@ def _read_signature(facts: dict[str, Any]) -> Signature:
         filled=frozenset(facts["filled"]),
         products=tuple(Problem(**sizes) for sizes in facts["products"]),
         ties=tuple(frozenset((i, d) for i, d in tie) for tie in facts["ties"]),
-        sparse=tuple((i, element) for i, element in facts["sparse"]),
+        sparse=tuple(Metadata(*each) for each in facts["sparse"]),
     )
 
 

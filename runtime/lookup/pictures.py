@@ -327,6 +327,17 @@ def _tensor_memory_forms() -> Iterator[tuple[str, str, Layout]]:
             yield f"{form.opcode}{vector}.m{form.shape.m}.{form.a.name}", operand, layout
 
 
+def tensor_pictures() -> Iterator[tuple[str, str, Picture]]:
+    """Each layout of loads, of copies and of products once: the name and the operand that has it first, its picture.
+    Of scales those of whole words, of which others are bytes."""
+    drawn = set[tuple[str, Layout]]()
+    for name, operand, layout in _tensor_memory_forms():
+        key = name.split(".")[1].replace("st", "ld"), layout
+        if key not in drawn and (not operand.startswith("scale") or ".4X" in name):
+            drawn.add(key)
+            yield name, operand, _picture(name, operand, layout)
+
+
 def _named(words: set[str], name: set[str]) -> bool:
     """Whether words name something: all are there, and it is of `.ws` or `.sp` if they say so."""
     return words <= name and all((word in words) == (word in name) for word in ("ws", "sp"))

@@ -19,12 +19,14 @@ from ...dialect.nest import Nest
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
+from ...dialect.warp.elements import M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.elements import ELEMENT_NAMES, memory_bytes
-from ..arguments.signature import Parameter, Signature
+from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.errors import HostError
 from ..base.launch import Plan, Problem
 from .plan import layout_key, plan
@@ -128,16 +130,19 @@ def signature(function: func.FuncOp) -> Signature:
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
 
 
-def _metadata(op: Structured) -> tuple[int, str] | None:
-    """For a product with a sparse A: the number of the argument with the metadata, and the element type of A."""
+def _metadata(op: Structured) -> Metadata | None:
+    """The metadata of a product with a sparse A, if it is an argument."""
     number = op.attributes.get(METADATA)
     if isinstance(op, MatmulOp):
         position = root(op.metadata) if op.metadata is not None else None
         place = position.index if isinstance(position, BlockArgument) else None
     else:
         place = number.value.data if isinstance(number, IntegerAttr) else None
-    kind = _accesses(op)[0][0].type
-    return (place, str(kind.element_type)) if place is not None and _is_array(kind) else None
+    a, _ = _accesses(op)[0]
+    of = a.index if isinstance(a, BlockArgument) else -1
+    if place is None or not _is_array(a.type):
+        return None
+    return Metadata(place, str(a.type.element_type), of, METADATA_ROWS)
 
 
 def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
@@ -146,7 +151,7 @@ def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple
     groups: list[set[tuple[SSAValue, int]]] = []
     for op in ops:
         loops: dict[int, set[tuple[SSAValue, int]]] = {}
-        for value, along in _accesses(op):
+        for value, along in (*_accesses(op), *_scales(op)):
             for dimension, loop in enumerate(along):
                 if loop != FIXED:
                     loops.setdefault(loop, set()).add((value, dimension))
@@ -193,6 +198,14 @@ def _accesses(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
     return [(access.value, access.loops) for access in Nest.of(op).accesses]
 
 
+def _scales(op: Structured) -> list[tuple[SSAValue, tuple[int, ...]]]:
+    """The scales of blocks of A and B, which have no loop along K."""
+    if not isinstance(op, MatmulOp):
+        return []
+    loops = (loops_beside(map_, own, op.outer)[:-1] for map_, own in zip(op.maps, (M, N), strict=False))
+    return [(value, (*along, FIXED)) for value, along in zip(op.scales, loops, strict=False)]
+
+
 def _is_array(kind: Attribute) -> TypeGuard[MemRefType[Any] | TensorType[Any]]:
     return isinstance(kind, MemRefType | TensorType)
 
@@ -216,7 +229,6 @@ def _filled_first(argument: BlockArgument, ops: list[Structured]) -> bool:
 
 def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
     name = argument.name_hint or f"arg{argument.index}"
-    where = f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name})"
     kind, strides = argument.type, None
     if not _is_array(kind):
         element, shape = "i64" if isinstance(kind, IndexType) else str(kind), None
@@ -225,12 +237,18 @@ def _parameter(function: func.FuncOp, argument: BlockArgument) -> Parameter:
         if isinstance(kind, MemRefType) and not isinstance(kind.layout, NoneAttr):
             steps = kind.layout.get_strides()
             if steps is None:
-                raise HostError(f"{where}: expected a row-major or strided memref, got {kind}")
+                raise _refused(function, argument, f"expected a row-major or strided memref, got {kind}")
             strides = tuple(steps)
     if element not in ELEMENT_NAMES:
-        raise HostError(f"{where}: no array can be passed as {kind}; element types are {', '.join(ELEMENT_NAMES)}")
+        listed = ", ".join(ELEMENT_NAMES)
+        raise _refused(function, argument, f"no array can be passed as {kind}; element types are {listed}")
     divisor = 1 if function.arg_attrs is None else promised(function.arg_attrs, argument.index)
     return Parameter(name, element, shape, strides, divisor)
+
+
+def _refused(function: func.FuncOp, argument: BlockArgument, message: str) -> HostError:
+    name = argument.name_hint or f"arg{argument.index}"
+    return HostError(f"{place_of(function)}@{function.sym_name.data}: parameter {argument.index} (%{name}): {message}")
 
 
 def schedule_of(kernel: Operation) -> Schedule | None:

@@ -25,7 +25,7 @@ from ..reference.product import Accumulator
 KernelCall: TypeAlias = Callable[[Sequence[Array], "Observer | None", Sequence[str]], object]
 """Runs launches on arrays, watched by an observer and by the checks of these names."""
 KINDS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
-         "f8E8M0FNU": "ue8m0", "f6E2M3FN": "e2m3", "f6E3M2FN": "e3m2"}  # fmt: skip
+         "f8E8M0FNU": "ue8m0"}  # fmt: skip
 """The element types whose elements are followed as numbers, and what instructions call them."""
 CHECKS = ("races", "uninitialised")
 """What a run is checked for besides what ends it."""

@@ -226,7 +226,7 @@ class Table:
 
 ALIKE = {"f32": ("f32", "tf32"), "tf32": ("f32", "tf32"), "ue4m3": ("ue4m3", "e4m3")}
 """Types of values that are the same numbers in another; of each other type it is itself."""
-KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e3m2", "e2m3", "ue8m0", "ue4m3", "s32")
+KINDS = ("bits", "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "ue8m0", "ue4m3", "s32")
 
 
 EIGHT = tuple(KINDS.index(kind) for kind in ("e4m3", "e5m2", "ue8m0"))
@@ -285,7 +285,7 @@ def codes_of(planes: Array) -> Codes:
 # The elements that registers and memory hold: their values by number, or what they are.
 
 
-WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "e3m2": 1, "e2m3": 1, "ue8m0": 1}
+WIDTHS = {"f64": 8, "f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "ue8m0": 1}
 """Bytes of the floating-point types that values have in registers."""
 
 

@@ -91,7 +91,8 @@ def _transposed(
     """A transposed convolution, the gradient of the images of another one: a convolution for each phase of its pixels,
     of the taps that meet in these."""
     n, channels, *size = cast("tuple[int, ...]", shape_of(like))
-    images, taps = builder.dense(reordered(x, LAST)), builder.dense(reordered(weight, LAST))
+    alone = 1 < groups == x.shape[1] == channels
+    images, taps = builder.dense(reordered(x, LAST)), builder.dense(reordered(weight, [2, 3, 0] if alone else LAST))
     dtype, shape = accumulator(x, weight), (n, *size, channels)
     result = plain(builder.empty(shape, like.dtype), shape, like.dtype)
     dimensions = [
@@ -118,18 +119,23 @@ def _phase(
     shape = (n, *(phase.pixels for phase in phases), count)
     if not all(phase.taps[1] for phase in phases):
         return builder.filled(shape, dtype, 0)
-    for at, phase in enumerate(phases, 1):
+    alone = len(taps.shape) < len(images.shape)  # each channel has a filter, which has no features
+    for at, phase in enumerate(phases, 0 if alone else 1):
         first, many, by = phase.taps
         taps = builder.sliced(taps, at, first, many, by)
     low = [max(0, -phase.reach[0]) for phase in phases]
     high = [max(0, phase.reach[1] - size) for phase, size in zip(phases, (h, w), strict=True)]
     if any((*low, *high)):
         images = builder.padded(images, [0, *low, 0], [0, *high, 0])
+    groups = 1 if alone else groups
     images, taps = _in_groups(builder, images, 3, groups), _in_groups(builder, taps, 0, groups)
     sums = builder.filled(_split(shape, 3, groups), dtype, 0)
     image, *pixels, channel, first, second, feature = map(AffineDimExpr, range(7))
     places = [pixel + (phase.place + by) - tap * phase.back
               for pixel, tap, phase, by in zip(pixels, (first, second), phases, low, strict=True)]  # fmt: skip
+    if alone:
+        maps = (image, *places, channel), (first, second, channel), (image, *pixels, channel)
+        return _summed(builder, (images, taps, sums), maps, (), 1, reduced=2)
     maps = (image, *places, feature), (feature, first, second, channel), (image, *pixels, channel)
     return _joined(builder, _summed(builder, (images, taps, sums), maps, (3, 0, 3), groups), 3, groups)
 
@@ -146,12 +152,18 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
         shape = (features, *taps, channels)
         if any(padding):
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
+        alone = 1 < groups == x.shape[1] == features
+        *feature, first, second, channel, image, down, right = map(AffineDimExpr, range(6 if alone else 7))
+        moves = zip((down, right), (first, second), steps, dilations, strict=True)
+        places = [pixel * step + tap * by for pixel, tap, step, by in moves]
+        if alone:
+            maps = (image, *places, channel), (image, down, right, channel), (first, second, channel)
+            sums = builder.filled((*taps, features), accumulator(x, slope), 0)
+            total = builder.converted(_summed(builder, (images, slopes, sums), maps, (), 1), weight.dtype)
+            return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps))
         images, slopes = (_in_groups(builder, value, 3, groups) for value in (images, slopes))
         sums = builder.filled(_split(shape, 0, groups), accumulator(x, slope), 0)
-        feature, first, second, channel, image, *pixels = map(AffineDimExpr, range(7))
-        places = [pixel * step + tap * by
-                  for pixel, tap, step, by in zip(pixels, (first, second), steps, dilations, strict=True)]  # fmt: skip
-        maps = (image, *places, channel), (image, *pixels, feature), (feature, first, second, channel)
+        maps = (image, *places, channel), (image, down, right, *feature), (*feature, first, second, channel)
         total = _joined(builder, _summed(builder, (images, slopes, sums), maps, (3, 3, 0), groups), 0, groups)
         return reordered(builder.converted(total, weight.dtype), FIRST)
 
@@ -163,19 +175,20 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
 
 def _summed(
     builder: FunctionBuilder, values: tuple[Value, Value, Value], maps: Sequence[Sequence[AffineExpr]],
-    places: Sequence[int], groups: int,
+    places: Sequence[int], groups: int, reduced: int = 3,
 ) -> Value:  # fmt: skip
-    """Products of two tensors, added to a third along maps of seven loops, of which the last three are summed over. If
-    there are groups, their loop is one more, the first, of dimensions at these places."""
-    loops, sums = 7 + (groups > 1), values[2]
-    along = [AffineMap(7, 0, tuple(each)) for each in maps]
+    """Products of two tensors, added to a third along maps of loops, of which the last ones are summed over. If there
+    are groups, their loop is one more, the first, of dimensions at these places."""
+    inner = reduced + len(maps[2])
+    loops, sums = inner + (groups > 1), values[2]
+    along = [AffineMap(inner, 0, tuple(each)) for each in maps]
     if groups > 1:
-        shifted = [AffineDimExpr(d + 1) for d in range(7)]
+        shifted = [AffineDimExpr(d + 1) for d in range(inner)]
         moved = [[*map_.replace_dims_and_symbols(shifted, [], loops, 0).results] for map_ in along]
         for results, at in zip(moved, places, strict=True):
             results.insert(at, AffineDimExpr(0))
         along = [AffineMap(loops, 0, tuple(results)) for results in moved]
-    kinds = [IteratorTypeAttr.parallel()] * (loops - 3) + [IteratorTypeAttr.reduction()] * 3
+    kinds = [IteratorTypeAttr.parallel()] * (loops - reduced) + [IteratorTypeAttr.reduction()] * reduced
     tensors_ = [value.tensor for value in values]
     body = product_body([tensor.type.element_type for tensor in tensors_])
     made = GenericOp(tensors_[:2], [sums.tensor], body, list(map(AffineMapAttr, along)), kinds, [sums.tensor.type])

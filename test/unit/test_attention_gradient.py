@@ -57,6 +57,7 @@ DECLINED = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("written", "instead", "reason"), DECLINED)
 def test_what_is_not_a_gradient_is_said(written: str, instead: str, reason: str) -> None:
     text = AttentionGradient((1, 1, 20, 20, 16, 16), delta=True).mlir

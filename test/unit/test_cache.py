@@ -57,6 +57,7 @@ def phases(*args: Any, **options: Any) -> list[str]:
 
 
 class TestKernels:
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("text", [PRODUCT, DYNAMIC, SPARSE, PACKED])
     def test_what_is_read_is_what_was_kept(self, store: Cache, text: str) -> None:
         made = compile(text)

@@ -383,30 +383,67 @@ BYTES = """#a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
 #d = affine_map<(m, n, k) -> (m, n)>
 #nk = affine_map<(n, k) -> (n, k)>
-func.func @w4a8(%A: memref<20x96xi8>, %Q: memref<40x96xi4>, %D: memref<20x40xi32>) {
-  %zero = arith.constant 0 : i32
-  %b = memref.alloc() : memref<40x96xi8>
-  linalg.generic {indexing_maps = [#nk, #nk], iterator_types = ["parallel", "parallel"]}
-      ins(%Q : memref<40x96xi4>) outs(%b : memref<40x96xi8>) {
-  ^bb0(%q: i4, %old: i8):
-    %wide = arith.extsi %q : i4 to i8
-    linalg.yield %wide : i8
-  }
-  linalg.fill ins(%zero : i32) outs(%D : memref<20x40xi32>)
-  linalg.matmul indexing_maps = [#a, #b, #d] ins(%A, %b : memref<20x96xi8>, memref<40x96xi8>)
-    outs(%D : memref<20x40xi32>)
+#mn = affine_map<(m, n) -> (m, n)>
+#n = affine_map<(m, n) -> (n)>
+func.func @w4a8(%A: memref<20x160x{kind}>, %Q: memref<72x160xi4>, %S: memref<72xf32>, %D: memref<20x72xf32>) {{
+  %zero = arith.constant {zero} : {sum}
+  %b = memref.alloc() : memref<72x160x{kind}>
+  %sums = memref.alloc() : memref<20x72x{sum}>
+  linalg.generic {{indexing_maps = [#nk, #nk], iterator_types = ["parallel", "parallel"]}}
+      ins(%Q : memref<72x160xi4>) outs(%b : memref<72x160x{kind}>) {{
+  ^bb0(%q: i4, %old: {kind}):
+    {body}
+    linalg.yield %w : {kind}
+  }}
+  linalg.fill ins(%zero : {sum}) outs(%sums : memref<20x72x{sum}>)
+  linalg.matmul indexing_maps = [#a, #b, #d] ins(%A, %b : memref<20x160x{kind}>, memref<72x160x{kind}>)
+    outs(%sums : memref<20x72x{sum}>)
+  linalg.generic {{indexing_maps = [#mn, #n, #mn], iterator_types = ["parallel", "parallel"]}}
+      ins(%sums, %S : memref<20x72x{sum}>, memref<72xf32>) outs(%D : memref<20x72xf32>) {{
+  ^bb0(%x: {sum}, %s: f32, %old: f32):
+    {wide}
+    %y = arith.mulf {element}, %s : f32
+    linalg.yield %y : f32
+  }}
   return
-}
+}}
 """
 
+OF_INTEGERS = {"kind": "i8", "sum": "i32", "zero": "0", "wide": "%f = arith.sitofp %x : i32 to f32", "element": "%f"}
+OF_FLOATS = {"kind": "f8E4M3FN", "sum": "f32", "zero": "0.0", "wide": "", "element": "%x"}
+EXTENDED = "%w = arith.extsi %q : i4 to i8"
+WITHOUT_8 = """%e = arith.constant 8 : i8
+    %u = arith.extui %q : i4 to i8
+    %w = arith.subi %u, %e : i8"""
+CONVERTED = "%w = arith.sitofp %q : i4 to f8E4M3FN"
 
-def test_weights_of_4_bits_by_integers_of_8_are_widened_before() -> None:
+
+@pytest.mark.parametrize(
+    ("types", "body", "signed"),
+    [(OF_INTEGERS, EXTENDED, True), (OF_INTEGERS, WITHOUT_8, False), (OF_FLOATS, CONVERTED, True)],
+)
+def test_weights_of_4_bits_by_activations_of_8(types: dict[str, str], body: str, signed: bool) -> None:
+    """Warpgroups widen them in registers; other targets in a kernel of its own."""
+    source, rng = BYTES.format(body=body, **types), np.random.default_rng()
+    kernel, of_floats = compile(source, "sm_90a", cache=False), types is OF_FLOATS
+    assert len(kernel.launches) == 1
+    a = (
+        rng.standard_normal((20, 160)).astype(ml_dtypes.float8_e4m3fn)
+        if of_floats
+        else rng.integers(-128, 128, (20, 160))
+    )
+    a = a if of_floats else a.astype(np.int8)
+    w, s = rng.integers(-8, 8, (72, 160)), rng.uniform(0.5, 1.5, 72).astype(np.float32)
+    d, q = np.full((20, 72), np.nan, np.float32), w if signed else w + 8
+    kernel(a, q.astype(ml_dtypes.int4 if signed else ml_dtypes.uint4), s, d, device="interp", checks="all")
+    x, y = a.astype(np.float64), w.astype(np.float64).T
+    # Of 8-bit floats each instruction may cut its 32 terms, and the sum before, 13 bits below the largest.
+    cut = 5 * 33 * 2.0**-13 * (np.abs(x) @ np.abs(y)) * s if of_floats else 0
+    assert np.all(np.abs(d - x @ y * s) <= cut + 4 * 2.0**-24 * np.abs(x @ y * s))
+
+
+def test_other_targets_widen_weights_of_4_bits_before() -> None:
     with remarks() as made:
-        kernel = compile(BYTES, "sm_90a", cache=False)
+        kernel = compile(BYTES.format(body=EXTENDED, **OF_INTEGERS), "sm_89", cache=False)
     assert len(kernel.launches) == 2
-    assert any("they become i8, and a kernel of its own widens them" in str(one) for one in made)
-    rng = np.random.default_rng()
-    a, q = rng.integers(-128, 128, (20, 96)).astype(np.int8), rng.integers(-8, 8, (40, 96)).astype(np.int8)
-    d = np.full((20, 40), 12345, np.int32)
-    kernel(a, q.astype(ml_dtypes.int4), d, device="interp")
-    assert np.array_equal(d, a.astype(np.int32) @ q.astype(np.int32).T)
+    assert any("warpgroups multiply them as s8, which the target does not have" in str(one) for one in made)

@@ -58,6 +58,7 @@ def persistent() -> Kernel:
     return compile(text("?x256", "256x136", "?x136", "f16 f16 f32"), **small, ctas=3, unroll=4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("m", [1, 63, 200])
 def test_ctas_that_go_on_for_any_number_of_rows(persistent: Kernel, m: int) -> None:
     rng = np.random.default_rng(m)

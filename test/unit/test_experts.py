@@ -104,6 +104,7 @@ CASES = [("bf16", "sm_90a", {}), ("f16", "sm_90a", {"ctas": 2, "staging": 0}), (
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("type", "target", "schedule"), CASES)
 def test_rows_of_experts(type: str, target: str, schedule: dict[str, Any]) -> None:
     rng = np.random.default_rng()

@@ -89,6 +89,8 @@ ORDER = [
     (kernel({COMMIT: f"{COMMIT}\nst.shared.b32 [%r4], %r4;"}), "st.shared.b32 [%r4]",
      "overwrites what the tcgen05.mma.* at line .* reads, which has not been waited for"),
     (kernel({"fence.proxy.async;": ""}), "tcgen05.mma", "and no fence.proxy.async is between them"),
+    # A matrix begins beside its swizzle's pattern, of rows of 128 bytes.
+    (kernel(change=2 << 61 | 8), "tcgen05.mma", "begins at 0x80 .*: 128 bytes behind the first row of the swizzle's"),
 ]  # fmt: skip
 
 

@@ -532,6 +532,7 @@ class TestProcess:
         done = subprocess.run(command, input=GOOD.encode(), capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"\n")
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "lowering",
         [

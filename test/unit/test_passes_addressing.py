@@ -53,8 +53,8 @@ class Thread:
     def __init__(self, data: st.DataObject) -> None:
         self.draw, self.emitter = data.draw, Emitter(target("sm_80"))
         self.scalars = Scalars(self.emitter)
-        self.addressing = Addressing(self.emitter, self.scalars, SYMBOL, 0)
         self.lane = self.scalars.special("%tid.x", LANES)
+        self.addressing = Addressing(self.emitter, self.scalars, SYMBOL, 0, self.lane)
         self.lanes = np.arange(LANES, dtype=np.int64)
 
     def register(self, divisor: int, turns: int, bound: int | None = None) -> tuple[VirtualRegister, int]:
@@ -130,7 +130,7 @@ def test_lanes_start_where_the_layout_says(bits: list[tuple[str, int]]) -> None:
     layout = Layout(tuple(bits[:5]), tuple(bits[5:]))  # pyright: ignore[reportArgumentType]
     emitter = Emitter(target("sm_80"))
     scalars = Scalars(emitter)
-    place = Addressing(emitter, scalars, SYMBOL, 0).lane_position(layout, scalars.special("%tid.x", LANES))
+    place = Addressing(emitter, scalars, SYMBOL, 0, scalars.special("%tid.x", LANES)).lane_position(layout)
     keep(emitter, *(v for v in place if isinstance(v, VirtualRegister)))
     values = iter(run(emitter, LANES, {"%tid.x": np.arange(LANES)}))
     got = [next(values) if isinstance(v, VirtualRegister) else np.full(LANES, v) for v in place]

@@ -279,6 +279,27 @@ def test_the_gradient_of_images_reads_pixels_backwards() -> None:
     run_gradient("n, h, w, c, r, s, f", maps, "2 5 6 40 3 2 64", types)
 
 
+def test_every_second_pixel_is_stored_by_tensor_copies() -> None:
+    """Pixels between them, and those of larger memory, stay as they are; a tile passes the last image."""
+    maps, large = ("n, h + r, w + s, f", "f, r, s, c", "n, h, w, c"), "memref<3x12x16x24xf32>"
+    types = ("3x6x8x64xbf16", "64x2x3x24xbf16", "3x5x6x24xf32, strided<[4608, 768, 48, 1], offset: 408>")
+    part = f"memref.subview %E[0, 1, 1, 0] [3, 5, 6, 24] [1, 2, 2, 1] : {large} to memref<{types[2]}>"
+    text = gradient("n, h, w, c, r, s, f", maps, types).replace(f"%D: memref<{types[2]}>", f"%E: {large}")
+    text = text.replace("  linalg.generic", f"  %D = {part}\n{FILL.format(types[2])}")
+    kernel = compile(text, target="sm_90a", cache=False)
+    rng = np.random.default_rng()
+    a, b = (rng.standard_normal(shape).astype(BF16) for shape in ((3, 6, 8, 64), (64, 2, 3, 24)))
+    every = np.full((3, 12, 16, 24), np.nan, np.float32)
+    kernel(a, b, every, device="interp", checks="all")
+    taps = [(a[:, r : r + 5, s : s + 6].astype(np.float64), b[:, r, s].astype(np.float64)) for r, s in np.ndindex(2, 3)]
+    exact, size = (sum(x @ w for x, w in pairs) for pairs in (taps, [(abs(x), abs(w)) for x, w in taps]))
+    written = every[:, 1:10:2, 1:12:2]
+    assert (np.abs(written - exact) <= 2.0**-14 * size).all()
+    assert (np.isnan(every).sum(), len(kernel.launches)) == (every.size - written.size, 1)
+    with pytest.raises(CompileError, match="tensor copies alone store pixels with others between them; use 64"):
+        compile(text, target="sm_90a", cache=False, mma="m64n24k16", staging=0)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("groups", "channels", "features", "launches"), [(3, 72, 72, 1), (4, 12, 8, 2), (2, 64, 16, 1), (32, 4, 4, 2)]

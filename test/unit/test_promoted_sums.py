@@ -53,6 +53,7 @@ def test_promoted_sums_are_nearer() -> None:
     assert promoted < fast / 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("form", "types"),
     [

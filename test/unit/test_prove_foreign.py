@@ -38,6 +38,7 @@ def softmax(m: int, n: int) -> str:
 SHARED = 48 << 10
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "grid", "block", "size", "more", "shared"),
     [

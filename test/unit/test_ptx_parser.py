@@ -30,6 +30,7 @@ from warploom.dialect.ptx.text.syntax import (
     Symbol,
     Variable,
     Vector,
+    instructions,
 )
 
 DATA = Path(__file__).parents[1] / "data/ptx"
@@ -128,6 +129,32 @@ def test_plain_register_names_end_with_their_scope() -> None:
     assert isinstance(inner, Instruction)
     assert isinstance(outer, Instruction)
     assert (inner.operands[0], outer.operands[1]) == (Register("x"), Symbol("x"))
+
+
+def test_elements_of_arrays_are_addresses() -> None:
+    """As ptxas 13.5.37 has them: elements of the type that the declaration names, in vectors too (6.4.2)."""
+    lines = """
+    .shared .u16 g[8]; .shared .v2 .f32 h[4]; .shared .u32 s;
+    { .shared .f64 g[2]; mov.b32 %r1, g[1]; }
+    ld.shared.u16 %h1, g[1+1]; st.shared.v2.f32 h[2], {%f1, %f2}; mov.b32 %r1, g[3];"""
+    *_, load, store, move = instructions(kernel(lines))
+    assert load.operands == (Register("%h1"), Address(Symbol("g"), 4))
+    assert store.operands[0] == Address(Symbol("h"), 8)
+    assert move.operands == (Register("%r1"), Symbol("g", 6))
+    assert next(iter(instructions(kernel(lines)))).operands[1] == Symbol("g", 8)
+    for wrong, message in (
+        ("ld.shared.u32 %r1, s[1];", "'s[1]': no array 's' is declared"),
+        ("ld.shared.u16 %h1, g[%r1];", "expected a constant index; compute the address"),
+        ("atom.shared.add.u32 %r1, g[1], 1;", "'g[1]' is not an operand"),
+    ):
+        with pytest.raises(PtxSyntaxError, match=re.escape(message)):
+            kernel(lines + wrong)
+
+
+def test_labels_may_be_named_like_registers() -> None:
+    first, *_, last = instructions(kernel("bra %L; { %M: bra %M; } @%p1 bra %L; %L: ret; mov.b32 %r1, %L;"))
+    assert first.operands == (Symbol("%L"),)
+    assert last.operands[1] == Register("%L")
 
 
 def test_functions_and_variables() -> None:

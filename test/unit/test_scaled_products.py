@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.dialect.isa.form import BY_MLIR_NAME
-from warploom.runtime import CompileError, Kernel, compile
+from warploom.runtime import ArgumentError, CompileError, Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
 from warploom.runtime.cli.command import main
 from warploom.runtime.cuda import ptxas
@@ -52,6 +52,12 @@ class Form:
             : !warp.operand<{a}>, !warp.operand<{b}>, {c} plus {c}
           return
         }}"""
+
+    def of_any_rows(self, size: Size) -> str:
+        """The same with dynamic sizes of A's rows and B's columns."""
+        (m, n, _), text = size, self.text(size)
+        text = re.sub(rf"memref<(?:{m}|{n})x(\d+)x", r"memref<?x\1x", text)
+        return text.replace(f"memref<?x{n}xf32>", "memref<?x?xf32>")
 
     def draw(self, size: Size) -> list[Array]:
         """A, B and the scales; those of e4m3 have signs, which do not count."""
@@ -135,6 +141,18 @@ def test_scales_are_copied_to_tensor_memory(form: Form, size: Size) -> None:
 def test_scales_of_several_words_and_of_pairs(schedule: dict[str, Any]) -> None:
     form = FORMS[5 if "cluster" in schedule else 2]
     form.check((200, 80, 336), checks="all", **schedule)
+
+
+@pytest.mark.parametrize(("form", "target"), [(FORMS[3], "sm_100a"), (FORMS[5], "sm_120a")], ids=str)
+def test_rows_of_any_number(form: Form, target: str) -> None:
+    """A launch makes blocks of scales in memory whose size a call knows."""
+    kernel = compile(form.of_any_rows((130, 150, 320)), target)
+    assert ("tcgen05.mma" in kernel.ptx) == (target == "sm_100a")
+    for size in ((130, 40, 320), (33, 150, 320)):
+        assert form.within(kernel, size)
+    a, b, scales, others = form.draw((130, 40, 320))
+    with pytest.raises(ArgumentError, match=r"\(%SA\): expected 130 along dimension 0, as argument 0"):
+        kernel(a, b, scales[:-1], others, np.zeros((130, 40), np.float32), device="interp")
 
 
 @pytest.mark.parametrize("form", [FORMS[1], FORMS[5]], ids=name)

@@ -125,6 +125,7 @@ BATCH = """func.func @f(%A: memref<2x144x96xbf16>, %E: memref<2x9x96xi32>, %B: {
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("target", "schedule"), [
     ("sm_80", {}),
     ("sm_90a", {"cta": (128, 128, 128), "mma": "m64n128k32"}),

@@ -49,6 +49,7 @@ def test_pairs_of_ctas_multiply_together(types: str, lies: str, form: str, ctas:
     assert given.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("types", "lies", "tile"),
     [
@@ -84,6 +85,7 @@ def test_attention_is_right_and_silent(asked: Attention, schedule: dict[str, obj
     assert given.wrong() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("target", "size", "causal"), [(TARGET, 64, None), ("sm_103a", 128, 0), (TARGET, 256, 0)])
 def test_attention_assembles_without_spills(target: str, size: int, causal: int | None) -> None:
     kernel = Attention((4096, 4096, size, size), "bf16", (2, 16), causal=causal).compile(target)

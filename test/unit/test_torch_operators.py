@@ -50,11 +50,13 @@ def assert_same(operator: Any, exact: Callable[..., Any], *tensors: Any, roundin
         assert (mine.double() - theirs).abs().max() <= roundings * BF16 * (1 + theirs.abs().max())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shapes", [((5, 16), (16, 8)), ((2, 1, 5, 16), (3, 16, 8)), ((1, 16), (16, 3))])
 def test_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     assert_same(torch_operators.matmul, torch.matmul, drawn(*shapes[0]), drawn(*shapes[1]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_linear(activation: str) -> None:
     def exact(x: Any, w: Any, b: Any) -> Any:
@@ -178,6 +180,7 @@ CHECKED: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHECKED)
 def test_torch_finds_nothing_wrong(name: str) -> None:
     # torch cannot compare 8-bit floats, with which its check of the signature starts

@@ -121,6 +121,7 @@ def test_what_is_read_in_between_stays_in_memory() -> None:
     assert (result.double() - exact).abs().max() <= 2**-5 * exact.abs().max()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "sizes", "launches"),
     [

@@ -99,15 +99,15 @@ def test_opaque(rng: np.random.Generator) -> None:
     a, b = (rng.standard_normal((n, 64)).astype(np.float16) for n in (32, 16))
     c = rng.standard_normal((16, 32)).astype(np.float32)
     expected = c[:, 16:] + a[16:, 16:32].astype(np.float32) @ b[:, 16:32].T.astype(np.float32)
-    fragment_a, fragment_b = "!warp.opaque<a, m16n16k16, f16, row>", "!warp.opaque<b, m16n16k16, f16, col>"
-    acc = "!warp.opaque<acc, m16n16k16, f32>"
+    fragment_a, fragment_b = '!gpu.mma_matrix<16x16xf16, "AOp">', '!gpu.mma_matrix<16x16xf16, "BOp">'
+    acc = '!gpu.mma_matrix<16x16xf32, "COp">'
     body = f"""
     %i = arith.constant 16 : index
-    %a = warp.load %A[%i, %i] : $A -> {fragment_a}
-    %b = warp.load %B[%z, %i] : $B -> {fragment_b}
-    %c = warp.load %C[%z, %i] : $C -> {acc}
-    %d = warp.wmma.mma %a, %b, %c : {fragment_a}, {fragment_b}, {acc}
-    warp.store %d, %C[%z, %z] {{swapped}} : {acc}, $C"""
+    %a = gpu.subgroup_mma_load_matrix %A[%i, %i] {{leadDimension = 64 : index}} : $A -> {fragment_a}
+    %b = gpu.subgroup_mma_load_matrix %B[%z, %i] {{leadDimension = 64 : index, transpose}} : $B -> {fragment_b}
+    %c = gpu.subgroup_mma_load_matrix %C[%z, %i] {{leadDimension = 32 : index}} : $C -> {acc}
+    %d = gpu.subgroup_mma_compute %a, %b, %c {{b_transpose}} : {fragment_a}, {fragment_b} -> {acc}
+    gpu.subgroup_mma_store_matrix %d, %C[%z, %z] {{leadDimension = 32 : index, transpose}} : {acc}, $C"""
     run("sm_75", body, A=a, B=b, C=c)
     assert np.allclose(c[:, :16].T, expected, atol=1e-2)
 

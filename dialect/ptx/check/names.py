@@ -11,8 +11,8 @@ from typing import cast
 
 from ...isa.row import ALLOTTED, ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
 from ...layouts.layout import LANES
+from ..declarations import UNREAD
 from ..instructions import Traits, traits
-from ..parser import UNREAD
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
 from ..text.syntax import (
     Address,

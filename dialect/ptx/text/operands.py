@@ -233,6 +233,7 @@ _FURTHER_ADDRESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*(?P<off
 """Addresses whose offset is a constant expression."""
 _LESS = re.compile(rf"\[\s*(?P<base>{IDENTIFIER}(?:\.\w+)*)\s*-\s*(?P<offset>\w+)\s*\]", re.ASCII)
 """What is written for a negative offset and is no address."""
+_ELEMENT = re.compile(rf"(?P<name>{IDENTIFIER})\s*\[(?P<index>[^\[\]]*)\]", re.ASCII)
 _SIGNED_NOT_OCTAL = re.compile(r"[+-]?0\d*[89]\d*U?")
 _PUNCTUATION = re.compile(r"[,{}\[\]()]")
 _PIECE = re.compile(r"(?:[^,{}\[\]()]|\{[^{}\[\]()]*\}|\[[^{}\[\]()]*\]|\([^{}\[\]()]*\))+")
@@ -283,6 +284,27 @@ class OperandReader:
         if operands is None:
             operands = self._calls[text] = tuple(map(self._argument, _split(_COMMENT.sub(" ", text))))
         return operands
+
+    @staticmethod
+    def without_indices(text: str, arrays: Mapping[str, int], *, accessed: bool) -> str:
+        """The text with elements of arrays as addresses: `[g+8]` for `g[2]` where memory is `accessed`, else `g+8`.
+        `arrays` have the bytes of an element, in arrays of vectors of a part. Source: PTX ISA 6.4.2.
+
+        Raises:
+            OperandError: if the name is of no array, or the index is no constant.
+        """
+
+        def address(match: re.Match[str]) -> str:
+            name, index = match["name"], match["index"]
+            if name not in arrays:
+                raise OperandError(f"'{match[0]}': no array '{name}' is declared")
+            number = _value(index, f"'{match[0]}': expected a constant index; compute the address, as in [%rd1+4]")
+            if isinstance(number, float):
+                raise OperandError(f"'{match[0]}': expected an integer as index")
+            place = f"{name}+{arrays[name] * number}" if number else name
+            return f"[{place}]" if accessed else place
+
+        return _ELEMENT.sub(address, text)
 
     def _argument(self, text: str) -> Operand:
         stripped = text.strip()

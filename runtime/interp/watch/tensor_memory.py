@@ -8,17 +8,20 @@ its loads and stores, and those for the object that a commit arrives at. Between
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....dialect.isa.tensor_product import SharedDescriptor
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ....dialect.ptx.text.syntax import members
 from ..machine.events import LANES as WARP
 from .findings import Check, Findings
 from .shared import SharedCheck
+from .warpgroups import ALIGNMENT, Descriptors
 
 if TYPE_CHECKING:
     from ...numerics.floats import Array
@@ -33,6 +36,8 @@ _UNIT = 16
 _LOADS = ("tcgen05.ld", "tcgen05.ld.red", "tcgen05.ld.spcompress")
 _MOVES = {**dict.fromkeys(_LOADS, "tcgen05.wait::ld"), "tcgen05.st": "tcgen05.wait::st"}
 _FREES = "tcgen05.dealloc"
+_DESCRIBED = ("tcgen05.mma", "tcgen05.cp")
+"""What names matrices in shared memory."""
 _DEEDS = {True: "reads", False: "writes"}
 
 
@@ -78,13 +83,19 @@ class TensorAccesses(SharedCheck):
         self.last = {kind: np.zeros(words // _UNIT, np.int32) for kind in ("write", "load", "operand")}
         self.fences = [_Fences() for _ in range(state.warps)]
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
+        self.descriptors = Descriptors(state.geometry, SharedDescriptor.decode)
 
-    # Fences
+    # Descriptors and fences
 
     def watch(self, pc: int) -> Look | None:
-        kind = self.kernel.code[pc].traits.bindings.get("K", "") if self.used else ""
-        if self.kernel.code[pc].traits.means == "tcgen05.commit":
+        decoded = self.kernel.code[pc]
+        kind = decoded.traits.bindings.get("K", "") if self.used else ""
+        if decoded.traits.means == "tcgen05.commit":
             kind = "fence::before_thread_sync"
+        if self.used and decoded.traits.means in _DESCRIBED:
+            named = decoded.named().items()
+            slots = [slot for name, o in named if name != "z" and (slot := decoded.slot(o)) and slot.bits == 64]
+            return lambda sel: self._described(pc, slots, sel)
         if not kind.startswith("fence::"):
             return None
         before = kind == "fence::before_thread_sync"
@@ -99,6 +110,15 @@ class TensorAccesses(SharedCheck):
                     fences.after = now
 
         return look
+
+    def _described(self, pc: int, slots: Sequence[RegisterSlot], sel: Selection) -> None:
+        """What the words of descriptors of shared memory say of themselves."""
+        threads: list[int] = sel.threads.tolist()
+        for slot, thread in product(slots, threads):
+            rank = thread % self.state.warps // self.state.geometry.warps_per_cta % self.state.geometry.cluster_size
+            word = int(self.state.banks[64][slot.index][thread])
+            for kind, at, what in self.descriptors.wrong(pc, slot.name, word, thread, rank):
+                self.report(pc, what, at, about=(kind, slot.name), note=kind == ALIGNMENT)
 
     # Accesses
 

@@ -38,17 +38,17 @@ _RANK = RANK_BITS - UNIT.bit_length() + 1
 
 
 class Descriptors:
-    """Those of CTA 0 of each cluster are what the fields of the others' are compared with."""
+    """Those of CTA 0 of each cluster are what the fields of the others' are compared with. `decode` reads a word."""
 
-    def __init__(self, geometry: Geometry) -> None:
-        self._size = geometry.cluster_size
+    def __init__(self, geometry: Geometry, decode: Callable[[int], MatrixDescriptor] = MatrixDescriptor.decode) -> None:
+        self._size, self._decode = geometry.cluster_size, decode
         self._fields: dict[tuple[int, str], dict[int, dict[int, int]]] = {}
 
     def wrong(self, pc: int, name: str, word: int, group: int, rank: int) -> Iterator[tuple[str, int, str]]:
-        """The errors of a descriptor in a register: the kind, the warpgroup, the text."""
+        """The errors of a descriptor in a register: the kind, the warpgroup, or the thread, that has it, the text."""
         yield from self._ranks(pc, name, word >> _FIELDS, group, rank)
         try:
-            descriptor = MatrixDescriptor.decode(word)
+            descriptor = self._decode(word)
         except DescriptorError:  # The instruction says so.
             return
         if row := descriptor.row_of_pattern:

@@ -20,7 +20,7 @@ func.func @conversions(%x: f32, %v: vector<4xf32>) {
   // GENERIC: "arith.truncf"(%{{.*}}) <{roundingmode = 0 : i32, fastmath = #arith.fastmath<fast>}> {a = 1 : i32}
   %e = arith.truncf %x to_nearest_even fastmath<fast> {a = 1 : i32} : f32 to f8E5M2
   // CHECK: arith.truncf %x to_nearest_even : f32 to f16
-  %f = arith.truncf %x {roundingmode = 0 : i32} : f32 to f16
+  %f = arith.truncf %x to_nearest_even : f32 to f16
   // CHECK: arith.truncf %v : vector<4xf32> to vector<4xf16>
   %g = arith.truncf %v : vector<4xf32> to vector<4xf16>
   return

@@ -173,28 +173,3 @@ builtin.module attributes {warp.target = #warp.target<sm_90>} {
   }) {sym_name = "stored", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
 }) : () -> ()
 }
-
-// -----
-
-// wmma: the stride is the memref's.
-builtin.module attributes {warp.target = #warp.target<sm_75>} {
-"gpu.module"() <{sym_name = "kernels"}> ({
-  // CHECK-LABEL: .visible .entry opaque(
-  // CHECK: wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}, [%rd{{[0-9]+}}+4128], 128;
-  // CHECK: wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {%r8, {{.*}}}, [%rd{{[0-9]+}}+32], 128;
-  // CHECK: wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%f0, {{.*}}}, [%rd{{[0-9]+}}], 64;
-  // CHECK: wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f0, {{.*}}}, {%r0, {{.*}}}, {%r8, {{.*}}}, {%f0, {{.*}}};
-  // CHECK: wmma.store.d.sync.aligned.col.m16n16k16.global.f32 [%rd{{[0-9]+}}], {%f0, {{.*}}}, 64;
-  "gpu.func"() <{function_type = (memref<64x128xf16>, memref<64x128xf16>, memref<64x64xf32>) -> (), kernel}> ({
-  ^bb0(%A: memref<64x128xf16>, %B: memref<64x128xf16>, %C: memref<64x64xf32>):
-    %c0 = arith.constant 0 : index
-    %c16 = arith.constant 16 : index
-    %a = warp.load %A[%c16, %c16] : memref<64x128xf16> -> !warp.opaque<a, m16n16k16, f16, row>
-    %b = warp.load %B[%c0, %c16] : memref<64x128xf16> -> !warp.opaque<b, m16n16k16, f16, col>
-    %c = warp.load %C[%c0, %c0] : memref<64x64xf32> -> !warp.opaque<acc, m16n16k16, f32>
-    %d = warp.wmma.mma %a, %b, %c : !warp.opaque<a, m16n16k16, f16, row>, !warp.opaque<b, m16n16k16, f16, col>, !warp.opaque<acc, m16n16k16, f32>
-    warp.store %d, %C[%c0, %c0] {swapped} : !warp.opaque<acc, m16n16k16, f32>, memref<64x64xf32>
-    "gpu.return"() : () -> ()
-  }) {sym_name = "opaque", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
-}) : () -> ()
-}

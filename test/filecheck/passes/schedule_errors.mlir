@@ -38,11 +38,11 @@ func.func @tensors(%a: tensor<4x5xf16>, %b: tensor<5x6xf16>, %c: tensor<4x6xf32>
 
 // -----
 
-// expected-error @+4 {{a sparse A and its metadata need static sizes, got memref<?x64xf16> and memref<16x64xi32>}}
+// expected-error @+4 {{a sparse A and its metadata need a static size along k, got memref<256x?xf16> and memref<16x64xi32>}}
 builtin.module attributes {warp.target = #warp.target<sm_80>} {
-func.func @sparse(%a: memref<?x64xf16>, %e: memref<16x64xi32>, %b: memref<128x6xf16>, %c: memref<?x6xf32>) {
-  %s = warp.sparse %a, %e : memref<?x64xf16>, memref<16x64xi32>
-  warp.matmul f16 x f16 %s, %b init 0.0 : f32 into %c : !warp.operand<memref<?x64xf16>>, memref<128x6xf16>, memref<?x6xf32>
+func.func @sparse(%a: memref<256x?xf16>, %e: memref<16x64xi32>, %b: memref<128x6xf16>, %c: memref<256x6xf32>) {
+  %s = warp.sparse %a, %e : memref<256x?xf16>, memref<16x64xi32>
+  warp.matmul f16 x f16 %s, %b init 0.0 : f32 into %c : !warp.operand<memref<256x?xf16>>, memref<128x6xf16>, memref<256x6xf32>
   return
 }
 }

@@ -89,7 +89,7 @@ func.func @operation(%a: memref<4x5xi1>, %b: memref<5x6xi1>, %c: memref<4x6xi32>
 // -----
 
 func.func @converted_to_f32(%a: memref<4x5xf32>, %b: memref<5x6xi8>, %c: memref<4x6xf32>) {
-  // expected-error @+2 {{expected s8, u8, s4, u4 multiplied as f16 or bf16, got s8 as tf32}}
+  // expected-error @+2 {{expected s8, u8, s4, u4 multiplied as f16 or bf16, those of 4 bits as s8 or e4m3 too, got s8 as tf32}}
   %w = warp.stored %b as s8 : memref<5x6xi8>
   warp.matmul tf32 x tf32 %a, %w plus %c into %c : memref<4x5xf32>, !warp.operand<memref<5x6xi8>>, memref<4x6xf32> plus memref<4x6xf32>
   return

@@ -24,7 +24,7 @@ func.func @peers(%a: index) {
 // -----
 
 func.func @step(%ring: !warp.ring<4>) {
-  // expected-error @below {{warp.pipeline: expected a step of producer_acquire, producer_commit, consumer_wait, consumer_release, got 'produce'}}
+  // expected-error @below {{warp.pipeline: expected a step of producer_acquire, producer_commit, consumer_wait, consumer_release, producer_advance, consumer_advance, got 'produce'}}
   warp.pipeline produce %ring : !warp.ring<4>
   return
 }
@@ -47,9 +47,32 @@ func.func @bytes(%ring: !warp.ring<4>, %i: index) {
 
 // -----
 
-func.func @no_stage() {
-  %ring = warp.make_ring {writers = 1 : i64, readers = 1 : i64} : !warp.ring<4>
-  // expected-error @below {{expected a stage of a ring that is not waited for at a barrier of the CTA}}
+func.func @advance(%ring: !warp.ring<4>, %i: index) {
+  // expected-error @below {{warp.pipeline: expected 'by' in producer_advance or consumer_advance, and a stage in other steps, got producer_advance}}
+  warp.pipeline producer_advance %ring[%i] : !warp.ring<4>
+  return
+}
+
+// -----
+
+func.func @late(%ring: !warp.ring<4>, %i: index) {
+  // expected-error @below {{warp.pipeline: expected late in consumer_release or consumer_advance, of the stage that it is at, got it in consumer_release}}
+  warp.pipeline consumer_release %ring[%i] {late} : !warp.ring<4>
+  return
+}
+
+// -----
+
+func.func @number(%ring: !warp.ring<4>) {
+  // expected-error @below {{warp.pipeline: expected a number of producer_acquire or consumer_wait without a stage, got one of consumer_release}}
+  %s = warp.pipeline consumer_release %ring : !warp.ring<4> -> index
+  return
+}
+
+// -----
+
+// No ring says where its producers and consumers are.
+func.func @no_ring(%ring: !warp.ring<4>) {
   warp.pipeline producer_commit %ring : !warp.ring<4>
   return
 }
@@ -60,4 +83,18 @@ func.func @other() -> !warp.ring<4> {
   %ring = warp.make_ring {ahead = 1 : i64} : !warp.ring<4>
   // expected-error @below {{func.return is no step of a ring}}
   return %ring : !warp.ring<4>
+}
+
+// -----
+
+func.func @while(%c: i1) {
+  %ring = warp.make_ring {writers = 1 : i64, readers = 1 : i64} : !warp.ring<4>
+  // expected-error @below {{expected steps that go on to other stages in scf.for, which carries them, not in scf.while}}
+  scf.while () : () -> () {
+    warp.pipeline producer_advance %ring : !warp.ring<4>
+    scf.condition(%c)
+  } do {
+    scf.yield
+  }
+  return
 }

@@ -48,6 +48,14 @@ func.func @lines(%S: memref<200x8xf8E8M0FNU>, %W: memref<128x16xf8E8M0FNU>, %i: 
 
 // -----
 
+func.func @shares(%A: memref<200x8xbf16>, %W: memref<256x16xbf16>, %i: index) {
+  // expected-error@+1 {{expected shares of a matrix that is not in blocks}}
+  warp.pack %A to %W share %i : memref<200x8xbf16> to memref<256x16xbf16>
+  return
+}
+
+// -----
+
 func.func @to_shared(%S: memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3>, %i: index) {
   // expected-error@+1 {{expected a destination in tensor memory (space 6), got memref<2x64x16xf8E8M0FNU}}
   warp.copy %S[%i, %i, %i] to %S[%i] : memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3> to memref<2x64x16xf8E8M0FNU, #warp.swizzle<16>, 3>

@@ -125,5 +125,16 @@ module attributes {warp.target = #warp.target<sm_100a>} {
       warp.pack %S to %W share %zero {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>, shares = 1 : i64} : memref<200x8xf8E8M0FNU> to memref<256x16xf8E8M0FNU>
       gpu.return
     }
+
+    // PTX-LABEL: pack_rows
+    gpu.func @pack_rows(%S: memref<?x8xf8E8M0FNU>, %W: memref<?x16xf8E8M0FNU>) kernel attributes {gpu.known_block_size = array<i32: 256, 1, 1>} {
+      %cta = gpu.block_id x
+      // CHECK: warp.pack %S to %W share %{{.*}} {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>} : memref<?x8xf8E8M0FNU> to memref<?x16xf8E8M0FNU>
+      // PTX: mov.u32 %r{{[0-9]+}}, %ctaid.x
+      // PTX-COUNT-4: ld.global.b32
+      // PTX: st.global.v4.b32
+      warp.pack %S to %W share %cta {blocks = #warp.blocks<192, 2, r0 r1 r2 r3 r4 | c0 c1 r5 r6>} : memref<?x8xf8E8M0FNU> to memref<?x16xf8E8M0FNU>
+      gpu.return
+    }
   }
 }
