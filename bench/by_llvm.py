@@ -106,7 +106,7 @@ def drawn(case: Case, kernel: Kernel) -> list[Any]:
     from gemm_types import argument
 
     function, generator = kernel.function, torch.Generator("cuda").manual_seed(0)
-    kept = {*dict(function.sparse), *function.filled}
+    kept = {*(each.position for each in function.sparse), *function.filled}
     sizes = [text.replace("random", "zeros") for text in case.sizes]
     zeros = sizes if sizes else [f"{i}=zeros" for i in range(len(function.parameters)) if i not in kept]
     values: list[Any] = []

@@ -129,6 +129,12 @@ def cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(x.float(), labels, reduction="none")
 
 
+def cross_entropy_backward(g: Tensor, y: Tensor, labels: Tensor) -> Tensor:
+    """From the logarithms that the forward pass stored."""
+    slopes = torch.ops.aten.nll_loss_backward(g, y, labels, None, 0, -100, torch.empty([], device=y.device))
+    return torch.ops.aten._log_softmax_backward_data(slopes, y, -1, torch.float32).bfloat16()
+
+
 def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return functional.group_norm(x, GROUPS, w, b)
 
@@ -166,6 +172,14 @@ CASES = {
     ),
     "bias_gradient": Case(bias_gradient, lambda m, n: (rows(m, n),)),
     "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "cross_entropy_backward": Case(
+        cross_entropy_backward,
+        lambda m, n: (
+            torch.rand(m, device="cuda"),
+            torch.log_softmax(rows(m, n).float(), -1),
+            torch.randint(n, (m,), device="cuda"),
+        ),
+    ),
     "group_norm": Case(
         group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
     ),
@@ -253,7 +267,13 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
     """The largest errors of our results and of torch's, in the first rows."""
     if case.function in (transpose, cast, concatenate):
         return [float((a != b).sum()) for a, b in zip(results, own, strict=True)] * 2
-    sums = case.function in (rms_norm_weight_gradient, layer_norm_gradients, bias_gradient, cross_entropy)
+    sums = case.function in (
+        rms_norm_weight_gradient,
+        layer_norm_gradients,
+        bias_gradient,
+        cross_entropy,
+        cross_entropy_backward,
+    )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
     wide = [x.double() if x.is_floating_point() else x for x in wide]
     worst = [0.0, 0.0]

@@ -88,10 +88,27 @@ class Narrow(nn.Module):
         return functional.linear(x, self.weight.to(x.dtype) * self.scale[:, None])
 
 
-def narrowed(model: nn.Module) -> nn.Module:
-    """The model with weights of 8 bits in place of those of its linear layers."""
+class Packed(nn.Module):
+    """A linear layer with weights of 4 bits, two in a byte, and a scale for each group of a row."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.group = 128 if layer.in_features % 128 == 0 else 16
+        groups = layer.weight.detach().unflatten(1, (-1, self.group))
+        scale = groups.abs().amax(2) / 7
+        whole = (groups / scale[:, :, None]).round().add(8).to(torch.uint8).flatten(1)
+        self.register_buffer("scale", scale)
+        self.register_buffer("weight", whole[:, ::2] | whole[:, 1::2] << 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = torch.stack((self.weight & 15, self.weight >> 4), -1).flatten(1).to(x.dtype) - 8
+        return functional.linear(x, (weight.unflatten(1, (-1, self.group)) * self.scale[:, :, None]).flatten(1))
+
+
+def narrowed(model: nn.Module, kind: type[nn.Module] = Narrow) -> nn.Module:
+    """The model with weights of 8 or 4 bits in place of those of its linear layers."""
     for name, child in model.named_children():
-        setattr(model, name, Narrow(child) if isinstance(child, nn.Linear) else narrowed(child))
+        setattr(model, name, kind(child) if isinstance(child, nn.Linear) else narrowed(child, kind))
     return model
 
 
@@ -327,6 +344,11 @@ ROWS = {
     ),
     "llama-int8": Row(
         lambda small: narrowed(Decoder(SMALL, 1, 8, (2, 8)) if small else Decoder(LLAMA, 2, 2048, (16, 2048))),
+        lambda small: [torch.randn(*(2, 1, 32) if small else (16, 1, 4096)), torch.tensor([7 if small else 2047])],
+        graphs=True,
+    ),
+    "llama-int4": Row(
+        lambda small: narrowed(Decoder(SMALL, 1, 8, (2, 8)) if small else Decoder(LLAMA, 2, 2048, (16, 2048)), Packed),
         lambda small: [torch.randn(*(2, 1, 32) if small else (16, 1, 4096)), torch.tensor([7 if small else 2047])],
         graphs=True,
     ),

@@ -164,7 +164,9 @@ LOWERINGS = _homes(
         """,
         "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.stack, warp.step, warp.subfragment",
         "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
-        "passes.to_ptx.memory_ops": "memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.store",
+        "passes.to_ptx.memory_ops": """
+        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
+        """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,
         nvgpu.mbarrier.arrive, nvgpu.mbarrier.arrive.expect_tx, nvgpu.mbarrier.arrive.nocomplete, nvgpu.mbarrier.create,

@@ -302,38 +302,6 @@ WARPLOOM_UNIVERSE = Universe(
 )
 """What the entry point names; plain `xdsl-opt` finds the project through it."""
 
-LINALG: Callable[[], Dialect] = _lazy(DIALECTS["linalg"])
-"""xDSL's `linalg` with a matmul that takes what MLIR takes. Not in the universe, where two dialects
-of one name are an error: the project's own driver puts it in place of xDSL's."""
-
-LINALG_BASE: Callable[[], Dialect] = _lazy(DIALECTS["linalg_base"])
-"""The same but for its 30 convolutions."""
-
-GPU: Callable[[], Dialect] = _lazy(DIALECTS["gpu"])
-"""xDSL's `gpu` with the text that MLIR has for kernels and launches; as for `linalg`."""
-
-MEMREF: Callable[[], Dialect] = _lazy(DIALECTS["memref"])
-"""xDSL's `memref` with the text that MLIR has for `memref.copy` and `memref.cast`; as for `linalg`."""
-
-ARITH: Callable[[], Dialect] = _lazy(DIALECTS["arith"])
-"""xDSL's `arith` with the flags and the rounding mode that MLIR has for conversions; as for `linalg`."""
-
-SCF: Callable[[], Dialect] = _lazy(DIALECTS["scf"])
-"""xDSL's `scf` with `scf.forall`; as for `linalg`."""
-
-TENSOR: Callable[[], Dialect] = _lazy(DIALECTS["tensor"])
-"""xDSL's `tensor` with what `scf.forall` puts together; as for `linalg`."""
-
-MATH: Callable[[], Dialect] = _lazy(DIALECTS["math"])
-"""xDSL's `math` with the functions that it lacks; as for `linalg`."""
-
-VECTOR: Callable[[], Dialect] = _lazy(DIALECTS["vector"])
-"""xDSL's `vector` with the product that it lacks; as for `linalg`."""
-
-LLVM: Callable[[], Dialect] = _lazy(DIALECTS["llvm"])
-"""xDSL's `llvm` with the operations of kernels that it lacks; as for `linalg`."""
-
-
 LAYOUT = "warp.layout"
 """On an operation: the layout of the tile that it makes, where types are written without layouts that MLIR lacks."""
 
@@ -344,32 +312,22 @@ NAMES = "warp.names"
 # What the compiler knows, and how text becomes a module; the driver and the Python API share both.
 
 
+CARRIED_STEP: Callable[[], Callable[[str], type[Operation]]] = _lazy(("dialect.schedule.transform", "carried"))
+"""A step of `transform` by its name that is read and printed as it is written."""
+
+
 def _builtin() -> Dialect:
     from ..dialect.mlir.upstream import builtin
 
     return builtin()
 
 
-CARRIED_STEP: Callable[[], Callable[[str], type[Operation]]] = _lazy(("dialect.schedule.transform", "carried"))
-"""A step of `transform` by its name that is read and printed as it is written."""
-
-TRANSFORM: Callable[[], Dialect] = _lazy(DIALECTS["transform"])
-"""xDSL's `transform` with steps that it lacks, and those of this project; as for `linalg`."""
-
-OWN = {
-    "arith": ARITH,
-    "builtin": _builtin,
-    "gpu": GPU,
-    "linalg": LINALG,
-    "llvm": LLVM,
-    "math": MATH,
-    "memref": MEMREF,
-    "scf": SCF,
-    "tensor": TENSOR,
-    "transform": TRANSFORM,
-    "vector": VECTOR,
+OWN: dict[str, Callable[[], Dialect]] = {"builtin": _builtin} | {
+    name: _lazy(DIALECTS[name])
+    for name in ("arith", "gpu", "linalg", "llvm", "math", "memref", "scf", "tensor", "transform", "vector")
 }
-"""The dialects that stand in place of xDSL's of these names."""
+"""The dialects that stand in place of xDSL's of these names: with the text and the operations of MLIR that those lack.
+They are not in the universe, where two dialects of one name are an error."""
 
 
 @cache
@@ -456,8 +414,8 @@ class _Context(Context):
 
 def make_context() -> Context:
     """A fresh context with every dialect the driver knows, each loaded when first used."""
-    ctx, own = _Context(), get_all_dialects() | WARPLOOM_UNIVERSE.all_dialects | OWN | {"linalg": LINALG_BASE}
-    for name, factory in own.items():
+    ctx, base = _Context(), {"linalg": _lazy(DIALECTS["linalg_base"])}  # which FURTHER completes
+    for name, factory in (get_all_dialects() | WARPLOOM_UNIVERSE.all_dialects | OWN | base).items():
         ctx.register_dialect(name, factory)
     return ctx
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..layouts.layout import Layout
 from . import mma, wgmma
-from .form import Form, Key, order_key, word
+from .form import SM_120, Form, Key, order_key, word
 from .row import ADDRESS, VECTOR, Slot, Specific, Version
 
 # Rows of the warp-level matrix moves: `ldmatrix`, `stmatrix`, `movmatrix`.
@@ -24,16 +24,8 @@ GENERIC, SHARED, SHARED_CTA = "", "shared", "shared::cta"
 
 CTA: Version = (7, 8)
 
-BYTES: Specific = (
-    ("sm_100a", (8, 6)),
-    ("sm_101a", (8, 6)),
-    ("sm_120a", (8, 7)),
-    ("sm_100f", (8, 8)),
-    ("sm_101f", (8, 8)),
-    ("sm_110f", (9, 0)),
-    ("sm_120f", (8, 8)),
-)
-"""9.7.14.5.15 and .16, Target ISA Notes: where the shapes and types of bytes run."""
+BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
+"""Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
 
 NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
 """Where integers of 4 bits become those of 8."""
@@ -226,12 +218,12 @@ def load_rows() -> tuple[LoadMatrix, ...]:
         ),
         # 16x16, bytes
         *(
-            LoadMatrix(n, True, ptx, 100, section, "m16n16", "b8", space=space, only=BYTES)
+            LoadMatrix(n, True, ptx, 100, section, "m16n16", "b8", space=space, only=BLACKWELL)
             for space, n in product(_SPACES, (1, 2))
         ),
         # 16x16 and 8x16, elements of 6 and 4 bits, each delivered in a byte
         *(
-            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", source, space, BYTES)
+            LoadMatrix(n, shape == "m16n16", ptx, 100, section, shape, "b8x16", source, space, BLACKWELL)
             for source, space, (shape, counts) in product(
                 ("b6x16_p32", "b4x16_p64"), _SPACES, (("m16n16", (1, 2)), ("m8n16", (1, 2, 4)))
             )
@@ -256,7 +248,7 @@ def store_rows() -> tuple[StoreMatrix, ...]:
         ),
         # 16x8, bytes
         *(
-            StoreMatrix(n, True, (8, 6), 100, "9.7.14.5.16", "m16n8", "b8", space, BYTES)
+            StoreMatrix(n, True, (8, 6), 100, "9.7.14.5.16", "m16n8", "b8", space, BLACKWELL)
             for space, n in product(_SPACES, (1, 2, 4))
         ),
     )

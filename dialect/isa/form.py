@@ -169,9 +169,11 @@ def word(name: str, *, braces: bool = False, written: bool = False) -> Slot:
     return Slot(name, written=written, register=True, braces=braces, own=True)
 
 
-def fragment(name: str, element: ElementType, count: int, *, holds: str = "", written: bool = False) -> Slot:
-    """An operand of `count` registers with elements of a matrix."""
+def fragment(name: str, element: ElementType, count: int, *, written: bool = False) -> Slot:
+    """An operand of `count` registers with elements of a matrix. Words of integers or of tf32 have a kind of their own,
+    which other registers do not hold."""
     type = register_type(element)
+    holds = "" if type != "b32" else "tf32" if element.name == "tf32" else "" if element.is_float else "u32"
     return Slot(name, VECTOR, type, count, holds=holds, written=written, own=(holds or type)[0] == "b")
 
 
@@ -472,14 +474,7 @@ class ProductForm(Form):
     @property
     def fragments(self) -> tuple[Slot, ...]:
         """The operands d, a, b, c."""
-        return tuple(
-            fragment(role, self.element(role), self.registers(role), holds=self.holds(role), written=role == "d")
-            for role in "dabc"
-        )
-
-    def holds(self, role: str) -> str:
-        """The type that the registers of a fragment are checked against, "" if it is theirs."""
-        return ""
+        return tuple(fragment(role, self.element(role), self.registers(role), written=role == "d") for role in "dabc")
 
     def metadata_problem(self, word: int) -> str | None:
         """Why a constant word is no metadata: the first nibble without a meaning, and the legal ones."""

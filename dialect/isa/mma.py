@@ -24,7 +24,6 @@ from .form import (
     element_type,
     element_types,
     fragment_layout,
-    register_type,
     word,
 )
 from .row import CONSTANT, Slot, Specific, Version, choice
@@ -105,13 +104,6 @@ class Mma(ProductForm):
         """d, a, b, c, of a sparse A the metadata e and its selector f, and the scales with their selectors."""
         sparse = (word("e", braces=True), Slot("f", CONSTANT, span=choice(self.selectors))) if self.sparse else ()
         return (*self.fragments, *sparse, *(self.scale.operands if self.scale else ()))
-
-    def holds(self, role: str) -> str:
-        """The kind of words in A or B of integers or tf32, which other registers do not hold."""
-        element = self.element(role)
-        if role in "cd" or register_type(element) != "b32":
-            return ""
-        return "tf32" if element.name == "tf32" else "" if element.is_float else "u32"
 
     def layout(self, role: str) -> Layout:
         """The fragment layout of operand "a", "b", "c" or "d"; axis `q` is the product where there are four. That of a

@@ -418,6 +418,8 @@ class Special(NamedTuple):
     sm: int = 0
     widths: tuple[int, ...] = (32,)
     """The bits that may be read of it."""
+    directive: str = ""
+    """What a kernel that reads it has."""
 
     def misfit(self, bits: int, *, wider: bool = False) -> str | None:
         """Why a type of so many bits does not read it; `wider` where a part of it will do. None if it does."""
@@ -441,7 +443,7 @@ _VECTORS = {  # 10.1 to 10.13, with .x, .y, .z
 }
 _SCALARS = {
     "smid clock laneid warpid nwarpid nsmid": Special(),
-    "gridid": Special(widths=(32, 64)),
+    "gridid": Special(widths=(16, 32, 64)),
     "is_explicit_cluster": Special((7, 8), 90, (1,)),
     "cluster_ctarank cluster_nctarank": _CLUSTER,
     "lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt": Special((2, 0), 20),
@@ -454,8 +456,8 @@ _SCALARS = {
     "total_smem_size dynamic_smem_size": Special((4, 1), 20),
     "aggr_smem_size": Special((8, 1), 90),
     "current_graph_exec": Special((8, 0), 50, (64,)),
-    "perctamemoryoffset": Special((9, 4), 0, (64,)),
-    "perctamemorysize": Special((9, 4)),
+    "perctamemoryoffset": Special((9, 4), 0, (64,), ".minperctamemory"),
+    "perctamemorysize": Special((9, 4), directive=".minperctamemory"),
     "locality_domain_id locality_domain_supplemental_sm": Special((9, 5), 100),
     " ".join(f"envreg{i}" for i in range(32)): Special((2, 1)),
     " ".join(f"pm{i}" for i in range(8)): Special((1, 3)),
@@ -470,6 +472,9 @@ SPECIAL_REGISTERS = {
     for part in parts
 }
 """Every special register, and each part of those that are vectors."""
+
+ALLOTTED = {name: special.directive for name, special in SPECIAL_REGISTERS.items() if special.directive}
+"""Those that kernels have by a directive."""
 
 VARYING = frozenset(
     f"%{name}" for name in (*["clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"],

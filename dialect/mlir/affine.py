@@ -1,10 +1,14 @@
-"""Affine maps and expressions as sums of loops, which xDSL 0.74 lacks: what runs along which loop, and how fast."""
+"""Affine maps and expressions as sums of loops, which xDSL 0.74 lacks: what runs along which loop, and how fast; and
+the strides of memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import MemRefType, NoneAttr
+from xdsl.ir import Attribute
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -128,3 +132,27 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
         ):
             return dimension
     return None
+
+
+# Memory: how far its elements are apart.
+
+
+def strides_of(memory: MemRefType[Attribute]) -> tuple[int | None, ...] | None:
+    """The strides in elements, None for dynamic ones.
+
+    None for a layout that is not strided.
+    """
+    strides = memory.get_strides()
+    return None if strides is None else tuple(strides)
+
+
+def dynamic_parts(memory: MemRefType[Attribute]) -> tuple[list[int], list[int]]:
+    """The dimensions whose sizes are dynamic, and those whose strides are: both are passed to a kernel with the
+    address.
+
+    The strides of memory without a layout follow from its sizes.
+    """
+    sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
+    if isinstance(memory.layout, NoneAttr):
+        return sizes, []
+    return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]

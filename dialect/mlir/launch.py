@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -37,6 +37,7 @@ from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
     ParsingState,
     PrintingState,
+    RegionVariable,
     irdl_custom_directive,
 )
 from xdsl.parser import Parser, UnresolvedOperand
@@ -62,14 +63,31 @@ class ListText(CustomDirective):
         self.attribute.print(printer, state, op)
 
 
+@irdl_custom_directive
+class BodyText(CustomDirective):
+    """A region of one block, which may have no operations."""
+
+    body: RegionVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        region = parser.parse_region()
+        if not region.blocks:
+            region.add_block(Block())
+        self.body.set(state, region)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.body.print(printer, state, op)
+
+
 @irdl_op_definition
 class ModuleOp(gpu.ModuleOp):
     """Kernels that are loaded together: `gpu.module @kernels [#nvvm.target] { ... }`."""
 
     name = "gpu.module"
-    custom_directives = (ListText,)
+    custom_directives = (ListText, BodyText)
     assembly_format = (
-        "$sym_name (` ` `<` $offloadingHandler^ `>`)? custom<ListText>($targets) attr-dict-with-keyword $body"
+        "$sym_name (` ` `<` $offloadingHandler^ `>`)? custom<ListText>($targets)"
+        " attr-dict-with-keyword custom<BodyText>($body)"
     )
 
     body = region_def("single_block")
@@ -77,15 +95,8 @@ class ModuleOp(gpu.ModuleOp):
     targets = opt_prop_def(ArrayAttr)
     offloadingHandler = opt_prop_def()  # noqa: N815
 
-    def __post_init__(self) -> None:
-        """Gives a module without operations its block."""
-        super().__post_init__()
-        for region in self.regions:
-            if not region.blocks:
-                region.add_block(Block())
-
-    def verify_(self) -> None:
-        """Verifies the definition alone, for the inherited verifier does not know targets."""
+    verify_ = Operation.verify_
+    """The definition alone is verified, for the inherited verifier does not know targets."""
 
 
 ATTRIBUTES = tuple(

@@ -6,11 +6,11 @@ Source: PTX ISA 6.4.1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from ..isa.row import Bindings
-from .text.syntax import Immediate, Operand, Register, Symbol
-from .types import REGISTER_BITS, bits_of
+from ..isa.row import Bindings, Slot
+from .text.syntax import WARP_SIZE, Immediate, Operand, Register, Symbol
+from .types import PACKED_BITS, REGISTER_BITS, bits_of
 
 # Where addresses may point, and what may hold them. Source: PTX ISA 6.4.1; of the addresses of variables 9.7.9.3.
 #
@@ -99,9 +99,19 @@ def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str
 # Literals among operands: which numbers a slot's kind has, in the notation of `rows.grammar`.
 
 
+def is_literal(operand: Operand) -> TypeGuard[Immediate | Symbol]:
+    """Whether an operand is a number, or `WARP_SZ`."""
+    return isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE)
+
+
+def _number(literal: Immediate | Symbol) -> Immediate:
+    return literal if isinstance(literal, Immediate) else Immediate(str(WARP_SIZE[literal.name]))
+
+
 def immediate(span: str, operand: Operand) -> str | None:
     """What is wrong with an operand that must be a literal in a span, such as "4/8/16", "24..256/8" or "" for any
     literal; None if nothing is."""
+    operand = _number(operand) if is_literal(operand) else operand
     if not isinstance(operand, Immediate) or isinstance(operand.value, float):
         return "expected an integer literal"
     if ".." in span:
@@ -127,3 +137,33 @@ def outside(span: str, operand: Immediate) -> str | None:
         return None
     what = f"a multiple of {step}" if step else "a number"
     return f"expected {what} {f'from {low} to {top}' if top else f'of at least {low}'}, got {operand.text}"
+
+
+def check_literal(slot: Slot, literal: Immediate | Symbol) -> str | None:
+    """What is wrong with a literal as an operand that is read."""
+    operand = _number(literal)
+    floating = isinstance(operand.value, float)
+    if slot.type in PACKED_BITS:
+        return f"a .{slot.type} operand cannot be a literal: move it into a register first"
+    if slot.type in ("f32", "f64"):
+        if not floating:
+            return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"
+        return outside(slot.span, operand) if slot.span else None
+    if slot.type[0] in "us" or slot.type == "pred":
+        if floating:
+            return f"expected an integer literal for .{slot.type}"
+        return immediate(slot.span, operand) if slot.span else None
+    if slot.type[0] == "b" and slot.type in REGISTER_BITS:
+        if not floating:
+            return immediate(slot.span, operand) if slot.span else None
+        if slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64):
+            return None
+        return f"the literal {operand.text} is no .{slot.type}"
+    return f"a .{slot.type} operand cannot be a literal: move it into a register first"
+
+
+def literal_type(literal: Operand) -> str:
+    """The type that a literal has by itself."""
+    if not isinstance(literal, Immediate) or isinstance(literal.value, int):
+        return "s32"
+    return "f32" if literal.text[:2] in ("0f", "0F") else "f64"

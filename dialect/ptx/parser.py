@@ -78,7 +78,7 @@ def read_prototype(text: str) -> Function:
 _STATEMENT = re.compile(
     rf"""\s*(?:
       (?P<label>{IDENTIFIER})\s*:(?!:)
-    | (?:@(?P<not>!?)\s*(?P<guard>{IDENTIFIER})\s+)?
+    | (?:@\s*(?P<not>!?)\s*(?P<guard>{IDENTIFIER})\s+)?
       (?P<opcode>[a-z]\w*+(?:(?:\s*+\.|::)\w++(?::\d++)?)*+)
       (?P<operands>(?:\s|(?=[{{(\[%]))[^;{{}}]*+(?:\{{[^;{{}}]*+\}}[^;{{}}]*+)*+)?;
     | //(?P<comment>[^\n]*)
@@ -100,22 +100,15 @@ _FUNCTION = re.compile(
     + rf"\s*(?P<returns>\([^)]*\))?\s*(?P<name>{IDENTIFIER})\s*(?P<parameters>\([^)]*\))?",
     re.ASCII,
 )
-_NAMES = (
-    "loc_intermediate",
-    "loc",
-    "file",
-    "section",
-    "pragma",
-    "alias",
-    "branchtargets",
-    "calltargets",
-    "callprototype",
-)
+_NAMES = ("loc_intermediate", "loc", "file", "section", "pragma", "alias", "branchtargets", "calltargets",
+          "callprototype")  # fmt: skip
+_ORDER = ("version", "target", "address_size")
+"""What a file begins with."""
 _INNER = (".loc", ".branchtargets", ".calltargets", ".callprototype")
 """Directives that stand inside functions alone."""
 _DIRECTIVES = tuple(f".{name}" for name in _NAMES)
 _DIRECTIVE = re.compile(rf"(?:{'|'.join(map(re.escape, _DIRECTIVES))})\b", re.ASCII)
-_LINE_DIRECTIVE = re.compile(r"\.(?:loc|loc_intermediate|file)\b[^\n;]*", re.ASCII)
+_LINE_DIRECTIVE = re.compile(r"\.loc(?:\s+\d\w*){3}(?:\s*,[^\n;]*)?|\.(?:loc|loc_intermediate|file)\b[^\n;]*", re.ASCII)
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{[^}]*\}", re.ASCII)
 _SEMICOLON_DIRECTIVE = re.compile(r'\.\w+(?:"[^"]*"|[^;{}"])*;', re.ASCII)
 _ITEM = r'(?:[\w$]+|"[^"\n]*")'
@@ -153,6 +146,8 @@ class _Parser(DeclarationReader):
                 value = header["value"]
                 if header["kind"] in stated and header["kind"] != "target":
                     self.note(self.error(f".{header['kind']} is stated twice", start))
+                elif header["kind"] not in stated and not self.begins(header["kind"], stated, items):
+                    self.note(self.error(f"expected .{header['kind']} at the beginning: .{', .'.join(_ORDER)}", start))
                 stated.add(header["kind"])
                 if header["kind"] == "version":
                     place = header.start("value")
@@ -180,6 +175,11 @@ class _Parser(DeclarationReader):
                 f"the file has no {missing} directive; PTX begins with .version, .target, .address_size", 0
             )
         return Module(version, targets, size, tuple(items), preamble, target_at, version_at)
+
+    @staticmethod
+    def begins(kind: str, stated: set[str], items: Iterable[object]) -> bool:
+        """Whether a directive of the header stands where it may."""
+        return stated == {*_ORDER[: _ORDER.index(kind)]} and all(isinstance(item, Comment) for item in items)
 
     def version(self, text: str, position: int) -> tuple[int, int]:
         match = re.fullmatch(r"(\d+)\.(\d+)", text)

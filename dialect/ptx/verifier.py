@@ -17,6 +17,7 @@ from ..isa.row import (
     ADDRESS,
     ANYTHING,
     CONSTANT,
+    CONSTANTS,
     DISCARDED,
     NAMED,
     PREDICATE,
@@ -33,10 +34,21 @@ from ..isa.row import (
     Target,
     Version,
 )
-from .addresses import ANYWHERE, AddressRules, SpaceOf, check_address, check_symbol, immediate, nowhere, outside
+from .addresses import (
+    ANYWHERE,
+    AddressRules,
+    SpaceOf,
+    check_address,
+    check_literal,
+    check_symbol,
+    immediate,
+    is_literal,
+    literal_type,
+    nowhere,
+)
 from .instructions import find, nearest
-from .text.syntax import WARP_SIZE, Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
-from .types import OPAQUE_TYPES, PACKED_BITS, REGISTER_BITS, alike, bits_of, compatible
+from .text.syntax import Address, Immediate, Indexed, Not, Operand, Pair, Register, Symbol, Vector
+from .types import OPAQUE_TYPES, alike, bits_of, compatible
 
 # An instruction against the rows that spell it.
 
@@ -93,10 +105,10 @@ def _targets(names: tuple[str, ...]) -> tuple[Target, ...]:
 
 class _Miss(NamedTuple):
     """Why a row does not fit an instruction. `fits` measures how near it is: -1 if the number of operands differs, else
-    the number of operands that fit before the first that does not, plus one if only the target lacks the row."""
+    the number of operands that fit before the first that does not, plus a half if that is right but for an element."""
 
     message: str
-    fits: int
+    fits: float
 
 
 def check(
@@ -145,8 +157,9 @@ def fitting(
     misses: list[_Miss] = []
     for row, bindings in matches:
         problems = [_check_operands(s, bindings, operands, type_of, rules) for s in row.signatures_of(bindings)]
-        if isinstance(row, Form) and None in problems:
-            problems = [_literals_alone(row.signatures_of(bindings)[problems.index(None)], operands)]
+        if None in problems and (isinstance(row, Form) or row.root in UNTYPED):
+            slots = row.signatures_of(bindings)[problems.index(None)]
+            problems = [_literals_alone(slots, operands, "" if isinstance(row, Form) else "f32")]
         if None in problems:
             fits.append((row, bindings))
         misses += filter(None, problems)
@@ -186,17 +199,26 @@ def _check_operands(
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=True)):
         problem = _check_slot(slot, operand, bindings, type_of, rules)
         if problem is not None:
-            return _Miss(f"operand {slot.name}: {problem}", fits)
+            return _Miss(f"operand {slot.name}: {problem}", fits + problem.startswith("element") / 2)
     return None
 
 
-def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand]) -> _Miss | None:
-    """A fragment of packed elements that has no register."""
+UNTYPED = ("tcgen05", "spcompress", "spdecompress")
+"""Instructions whose vectors have the type of a register in them, beside the matrix instructions."""
+
+
+def _literals_alone(slots: Sequence[Slot], operands: Sequence[Operand], other: str) -> _Miss | None:
+    """A vector of literals alone, which has their type: it must be the operand's, or `other`."""
     for fits, (slot, operand) in enumerate(zip(slots, operands, strict=False)):
-        packed = slot.kind == VECTOR and slot.type not in ("f32", "f64", "s32")
-        if packed and isinstance(operand, Vector) and all(isinstance(item, Immediate) for item in operand.items):
+        if slot.kind != VECTOR or not isinstance(operand, Vector) or any(map(_is_register, operand.items)):
+            continue
+        if not {literal_type(item) for item in operand.items} <= {slot.type, other}:
             return _Miss(f"operand {slot.name}: expected registers, got literals alone", fits)
     return None
+
+
+def _is_register(operand: Operand) -> bool:
+    return isinstance(operand, Register) or operand == _SINK
 
 
 def _required(slots: Sequence[Slot], more: int) -> list[Slot]:
@@ -217,13 +239,18 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind in VALUES:
         if slot.pointer and bits_of(slot.type) != rules.address_size:
             return f"a generic address takes {rules.address_size} bits, .{slot.type} has {bits_of(slot.type)}"
-        single = slot.braces and isinstance(operand, Vector) and len(operand.items) == 1 and operand.items[0]
-        problem = _check_value(slot, single or operand, type_of)
+        if slot.braces and isinstance(operand, Vector) and [type(item) for item in operand.items] == [Register]:
+            (operand,) = operand.items
+        problem = _check_value(slot, operand, type_of)
         return problem or (check_symbol(operand, bindings, rules) if isinstance(operand, Symbol) else None)
     if slot.kind == DISCARDED:
         return None if operand == _SINK else f"expected _, got {_describe(operand, type_of)}"
     if slot.kind == ADDRESS:
-        return _check_address(slot.type, bindings, operand, type_of, rules)
+        problem = _check_address(slot.type, bindings, operand, type_of, rules)
+        if problem is None and slot.register and isinstance(operand, Address):
+            declared = isinstance(operand.base, Register) and type_of(operand.base)
+            return None if declared == "b32" else f"expected a .b32 register, got {_describe(operand.base, type_of)}"
+        return problem
     if slot.kind == CONSTANT:
         return immediate(slot.span, operand)
     if slot.kind == TENSOR:
@@ -231,8 +258,7 @@ def _check_slot(slot: Slot, operand: Operand, bindings: Bindings, type_of: TypeO
     if slot.kind == TEXTURE:
         return _check_opaque(slot, operand, type_of, rules)
     if slot.kind == PREDICATE:
-        literal = isinstance(operand, Immediate)
-        return immediate("0/1", operand) if literal else _check_value(slot, operand, type_of)
+        return immediate("0/1", operand) if is_literal(operand) else _check_value(slot, operand, type_of)
     if slot.kind == SELECTOR:
         return _check_selector(slot.span, operand, type_of)
     label = isinstance(operand, Symbol) and operand != _SINK
@@ -255,8 +281,8 @@ def _check_value(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if slot.written or slot.parts > 1 or slot.register:
         write = " to write" if slot.written else ""
         return f"expected a .{slot.type} register{write}, got {_describe(operand, type_of)}"
-    if isinstance(operand, Immediate) or (isinstance(operand, Symbol) and operand.name in WARP_SIZE):
-        return _check_literal(slot, operand)
+    if is_literal(operand):
+        return check_literal(slot, operand)
     if isinstance(operand, Symbol) and slot.variable:
         bits = bits_of(slot.type)
         return None if bits >= 32 else f"an address takes 32 or 64 bits, .{slot.type} has {bits}"
@@ -333,27 +359,6 @@ def _check_parts(slot: Slot, register: Register) -> str | None:
     return f".{selector} chooses no parts of {register.name.partition('.')[0]} here"
 
 
-def _check_literal(slot: Slot, operand: Immediate | Symbol) -> str | None:
-    if isinstance(operand, Symbol):
-        operand = Immediate(str(WARP_SIZE[operand.name]))
-    floating = isinstance(operand.value, float)
-    if slot.type in PACKED_BITS:
-        return f"a .{slot.type} operand cannot be a literal: move it into a register first"
-    if slot.type in ("f32", "f64"):
-        if not floating:
-            return f"expected a floating-point literal such as 0f3F800000 for .{slot.type}"
-        return outside(slot.span, operand) if slot.span else None
-    if slot.type[0] in "us" or slot.type == "pred":
-        if floating:
-            return f"expected an integer literal for .{slot.type}"
-        return immediate(slot.span, operand) if slot.span else None
-    if slot.type[0] == "b" and slot.type in REGISTER_BITS:
-        if not floating or (slot.own and bits_of(slot.type) == (32 if operand.text[:2] in ("0f", "0F") else 64)):
-            return None
-        return f"the literal {operand.text} is no .{slot.type}"
-    return f"a .{slot.type} operand cannot be a literal: move it into a register first"
-
-
 def _check_predicate(slot: Slot, operand: Operand, type_of: TypeOf) -> str | None:
     if operand == _SINK:
         return None if slot.pair_discards else "the predicate after '|' cannot be discarded"
@@ -384,7 +389,8 @@ def _check_box(operand: Operand, slot: Slot, type_of: TypeOf, rules: AddressRule
         first = item.items[0] if field.name == "sizes" and isinstance(item, Vector) else None
         narrow = isinstance(first, Register) and type_of(first) in ("b8", "u8", "s8")
         problem = problem or _check_value(replace(field, type="b8") if narrow else field, item, type_of)
-    return problem or _check_vector(Slot("coordinates", VECTOR, count=slot.count), where, type_of)
+    span = "0..0" if slot.type == "shape" else ""
+    return problem or _check_vector(Slot("coordinates", VECTOR, "s32", slot.count, span=span), where, type_of)
 
 
 def replacing(slot: Slot) -> list[Slot]:
@@ -444,7 +450,7 @@ def _check_object(operand: Operand | None, type_of: TypeOf, rules: AddressRules)
     """Checks a texture, sampler or surface: a name, or a register with its address or handle."""
     if isinstance(operand, Symbol):
         where = rules.space_of(operand.name)
-        opaque = operand != _SINK and (where is None or where in (*OPAQUE_TYPES, "tex"))
+        opaque = operand.name not in CONSTANTS and (where is None or where in (*OPAQUE_TYPES, "tex"))
         return "" if opaque else f"expected a texture, a sampler or a surface, got '{operand.name}'"
     if not isinstance(operand, Register):
         return "expected a name or a 64-bit register in brackets"
@@ -477,7 +483,7 @@ def _describe(operand: Operand, type_of: TypeOf) -> str:
         case Immediate():
             return f"the literal {operand.text}"
         case Symbol():
-            return f"the symbol {operand.name}"
+            return f"the symbol {operand.name}" + (f"+{operand.offset}" if operand.offset else "")
         case Vector():
             return f"a vector of {len(operand.items)}"
         case Address():

@@ -26,7 +26,6 @@ from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
-    ParsePropInAttrDict,
     RangeOf,
     VarConstraint,
     irdl_op_definition,
@@ -48,7 +47,6 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 Handle = transform.TransformOpHandleType
-IN_DICTIONARY = (ParsePropInAttrDict(),)
 
 # Operations of MLIR.
 

@@ -1,4 +1,4 @@
-"""Fragments from and to memory: `warp.load`, `warp.store`."""
+"""Fragments from and to memory: `warp.load`, `warp.store`, `warp.prefetch`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
+    prop_def,
     result_def,
     traits_def,
     var_operand_def,
@@ -38,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import SCALES_OF_WORD
 from ..layouts.layout import column
+from ..mlir.affine import strides_of
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -60,7 +62,6 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
-from .views import strides_of
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 
@@ -309,6 +310,44 @@ class LoadOp(_FragmentAccess):
             raise VerifyException(
                 f"expected the elements of a byte to lie side by side in memory, there the fragment is [{layout}]"
             )
+
+
+@irdl_op_definition
+class PrefetchOp(IRDLOperation):
+    """Prefetches the lines of global memory from which a fragment will be loaded. It does not wait::
+
+        warp.prefetch %C[%m, %n] {in_bounds = [true, false]} : memref<100x77xf32> as <acc, 64x64xf32, ...>
+
+    Source: PTX ISA 9.7.9.15.
+    """
+
+    name = "warp.prefetch"
+
+    memory = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
+    fragment = prop_def(FragmentType)
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$memory `[` $indices `]` attr-dict `:` type($memory) `as` $fragment"
+
+    def __init__(
+        self,
+        memory: SSAValue,
+        indices: Sequence[SSAValue],
+        fragment: FragmentType,
+        in_bounds: ArrayAttr[BoolAttr] | None = None,
+    ):
+        super().__init__(operands=[memory, list(indices)], properties={"in_bounds": in_bounds, "fragment": fragment})
+
+    def verify_(self) -> None:
+        memory = memory_of(self.memory)
+        verify_indices("the memref", memory, self.indices)
+        verify_element(memory, self.fragment)
+        bounds(self.in_bounds)
+        if memory_space(memory) == SHARED_SPACE:
+            raise VerifyException(f"expected global memory, got {memory}")
 
 
 @irdl_op_definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64, i32, i64
 from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -76,8 +76,8 @@ class RowsOp(IRDLOperation):
         warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
 
     Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
-    input; it yields one element of each output, and computes floats in f32 or f64. `warp.index` is the index along a
-    loop.
+    input, of integers of 64 bits the low word; it yields one element of each output, and computes floats in f32 or f64.
+    `warp.index` is the index along a loop.
     """
 
     name = "warp.rows"
@@ -136,7 +136,7 @@ class RowsOp(IRDLOperation):
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")
-        kinds = [element_type(value) for value in values]
+        kinds = [i32 if (kind := element_type(value)) == i64 else kind for value in values]
         for number, kind in enumerate(kinds):
             row = element_row(kind)
             if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float):

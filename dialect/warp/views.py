@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
-    NoneAttr,
     StridedLayoutAttr,
     i32,
     i64,
@@ -40,7 +39,7 @@ from xdsl.traits import NoMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Layout
-from ..mlir.affine import passed, steps_of, windows
+from ..mlir.affine import passed, steps_of, strides_of, windows
 from .attributes import Memory, memory_of, parse_layout
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
@@ -58,27 +57,6 @@ Dimensions: TypeAlias = tuple[int | None, int | None]
 WORDS = ("row", "column")
 ALL = "all"
 """The word for a dimension of which every index is kept."""
-
-
-def dynamic_parts(memory: Memory) -> tuple[list[int], list[int]]:
-    """The dimensions whose sizes are dynamic, and those whose strides are: both are passed to a kernel with the
-    address.
-
-    The strides of memory without a layout follow from its sizes.
-    """
-    sizes = [i for i, size in enumerate(memory.get_shape()) if size < 0]
-    if isinstance(memory.layout, NoneAttr):
-        return sizes, []
-    return sizes, [i for i, stride in enumerate(strides_of(memory) or ()) if stride is None]
-
-
-def strides_of(memory: Memory) -> tuple[int | None, ...] | None:
-    """The strides in elements, None for dynamic ones.
-
-    None for a layout that is not strided.
-    """
-    strides = memory.get_strides()
-    return None if strides is None else tuple(strides)
 
 
 def im2col_type(
@@ -125,6 +103,10 @@ class MatrixOp(IRDLOperation):
 
         %P = warp.matrix %A[row, column] part [%first, %rows]
             : memref<96x32xf16> -> memref<?x32xf16, strided<[32, 1], offset: ?>>
+
+    A matrix of integers of 64 bits is one of their low words::
+
+        %L = warp.matrix %l[row] : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
     """
 
     name = "warp.matrix"
@@ -267,9 +249,11 @@ def matrix_type(
     shape, strides = memory.get_shape(), strides_of(memory)
     if strides is None or not max(row or 0, column or 0, *kept) < max(1, len(shape)):
         raise VerifyException(f"expected strided memory with dimensions {row} and {column}, got {memory}")
-    layout = StridedLayoutAttr([0 if d is None else strides[d] for d in (*kept, row, column)], None)
+    along = [0 if d is None else strides[d] for d in (*kept, row, column)]
+    element, words = (i32, 2) if memory.element_type == i64 else (memory.element_type, 1)
+    layout = StridedLayoutAttr([stride and stride * words for stride in along], None)
     sizes = [DYNAMIC_INDEX if d is None or (part and d == row) else shape[d] for d in (*kept, row, column)]
-    return MemRefType(memory.element_type, sizes, layout, memory.memory_space)
+    return MemRefType(element, sizes, layout, memory.memory_space)
 
 
 # `warp.window`: memory as the loops of an operation go through it.

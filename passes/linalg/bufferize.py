@@ -34,8 +34,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ...dialect.mlir.affine import strides_of
 from ...dialect.warp.attributes import memory_of
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail, warn
 from ..patterns import constant_value
 from .constants import as_bytes, global_of, hold_conditions, is_multiplied, number_of

@@ -23,6 +23,7 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import chose
 from ..patterns import operations_between
+from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import writer_before
 from .image_windows import ALIGNED, Padded
@@ -144,7 +145,9 @@ def _allocated(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAVa
 
 
 def transposed(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A copy of memory with its dimensions in an order."""
+    """A copy of memory with its dimensions in an order; of a constant another constant."""
+    if (constant := permuted(value, order)) is not None:
+        return builder.insert(constant).memref
     made = _allocated(builder, value, order)
     builder.insert(TransposeOp(value, made, DenseArrayBase.from_list(i64, order)))
     return made

@@ -5,17 +5,23 @@ values is memory that the host function hands to its kernels, with contents that
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from math import prod
+
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
+    AnyDenseElement,
     AnyFloat,
     ArrayAttr,
+    BytesAttr,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
     NoneAttr,
+    RankedStructure,
     StringAttr,
     TensorType,
     UnitAttr,
@@ -31,7 +37,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import in_place_of, is_memory
+from ...dialect.warp.attributes import in_place_of, is_memory, memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from .product import fresh_name
@@ -116,11 +122,39 @@ def global_of(op: arith.ConstantOp, value: DenseIntOrFPElementsAttr, module: Mod
     return get
 
 
+def permuted(memory: SSAValue, order: Sequence[int]) -> memref.GetGlobalOp | None:
+    """The memory of a constant, or of another shape of one, whose dimensions are in another order; None for other
+    memory, or if the contents are not known."""
+    import numpy as np
+
+    kind, op = memory_of(memory), memory.owner
+    while isinstance(op, memref.CollapseShapeOp | memref.ExpandShapeOp):
+        op = op.src.owner
+    if not isinstance(op, memref.GetGlobalOp):
+        return None
+    value, shape = contents(op), kind.get_shape()
+    module = next((each for each in _around(op) if isinstance(each, ModuleOp)), None)
+    if isinstance(value, str) or module is None or len(value.data.data) % prod(shape):
+        return None
+    elements = np.frombuffer(value.data.data, f"V{len(value.data.data) // prod(shape)}").reshape(shape).transpose(order)
+    turned = TensorType(kind.element_type, elements.shape)
+    if not isa(turned, RankedStructure[AnyDenseElement]):
+        return None
+    turned_value = DenseIntOrFPElementsAttr(turned, BytesAttr(elements.tobytes()))
+    constant = arith.ConstantOp(turned_value, turned)
+    constant.result.name_hint, constant.location = op.memref.name_hint, op.location
+    return global_of(constant, turned_value, module)
+
+
+def _around(op: Operation) -> Iterator[Operation]:
+    """The operations that an operation is in."""
+    while (parent := op.parent_op()) is not None:
+        yield (op := parent)
+
+
 def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
     """The elements of a `memref.global`; a reason if they are not known."""
-    module = op.parent_op()
-    while module is not None and not isinstance(module, ModuleOp):
-        module = module.parent_op()
+    module = next((each for each in _around(op) if isinstance(each, ModuleOp)), None)
     name = op.name_.string_value()
     every = [] if module is None else [o for o in module.ops if isinstance(o, memref.GlobalOp)]
     global_ = next((o for o in every if o.sym_name.data == name), None)

@@ -28,13 +28,14 @@ from ...dialect.mlir.affine import (
     loops_of,
     map_along,
     runs_backwards,
+    strides_of,
     windows,
 )
 from ...dialect.mlir.generic import Factor, Weighted, factors, weighted
 from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, target_of
 from ...dialect.warp.elements import element_type, shape_of
-from ...dialect.warp.views import WindowOp, strides_of
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import fail
 from ..patterns import constant_value
 from .operand import collapse, expand

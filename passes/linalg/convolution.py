@@ -25,13 +25,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialect.isa.tensor_map import MOST_STEP, most_offset
 from ...dialect.isa.wgmma import UNIT
-from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards
+from ...dialect.mlir.affine import FIXED, loops_of, map_along, runs_backwards, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import WindowOp, strides_of
+from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
 from .contraction import multiplies_images

@@ -75,7 +75,7 @@ class ElementExpression:
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
     reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
-    is what an `arith.truncf` rounds to, or f64 of what is computed in it.
+    is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer.
     """
 
     kind: str
@@ -279,7 +279,8 @@ class ElementReader:
         owner = value.owner
         if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, FloatAttr | IntegerAttr):
             number = _constant(owner.value.value.data, owner).rounded(value.type)
-            return replace(number, type=f64) if self.wide and value.type == f64 else number
+            is_typed = isinstance(owner.value, IntegerAttr) or (self.wide and value.type == f64)
+            return replace(number, type=value.type) if is_typed else number
         return ElementExpression("outside", value=value)
 
     def _product(self, op: LinalgStructuredOperation, at: Subscripts) -> ElementExpression | None:

@@ -112,20 +112,23 @@ class ElementBuilder(NamedTuple):
         op = expression.op
         if op is None:
             decline(f"it depends on a {expression.kind} from outside")
-        if expression.is_op("arith.index_cast"):
-            return self.built(expression.operands[0])
+        if expression.is_op("arith.index_cast", "arith.trunci", "arith.extsi"):
+            before, after = (computed_as(value.type) for value in (op.operands[0], op.results[0]))
+            if before == after:
+                return self.built(expression.operands[0])
         operands = [self.built(operand) for operand in expression.operands]
         properties = dict(op.properties)
         if isinstance(op, arith.ConstantOp):
             properties["value"] = _number_of(op, expression)
-        types = [f64 if expression.is_wide else _computed_as(result.type) for result in op.results]
+        types = [f64 if expression.is_wide else computed_as(result.type) for result in op.results]
         made = type(op).create(operands=operands, result_types=types, properties=properties)
         self.block.add_op(made)
         return made.results[0]
 
 
-def _computed_as(kind: Attribute) -> Attribute:
-    """The type in which expressions compute: f32, i32, or a narrower integer."""
+def computed_as(kind: Attribute) -> Attribute:
+    """The type in which expressions compute: f32, i32, or a narrower integer. Integers of 64 bits count elements, and
+    are read as their low words."""
     if isinstance(kind, IndexType) or kind == IntegerType(64):
         return i32
     return kind if isa(kind, IntegerType) else f32
@@ -136,6 +139,6 @@ def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr
     if isinstance(value, FloatAttr) and number is not None:
         return FloatAttr(number, f64 if expression.is_wide else f32)
     if isinstance(value, IntegerAttr):
-        kind = _computed_as(value.type)
+        kind = computed_as(value.type)
         return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
     decline("it depends on a constant of several values")

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, cf, memref
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, IntegerAttr, IntegerType, MemRefType, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import IndexOp, YieldOp
@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, is_projection, map_along
+from ...dialect.mlir.affine import FIXED, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp
@@ -27,7 +27,6 @@ from ...dialect.warp.elements import only_computes
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..patterns import constant_value
 from .operand import SIZE_LIMIT, VIEWING, View, root, seen
@@ -315,7 +314,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
     A kernel reads C, and the inputs of elementwise operations, element by element where it writes; warps read their
     rows before they write them.
     """
-    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp):
+    if is_pure(op) or isinstance(op, memref.AllocOp | memref.AllocaOp | DisjointOp | cf.AssertOp):
         return [], []
     match op:
         case LinalgStructuredOperation():

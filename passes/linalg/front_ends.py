@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     f32,
     i8,
     i32,
+    i64,
 )
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, YieldOp
@@ -255,6 +256,25 @@ class ReadNumber(RewritePattern):
         rewriter.replace(op, made)
 
 
+class PassSizes(RewritePattern):
+    """Passes sizes of i64 that bodies read as i32, which kernels take, and which all sizes fit."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: arith.IndexCastOp, rewriter: PatternRewriter) -> None:
+        if op.result.type != i64 or not isinstance(op.parent_op(), func.FuncOp):
+            return
+        uses = [use for use in op.result.uses if isinstance(use.operation.parent_op(), LinalgStructuredOperation)]
+        if not uses:
+            return
+        narrow = rewriter.insert(arith.IndexCastOp(op.input, i32)).result
+        for use in uses:
+            if isinstance(use.operation, arith.SIToFPOp):
+                use.operation.operands[0] = narrow
+            else:
+                wide = Builder(InsertPoint.before(use.operation)).insert(arith.ExtSIOp(narrow, i64))
+                use.operation.operands[use.index] = wide.result
+
+
 def _starts(op: Operation, number: int) -> bool:
     """Whether an operand is what an operation starts from."""
     return isinstance(op, LinalgStructuredOperation) and number >= len(op.inputs)
@@ -290,11 +310,14 @@ class AddStart(RewritePattern):
         bias, body = start.owner, weighted(op.body.block)
         if body is None or not body.is_plain or not isinstance(bias, GenericOp) or element_of(start) not in (f32, i32):
             return
-        if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]) or min(kind.get_shape()) < 0:
+        empty = bias.outputs[0].owner
+        if not Nest.of(bias).is_elementwise or not isa(kind, TensorType[Attribute]):
+            return
+        if not isinstance(empty, tensor.EmptyOp) or empty.tensor.type != kind:
             return
         zero: FloatAttr | IntegerAttr = FloatAttr(0.0, f32) if element_of(start) == f32 else IntegerAttr(0, i32)
         number = rewriter.insert(arith.ConstantOp(zero)).result
-        first, last = (rewriter.insert(tensor.EmptyOp([], kind)).tensor for _ in range(2))
+        first, last = (rewriter.insert(empty.clone()).tensor for _ in range(2))
         filled = rewriter.insert(FillOp([number], [first], [kind]))
         product = op.clone()
         product.operands[len(op.inputs)] = filled.results[0]
@@ -347,7 +370,7 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
 
     wide = tensors.FuseWide()
     tensors.drop_unused(function.body.block, function)
-    first = tensors.OneResultEach(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
+    first = tensors.OneResultEach(), PassSizes(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
     apply_patterns(first, function)
     tensors.drop_unused(function.body.block)
     decomposed: tuple[RewritePattern, ...] = ()
@@ -361,7 +384,7 @@ def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     moved = (*units, *decomposed, *moved_operands.PATTERNS, tensors.FuseDiamond())
     for pattern in (*moved, wide, reshapes.DropUnitLoops()):
         apply_patterns((pattern,), function)
-    if apply_patterns((reshapes.CollapseSummed(),), function):
+    if apply_patterns((reshapes.CollapseSummed(), reshapes.CollapsePixels()), function):
         apply_patterns((reshapes.CollapseRow(),), function)
         apply_patterns((reshapes.CollapseRow(),), function, reverse=True)
     tensors.drop_unused(function.body.block)

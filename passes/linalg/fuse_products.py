@@ -43,8 +43,8 @@ from .product import read
 from .raise_matmul import raise_products
 
 # Two products of one A: `gate = A B1`, `up = A B2`, and an operation that reads an element of each, such as
-# `silu(gate) * up`. One product of both reads A once, and writes and reads neither of the two results. That takes
-# warpgroups, which have sums of as many columns in their registers.
+# `silu(gate) * up`. One product of both reads A once, and writes and reads neither of the two results. A warp, or a
+# warpgroup, has the sums of both for its elements.
 
 HALF = 16
 """Bits of the elements that are multiplied so."""
@@ -60,11 +60,13 @@ def objection(first: MatmulOp, second: MatmulOp, target: Target | None) -> str:
     if min(*memory_of(first.a).get_shape(), *memory_of(first.b).get_shape()) < 0:
         return "sizes are not known"
     product = read(first)
-    rows = (row for row in wgmma.rows() if [row.a.name, row.b.name] == [*first.multiplied])
-    if target is None or product.a.element.bits != HALF or not any(row.runs_on(target) for row in rows):
-        return f"{target} has no wgmma of elements of {HALF} bits for {' x '.join(first.multiplied)}"
+    if product.a.element.bits != HALF:
+        return f"expected elements of {HALF} bits, got {' x '.join(first.multiplied)}"
     if not product.b.transposed:
         return f"expected k along the rows of memory of both, got {product.b.type}"
+    rows = (row for row in wgmma.rows() if [row.a.name, row.b.name] == [*first.multiplied])
+    if target is None or not any(row.runs_on(target) for row in rows):
+        return ""
     odd = next((o for o in (product.a, product.b) if o.pitch_bits % (BYTE * UNIT)), None)
     return "" if odd is None else f"rows of {odd.type} are no multiples of {UNIT} bytes"
 

@@ -18,7 +18,7 @@ from typing import ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, ModuleOp, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Operation, SSAValue
@@ -28,9 +28,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import memory_of
+from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, remark
 from ..patterns import FoldDimension, apply_patterns
 from .element_expressions import (
@@ -232,8 +233,11 @@ class RowsMatch:
             ends = [*((value, leaf.place) for leaf, value in inputs.items()), *self.places.items()]
             along = [(value, d) for value, place in ends for d, name in enumerate(place) if name == ALONG]
             _check_length([*along, *self._reduced()], self.last)
+        unknown = (strides_of(memory_of(v)) for v in inputs.values() if element_type(v) == i64 and is_memory(v.type))
+        if any(strides is None or None in strides for strides in unknown):
+            decline("the low words of integers are read out of memory of known strides")
         order: dict[Name, int] = {**{row: row for row in range(self.rows)}, ALONG: self.rows}
-        types = {leaf: element_type(value) for leaf, value in inputs.items()}
+        types = {leaf: i32 if (kind := element_type(value)) == i64 else kind for leaf, value in inputs.items()}
         stored = [memory_of(value).element_type for value in self.places]
         indices: dict[Name, int] = {ALONG: self.rows}
         region = region_of(list(self.elements.values()), types, stored, indices=indices, across=True)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import prod
 from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, MemRefType, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import CopyOp, FillOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.mlir.affine import FIXED, loops_of, windows
-from ...dialect.nest import Nest
-from ...dialect.warp.attributes import memory_of
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of, windows
+from ...dialect.nest import Nest, generic
+from ...dialect.warp.attributes import memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import WindowOp, strides_of
-from ..patterns import operations_between
+from ...dialect.warp.views import WindowOp
+from ..patterns import IndexBuilder, operations_between
 from .elementwise import touched
 from .operand import drop_unused, groups_of, root, users_of
 from .window_sums import PADDING, WindowSum
@@ -233,3 +235,99 @@ class FoldPadding(RewritePattern):
         op.operands[list(op.operands).index(windows.image.value)] = images
         op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
         padded.drop_unused(images)
+
+
+GATHERED = "f16", "bf16", "f32", "f64", "i8", "i32", "i64"
+"""Elements that threads load at places that they compute."""
+
+
+class Part(NamedTuple):
+    """A part of memory that a copy writes: the view, and how far from the start and how long it is."""
+
+    copy: CopyOp
+    view: memref.SubviewOp
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+
+    @staticmethod
+    def of(view: Operation, last: Operation) -> Part | None:
+        """The part that a view is, if one copy of unchanged memory writes it, in the block of `last`."""
+        if not isinstance(view, memref.SubviewOp) or not view.result.has_one_use():
+            return None
+        (use,), (offsets, sizes, steps) = view.result.uses, (
+            [*each.get_values()] for each in (view.static_offsets, view.static_sizes, view.static_strides)
+        )  # fmt: skip
+        copy, source = use.operation, memory_of(view.source)
+        if not isinstance(copy, CopyOp) or use.index != 1 or copy.parent is not last.parent:
+            return None
+        kinds = {*map(type_name, (source.element_type, memory_of(copy.inputs[0]).element_type))}
+        plain = set(steps) == {1} and min(*offsets, *sizes) >= 0 and len(kinds) == 1 and kinds.issubset(GATHERED)
+        stays = plain and root(copy.inputs[0]) != root(view.source) and (copy is last or _stays(copy, last))
+        return Part(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
+
+    def put(self, index: IndexBuilder, loops: Sequence[SSAValue], element: SSAValue | None) -> SSAValue:
+        """The element at these indices of the memory: that of the part, or else another one."""
+        shape = memory_of(self.view.source).get_shape()
+        inside: SSAValue | None = None
+        places = list[SSAValue]()
+        for loop, offset, size, length in zip(loops, self.offsets, self.sizes, shape, strict=True):
+            places.append(index.insert(arith.SubiOp(loop, index.value(offset))).result if offset else loop)
+            if size != length:
+                among = index.insert(arith.CmpiOp(places[-1], index.value(size), "ult")).result
+                inside = among if inside is None else index.insert(arith.AndIOp(inside, among)).result
+        if inside is not None:
+            of_start = index.value(0)
+            places = [index.insert(arith.SelectOp(inside, place, of_start)).result for place in places]
+        loaded = index.insert(memref.LoadOp.get(self.copy.inputs[0], places)).res
+        if inside is None or element is None:
+            return loaded
+        return index.insert(arith.SelectOp(inside, loaded, element)).result
+
+
+def _is_all(memory: SSAValue, parts: Sequence[Part]) -> bool:
+    """Whether parts of memory are disjoint, and all of it."""
+    apart = (
+        any(max(a, b) >= min(a + m, b + n) for a, m, b, n in zip(
+            one.offsets, one.sizes, other.offsets, other.sizes, strict=True))
+        for one, other in combinations(parts, 2)
+    )  # fmt: skip
+    return sum(prod(part.sizes) for part in parts) == prod(memory_of(memory).get_shape()) and all(apart)
+
+
+class GatherParts(RewritePattern):
+    """Writes memory that consists of copied parts, and a number around them, at once: each thread computes the place of
+    its element in its part. The fill and the copies would be a launch each."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
+        memory = op.outputs[0].owner.source if isinstance(op.outputs[0].owner, memref.SubviewOp) else None
+        if memory is None or root(memory) != memory:
+            return
+        fills = [use.operation for use in memory.uses if isinstance(use.operation, FillOp)]
+        parts = [part for use in memory.uses if (part := Part.of(use.operation, op)) is not None]
+        parts.sort(key=lambda part: -len(operations_between(part.copy, op) or ()))
+        writers = [*fills, *(part.copy for part in parts)]
+        between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
+        others = users_of(memory) - {*writers}
+        if between is None or any(inner in others for each in between for inner in each.walk()):
+            return
+        if len(fills) > 1 or not (fills or _is_all(memory, parts)):
+            return
+        rewriter.insert(_gathered(op, memory, fills, parts), InsertPoint.before(op))
+        for writer in writers:
+            rewriter.erase(writer)
+        for part in parts:
+            drop_unused(part.view.result)
+
+
+def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[Part]) -> GenericOp:
+    """The operation that writes what a fill and copies did; the last of them counts."""
+    kind = memory_of(memory)
+    block = Block(arg_types=[kind.element_type])
+    index = IndexBuilder(Builder(InsertPoint.at_end(block)))
+    loops = [index.insert(IndexOp(dimension)).result for dimension in range(kind.get_num_dims())]
+    element = fills[0].inputs[0] if fills else None
+    for part in parts:
+        element = part.put(index, loops, element)
+    index.insert(YieldOp(*(each for each in (element,) if each is not None)))
+    return generic(op, [], [memory], Region(block), [AffineMap.identity(len(loops))])

@@ -25,14 +25,14 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.form import ElementType
-from ...dialect.mlir.affine import loops_of, passed, steps_of
+from ...dialect.mlir.affine import loops_of, passed, steps_of, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
 from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
-from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp, strides_of
+from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp
 from ..diagnostics import fail
 
 if TYPE_CHECKING:

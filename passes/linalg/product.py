@@ -15,7 +15,7 @@ from xdsl.ir.affine import AffineMap
 from ...dialect.isa import mma
 from ...dialect.isa.form import ELEMENT_TYPES, IN_BYTES, ElementType
 from ...dialect.isa.mma import Variant
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attributes import BYTE, element_row, memory_of, memory_space
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M, N, loops_beside
 from ...dialect.warp.matmul import MatmulOp
@@ -23,7 +23,6 @@ from ...dialect.warp.operands import METADATA_ROWS, PairedOp
 from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.tile_mma import TileMmaOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix

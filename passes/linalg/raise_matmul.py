@@ -41,7 +41,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType
-from ...dialect.mlir.affine import FIXED, loops_of
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.mlir.contraction import METADATA, ContractionOp, PoolingOp
 from ...dialect.mlir.generic import Weighted, arithmetic, converted, weighted
 from ...dialect.nest import Nest
@@ -51,7 +51,6 @@ from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.matmul import BY_ELEMENT, FASTMATH, MatmulOp
 from ...dialect.warp.operands import OperandForm, SparseOp
 from ...dialect.warp.stored import StoredIntegers, StoredOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import chose, fail, message_of, remark
 from ..patterns import IndexBuilder, apply_patterns
 from . import contraction

@@ -16,14 +16,14 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import AttentionOp, D, E, M, N
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
-from ...dialect.warp.views import PagedOp, strides_of
+from ...dialect.warp.views import PagedOp
 from .operand import KernelArgument, Spread, VectorOperand, each_once, expand
 from .product import Product, read
 

@@ -8,13 +8,14 @@ from math import prod
 
 from xdsl.dialects import tensor
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, is_projection, loops_of
+from ...dialect.mlir.affine import FIXED, is_projection, linear, loops_of, map_along
 from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.elements import shape_of
 from .operand import Groups, groups_of, reassociation
@@ -183,6 +184,51 @@ class CollapseSummed(RewritePattern):
         maps += [_on(access.map, left, range(len(access.map.results))) for access in nest.writes]
         inputs, one = [value for value, _ in reads], [left.index(merged[0])]
         rewriter.replace(op, generic(op, inputs, list(op.outputs), _body(op, left), maps, one, op.result_types))
+
+
+PIXELS = 8
+"""Elements that divide the pixels of an image that tensor copies read as a row."""
+
+
+class CollapsePixels(RewritePattern):
+    """Makes a convolution of single pixels with channels before them a product for each image, of the filter and a
+    matrix of channels and pixels."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LinalgStructuredOperation, rewriter: PatternRewriter) -> None:
+        nest, start = Nest.of(op), op.outputs[0].owner if len(op.outputs) == len(op.results) == 1 else None
+        if len(nest.reads) != 2 or not isinstance(start, FillOp) or min(len(a.map.results) for a in nest.accesses) < 3:
+            return
+        image, kernel = sorted(nest.reads, key=lambda access: FIXED not in access.loops)
+        (first, feature, *pixels), taps = nest.writes[0].loops, kernel.loops[2:]
+        channel, (shape, size) = kernel.loops[1], (shape_of(each) for each in (op.results[0], kernel.value))
+        steps = [linear(expr) for expr in image.map.results]
+        moves = [[(loop, by) for loop, by in each[0].items() if loop not in taps] for each in steps if each is not None]
+        plain = moves == [[(loop, 1)] for loop in (first, channel, *pixels)] and not any(
+            each and each[1] for each in steps
+        )
+        single = (
+            {*size[2:]} == {1} and {channel, *taps} == {*nest.summed} and kernel.loops[0] == feature and len(taps) > 0
+        )
+        if (
+            not (plain and single)
+            or shape_of(image.value)[2:] != shape[2:]
+            or prod(shape[2:]) % PIXELS
+            or min(shape) < 0
+        ):
+            return
+        places, flat = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])]
+        weights = rewriter.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
+        rows = rewriter.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
+        kind = TensorType(element_of(op.results[0]), flat)
+        sums = rewriter.insert(
+            FillOp(start.inputs, [rewriter.insert(tensor.EmptyOp([], kind)).tensor], [kind])
+        ).results[0]
+        seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
+        maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
+        inputs = [seen[access][0] for access in nest.reads]
+        made = rewriter.insert(generic(op, inputs, [sums], op.body.clone(), maps, [3], [kind]))
+        rewriter.replace(op, expand(made.results[0], [[0], [1], places], shape))
 
 
 class CollapseRow(RewritePattern):

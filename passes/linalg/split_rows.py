@@ -17,11 +17,10 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.rows import AcrossOp, RowsOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import chose
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root

@@ -9,7 +9,7 @@ from math import prod
 from xdsl.builder import Builder
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr, f64, i1, i64
+from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, UnitAttr, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -55,14 +55,16 @@ def covers(op: tensor.InsertSliceOp) -> bool:
     return apart and first and min(*shape, *chain(*sizes)) >= 0 and sum(map(prod, sizes)) == prod(shape)
 
 
-def maker_of(op: LinalgStructuredOperation, number: int) -> GenericOp | None:
-    """The elementwise operation that makes an input, of nothing but its own inputs; None where another one does."""
+def maker_of(op: LinalgStructuredOperation, number: int, *, counts: bool = False) -> GenericOp | None:
+    """The elementwise operation that makes an input, of nothing but its own inputs, and of indices if it `counts`; None
+    where another one does."""
     maker = op.inputs[number].owner
     if not isinstance(maker, GenericOp) or len(maker.results) != 1:
         return None
     nest = Nest.of(maker)
     plain = nest.is_elementwise and is_plain(nest.writes[0].map) and not nest.writes[0].element.uses
-    return maker if plain and all(only_computes(op) or isinstance(op, YieldOp) for op in nest.body.ops) else None
+    besides = (YieldOp, IndexOp) if counts else YieldOp
+    return maker if plain and all(only_computes(op) or isinstance(op, besides) for op in nest.body.ops) else None
 
 
 def fused(op: LinalgStructuredOperation, number: int, maker: LinalgStructuredOperation) -> GenericOp | None:
@@ -135,9 +137,38 @@ def _is_in_order(op: GenericOp) -> bool:
     return in_order and isinstance(op.outputs[0].owner, tensor.EmptyOp)
 
 
+FEW_BITS = 8
+"""Of integers that products convert while they load them, at most."""
+
+
+class ConvertBehindReshape(RewritePattern):
+    """Converts integers of few bits in the shape in which the result is read: `expand(generic(q))` becomes
+    `generic(expand(q))`, which is then computed where groups along a row are scaled."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
+        maker = op.src.owner
+        if not isinstance(maker, GenericOp) or not op.src.has_one_use() or len(maker.inputs) != 1:
+            return
+        (value,), (map_, written) = maker.inputs, maker.indexing_maps.data
+        kind, result = value.type, op.result.type
+        if not (isa(kind, TensorType[IntegerType]) and kind.element_type.bitwidth <= FEW_BITS and _is_in_order(maker)):
+            return
+        if map_ != written or op.dynamic_output_shape or not isa(result, TensorType):
+            return
+        expanded = TensorType(kind.element_type, result.get_shape())
+        moved = tensor.ExpandShapeOp(value, [], op.reassociation, op.static_output_shape, expanded)
+        empty = tensor.EmptyOp([], result)
+        identity = AffineMap.identity(result.get_num_dims())
+        made = generic(maker, [moved.result], [empty.tensor], maker.body.clone(), [identity] * 2, results=[result])
+        rewriter.replace(op, [moved, empty, made], made.results)
+        rewriter.erase(maker)
+
+
 def fuse_elementwise(module: ModuleOp) -> None:
-    """Applies the pattern to a module, in place."""
-    PatternRewriteWalker(ComputeWhereRead()).rewrite_module(module)
+    """Applies the patterns to a module, in place."""
+    patterns = ComputeWhereRead(), ConvertBehindReshape()
+    PatternRewriteWalker(GreedyRewritePatternApplier(list(patterns))).rewrite_module(module)
 
 
 WIDE = (f64, i64, i1)
@@ -153,8 +184,9 @@ class FuseWide(RewritePattern):
     def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
         number = 0
         while op.results and number < len(op.inputs) and not adds_products(op):
-            maker = maker_of(op, number)
-            wide = element_of(op.inputs[number]) in WIDE
+            kind = element_of(op.inputs[number])
+            maker = maker_of(op, number, counts=kind == i64)
+            wide = kind in WIDE
             bodies = (*maker.body.block.ops, *op.body.block.ops) if wide and maker is not None else ()
             made = fused(op, number, maker) if maker is not None and 0 < len(bodies) <= LARGEST_BODY else None
             number += made is None

@@ -14,9 +14,10 @@ from xdsl.rewriter import Rewriter
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import SubgroupIdOp
+from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.memory import LoadOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
 from ...dialect.warp.synchronisation import CTA, WGMMA, ClusterRankOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -168,7 +169,11 @@ class PingPong(NamedTuple):
 # Operands of an epilogue, which are on their way while the products of a tile run.
 #
 # What lies beside the sums, a bias or a residual, does not depend on them. A load behind the wait for the last
-# products would leave the tensor cores idle for as long as memory takes. There are registers for the first part.
+# products would leave the tensor cores idle for as long as memory takes. There are registers for the first part; the
+# rest of a matrix comes as far as L2.
+
+TURNS = 4
+"""Turns of a loop over K before its end in which memory answers: about 1000 cycles each, of an H200."""
 
 
 def load_ahead(wait: Operation) -> None:
@@ -185,10 +190,34 @@ def load_ahead(wait: Operation) -> None:
                 between.remove(one)
 
 
+def prefetch(index: IndexBuilder, loop: scf.ForOp, k: SSAValue) -> None:
+    """Prefetches the matrices that are loaded after a loop over K, some iterations before its end, in the iteration
+    that starts at `k`. A prefetch at the start of the tile would be too early: the products of a tile read more than L2
+    holds."""
+    after = behind(loop)
+    loads = [one for one in after if isinstance(one, LoadOp) and one.along is None and _is_early(one, after, loop)]
+    step, end = index.folded(loop.step), index.folded(loop.ub)
+    if not loads or not isinstance(step, int):
+        return
+    left, mapped = index.div(index.add(index.sub(end, k), step - 1), step), dict[SSAValue, SSAValue]()
+    with index.where(index.compare("eq", left, TURNS)) as inside:
+        for load in loads:
+            at = [inside.again(place, mapped, after.__contains__) for place in load.indices]
+            inside.insert(PrefetchOp(load.memory, at, fragment_of(load.fragment), load.in_bounds))
+
+
 def behind(op: Operation) -> list[Operation]:
     """The operations that follow one in its block."""
     ops = [] if op.parent is None else list(op.parent.ops)
     return ops[ops.index(op) + 1 :]
+
+
+def _is_early(load: LoadOp, after: Sequence[Operation], loop: scf.ForOp) -> bool:
+    """Whether the operands of a load from global memory are defined before a loop."""
+    needed = _needed(load, after)
+    movable = all(one is load or is_pure(one) for one in needed)
+    late = any(operand.owner is loop for one in needed for operand in one.operands)
+    return movable and not late and memory_space(memory_of(load.memory)) != SHARED_SPACE
 
 
 def _needed(op: Operation, between: Sequence[Operation]) -> list[Operation]:
@@ -245,7 +274,10 @@ class ConsumerLoop(NamedTuple):
             passed = index.after(commit)
             turns.pass_if(passed, passed.compare("ne", block.args[0], self.loop.lb))
         if (end := block.last_op) is not None:
-            ring.step(index.before(end), READ, late=late)
+            last = index.before(end)
+            if late:
+                prefetch(last, self.loop, block.args[0])
+            ring.step(last, READ, late=late)
         wait = after.insert(WaitOp(WGMMA, 0)) if late else None
         if late:
             ring.step(after, RELEASE, late=True)

@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.isa.wgmma import UNIT, WARPS
 from ...dialect.layouts.layout import LANES, column, row
+from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import SubgroupIdOp
 from ...dialect.warp.attributes import (
     BYTE,
@@ -38,7 +39,7 @@ from ...dialect.warp.tensor_maps import (
     moved_as,
     moved_together,
 )
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder

@@ -137,8 +137,6 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
         large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=False))
         if by or large or groups.in_registers != PLAIN:
             return groups
-    if product.second is not None:
-        raise ScheduleError(f"two products of one A take warpgroups: {why_not(product, target) or 'none is chosen'}")
     row = needs.instruction(product, accumulate, target)
     if row is None:
         what = f"{needs.multiplied(product)} accumulated in {accumulate}{_instead(product, accumulate)}"
@@ -155,6 +153,7 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     m, n = product.m, product.n
     every = model.SPARSE_TILES if product.sparsity > 1 else (*model.TILES, *model.BETWEEN_TILES)
     every = every if product.b.stored is None else (*model.WEIGHT_TILES, *every)
+    every = every if product.second is None else (*model.PAIRED_TILES, *every)
     fitting = [t for t in every if _fits(t, product, row, target)]
     tiles = [t for t in fitting if not _mostly_beyond(product, t)] or fitting
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
@@ -229,6 +228,8 @@ def _fits(tile: Tile, product: Product, row: Row, target: Target) -> bool:
     try:
         ways = needs.arrangement(product, row, tile.warp)
     except ScheduleError:
+        return False
+    if model.unpaired(product, tile, row.shape.n):
         return False
     # Slices are for few tiles: beside another CTA their sums would take the room of stages.
     plain = (row.operand_bits, row.d.bits, product.sparsity) == (16, 32, 1)

@@ -10,6 +10,7 @@ from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
 from ...dialect.schedule.fields import roles
+from ...dialect.schedule.schedule import Schedule
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 
@@ -158,6 +159,15 @@ def not_packed(operand: MatrixOperand) -> str:
     return ""
 
 
+def unpaired(product: Product, schedule: Schedule | Tile, columns: int) -> str:
+    """Why the warps of a tile cannot multiply A by two matrices, by instructions of so many columns; "" if they can."""
+    if product.second is None or (
+        schedule.sliced_k == 1 and schedule.warp[1] == schedule.cta[1] and not schedule.warp[1] % (2 * columns)
+    ):
+        return ""
+    return f"two products of one A take warp tiles of all columns of a CTA tile, multiples of {2 * columns}, no slices"
+
+
 def through_registers(product: Product, pack: str) -> bool:
     """Whether tiles of A or B pass through registers, because rows are no multiple of 4 bytes and not packed."""
     return any(access_bytes(o) < WORD for role, o in (("a", product.a), ("b", product.b)) if role not in roles(pack))
@@ -177,8 +187,9 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
         "b": _copy_cycles(product.b, down * product.matrices) / sms,
     }
     useful = [
-        role for role, operand in (("a", product.a), ("b", product.b)) if rows_cost[role] and not not_packed(operand)
-    ]
+        role for role, operand in (("a", product.a), ("b", product.b))
+        if rows_cost[role] and not not_packed(operand) and not (role == "b" and product.second is not None)
+    ]  # fmt: skip
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)
         kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
@@ -263,6 +274,16 @@ BETWEEN_TILES = (
     Tile((192, 128), (48, 64), 32),
     Tile((96, 128), (48, 64)),
     Tile((128, 96), (64, 48)),
+)
+
+# Of two products of one A, a warp has all columns of its rows: those of the one matrix, then those of the other.
+PAIRED_TILES = (
+    Tile((128, 128), (32, 128), 32),
+    Tile((256, 64), (64, 64), 32),
+    Tile((128, 64), (32, 64)),
+    Tile((64, 64), (16, 64)),
+    Tile((32, 32), (16, 32)),
+    Tile((16, 16), (16, 16)),
 )
 
 # Of a sparse product each step holds twice as much of B: 64x64 only just fits, and only without edges.

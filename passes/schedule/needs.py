@@ -15,13 +15,14 @@ from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
 from ...dialect.isa.wgmma import UNIT, Wgmma, doubled, of_kinds
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import LANES as TENSOR_LANES
+from ...dialect.mlir.affine import strides_of
 from ...dialect.schedule import SHARED_ALIGNMENT, Schedule, ScheduleError
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
@@ -383,8 +384,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
     """Shared memory of the tiles of one stage: A, B, metadata, scales. Tensor copies bring those of warpgroups, in
     whole repeats of a swizzle but for lines of scales."""
     (m, n, k), by_groups = schedule.cta, schedule.together > 1
-    table_columns = beside_columns(product, schedule) if by_groups else []
-    columns = held_columns(product, n) if by_groups else n
+    table_columns, columns = (beside_columns(product, schedule), held_columns(product, n)) if by_groups else ([], n)
     tiles = [
         (m * k // product.sparsity, shared_bits(product, product.a)),
         (columns * k // (2 if schedule.pairs else 1), shared_bits(product, product.b)),

@@ -25,7 +25,7 @@ from ..linalg.product import Product, block
 from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
-from .model import TILES, as_halves, bits_twice, not_packed
+from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
@@ -241,12 +241,16 @@ def _check_kind(schedule: Schedule, product: Product, row: Row) -> None:
         )
     if product.scales and slices > 1:
         raise ScheduleError(f"a scaled product is not cut into slices, got {slices}")
+    if reason := unpaired(product, schedule, row.shape.n):
+        raise ScheduleError(f"{reason}; got {cta} with warp = {schedule.warp}, {slices} slices")
 
 
 def _check_packing(schedule: Schedule, product: Product) -> None:
     for role, operand in (("a", product.a), ("b", product.b)):
         if role in roles(schedule.pack) and (reason := not_packed(operand)):
             raise ScheduleError(f"pack = {schedule.pack}: {reason}")
+    if product.second is not None and "b" in roles(schedule.pack):
+        raise ScheduleError(f"pack = {schedule.pack}: B is two matrices")
 
 
 def unsplit(product: Product, parts: int, row: Row) -> str:
@@ -261,6 +265,7 @@ def unsplit(product: Product, parts: int, row: Row) -> str:
         "product summed over several loops": product.summed,
         "scaled product": product.scales,
         "sparse product": product.metadata,
+        "product by two matrices": product.second,
     }
     if kind := next((kind for kind, is_present in kinds.items() if is_present), ""):
         return f"a {kind} is not split"

@@ -30,14 +30,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import Target
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
 from ...dialect.warp.cta import AssumeDivisibleOp, IsDivisibleOp
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read

@@ -222,16 +222,8 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     if tile.parts == 1:
         (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
         return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    shared, deep = tail_of(product, tile, target), product.k_tiles(k_of(product)) >= 2 * tile.parts
-    alone = shared == tile_count(product, tile) or (
-        tile.in_registers == "none" and not product.convolves and starts_from_zero(product)
-    )
-    return deep and alone and 0 < shared * tile.parts <= target.sms
-
-
-def tail_of(product: Product, tile: GroupTile, target: Target) -> int:
-    """The number of tiles whose K is divided: those after the last full wave of one tile for each SM."""
-    return tile_count(product, tile) % target.sms
+    deep = product.k_tiles(k_of(product)) >= 2 * tile.parts
+    return deep and 0 < tile_count(product, tile) * tile.parts <= target.sms
 
 
 def starts_from_zero(product: Product) -> bool:
@@ -277,20 +269,20 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if tile.in_registers != "none":
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
-    full_waves, ctas = tiles // target.sms, min(tiles, target.sms) if tiles > target.sms else tiles * tile.parts
+    ctas = min(target.sms, tiles * tile.parts)
     fit = LISTED if product.convolves else DRAWN
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
     if _across_lines(product, packed):
-        step = max(step, _arriving(product, tile, packed, min(ctas, target.sms)))
+        step = max(step, _arriving(product, tile, packed, ctas))
     waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
     step *= NARROW_PANELS if panel <= NARROW_LINE else 1
     storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
-    loops = (full_waves * turns + (waves - full_waves) * -(-turns // tile.parts)) * step
+    loops = waves * -(-turns // tile.parts) * step
     ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
     if product.convolves:
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)

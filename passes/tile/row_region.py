@@ -128,7 +128,7 @@ class RowRegion(NamedTuple):
         owner = value.owner
         if not isinstance(owner, Operation):
             return value in self.numbers
-        return not isinstance(owner, AcrossOp) and all(map(self.is_number, owner.operands))
+        return not isinstance(owner, AcrossOp | IndexOp) and all(map(self.is_number, owner.operands))
 
 
 def _shows_its_start(op: AcrossOp) -> bool:

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attention import ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, target_of
@@ -22,7 +22,6 @@ from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import AcrossOp, RowsOp
 from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded

@@ -19,7 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
@@ -30,7 +30,6 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
-from ...dialect.warp.views import strides_of
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored

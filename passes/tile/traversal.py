@@ -16,17 +16,19 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     i32,
+    i64,
 )
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Layout, column, row
+from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.warp.attention import column_of
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.synchronisation import CLUSTER_SIZE
-from ...dialect.warp.views import MatrixOp, strides_of
+from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
@@ -58,12 +60,14 @@ class TraversedMemory(NamedTuple):
     @property
     def bits(self) -> int:
         row_ = element_row(self.kind.element_type)
-        return 0 if row_ is None else row_.bits
+        return i32.bitwidth if self.kind.element_type == i64 else 0 if row_ is None else row_.bits
 
     @property
     def neighbours(self) -> int | None:
         """The loop along which elements are contiguous, the last one of several; None without one."""
         strides = strides_of(self.kind) or ()
+        if self.kind.element_type == i64:
+            return None  # of which the low words are read
         along = [loop for loop, stride in zip(self.loops, strides, strict=True) if stride == 1 and loop >= 0]
         return along[-1] if along else None
 
@@ -181,7 +185,7 @@ class Traversal:
 
     def element_type(self, place: TraversedMemory) -> TypeAttribute:
         """The type of elements in memory. Raises a located diagnostic if they have none."""
-        kind = place.kind.element_type
+        kind = i32 if place.kind.element_type == i64 else place.kind.element_type
         if not isinstance(kind, TypeAttribute):
             fail(self.op, f"expected elements of a type, got {kind}")
         return kind

@@ -116,14 +116,16 @@ def _read(op: Operation) -> Finish | None:
 
 @dataclass
 class WindowThread:
-    """What a thread does, where `index` builds; `arguments` are what stands in the kernel for values of the host, and
-    `at` its place along each loop, the first of its pixels and channels."""
+    """What a thread does, where `index` builds; `arguments` are what stands in the kernel for values of the host, `at`
+    its place along each loop, the first of its pixels and channels, and `first_tap` the first tap of a row that it
+    holds."""
 
     windows: WindowSum
     arguments: dict[SSAValue, SSAValue]
     index: IndexBuilder
     at: dict[int, Index] = field(default_factory=dict[int, Index])
     tile: Index = 0
+    first_tap: Index = 0
 
     def kind(self, element: Attribute) -> Attribute:
         """The type of so many neighbouring channels: a vector, or a number of a single one."""
@@ -163,19 +165,21 @@ class WindowThread:
         windows = self.windows
         others = [i for i in range(len(windows.dimensions)) if i != windows.along]
         place: dict[int, Index] = {}
-        return self._along(others, place, [self.wide(start(pixel)) for pixel in range(windows.pixels)])
+        begun, index = [self.wide(start(pixel)) for pixel in range(windows.pixels)], self.index
+        if windows.taps == windows.row.taps:
+            return self._along(others, place, begun)
+        # Parts of a row are the outermost loop: the first cache has them from row to row.
+        with index.loop(0, windows.row.taps, windows.taps, begun) as turn:
+            self.index, self.first_tap = turn.index, turn.counter
+            turn.handed = self._along(others, place, turn.carried)
+        self.index = index
+        return turn.results
 
     def _along(self, others: Sequence[int], place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
         """Adds the products of the window along the dimensions `others`. `place` has the index along each earlier
         one."""
-        if not others and self.windows.taps < self.windows.row.taps:
-            with self.index.loop(0, self.windows.row.taps, self.windows.taps, sums) as turn:
-                index, self.index = self.index, turn.index
-                turn.handed = self._row(place, turn.carried, turn.counter)
-            self.index = index
-            return turn.results
         if not others:
-            return self._row(place, sums, 0)
+            return self._row(place, sums)
         one, index = self.windows.dimensions[others[0]], self.index
         first = index.add(index.mul(self.at.get(one.pixel, 0), one.step), one.first)
         first = index.add(index.mul(self.at.get(one.outer, 0), one.outer_step), first)
@@ -205,9 +209,9 @@ class WindowThread:
         low, high = (index.ceildiv(index.from_zero(each), by) for each in (before, behind))
         return low, index.minimum(high, one.taps)
 
-    def _row(self, place: dict[int, Index], sums: Sequence[SSAValue], start: Index) -> list[SSAValue]:
-        """Adds a row of the window, or its taps from `start` on."""
-        windows, index = self.windows, self.index
+    def _row(self, place: dict[int, Index], sums: Sequence[SSAValue]) -> list[SSAValue]:
+        """Adds a row of the window, or some of its taps."""
+        windows, index, start = self.windows, self.index, self.first_tap
         row, made = windows.row, list(sums)
         weights = [self.wide(self._weight(index.add(start, tap))) for tap in range(windows.taps)]
         uses: dict[int, list[tuple[int, int]]] = {}

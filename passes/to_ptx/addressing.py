@@ -14,11 +14,12 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from ...dialect.isa.tensor_map import MAP_ALIGNMENT
 from ...dialect.isa.tensor_map import SIZE as MAP_BYTES
 from ...dialect.layouts.layout import Bit, Layout
+from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.ptx.text.syntax import Address, Symbol, Variable
 from ...dialect.ptx.types import VariableAttr
 from ...dialect.warp.attributes import Memory, element_row, is_memory, memory_of, memory_space, type_name
 from ...dialect.warp.tensor_maps import TensorMapType
-from ...dialect.warp.views import Dimensions, dynamic_parts, strides_of
+from ...dialect.warp.views import Dimensions
 from ..diagnostics import fail
 from ..linalg.operand import GLOBAL_SPACE, kernel_promised
 from .emitter import At, Emitter, IndexValue, VirtualRegister
@@ -162,7 +163,7 @@ class Position(NamedTuple):
         return Position(lane, register if register is not None else 0, constant + offset)
 
 
-class MatrixPlace(NamedTuple):
+class GlobalPlace(NamedTuple):
     """The element of a matrix at which a fragment begins. `in_bounds` says of rows and columns that none of the
     fragment's lie outside."""
 
@@ -172,7 +173,7 @@ class MatrixPlace(NamedTuple):
     in_bounds: tuple[bool, bool]
 
 
-class TilePlace(NamedTuple):
+class SharedPlace(NamedTuple):
     """The element of a tile at which a fragment begins."""
 
     tile: SharedTile

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import in_memory
-from .addressing import CHUNK, Addressing, MatrixPlace, Position, SharedTile, TilePlace
+from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
 from .emitter import At, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
@@ -45,7 +45,7 @@ class TileCopies:
         self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
         self.thread, self.threads, self.widest = thread, threads, widest
 
-    def copy(self, start: MatrixPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
+    def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
              part: tuple[int, int] = (0, 1)) -> None:  # fmt: skip
         """Copies the tile at a place of the source to a stage, or to some of its rows. Elements outside of the source
         are zero.
@@ -122,7 +122,7 @@ class TileCopies:
         return s.add(s.multiply(s.quotient(number, each), CHUNK), s.multiply(s.remainder(number, each), size))
 
     def _inside(
-        self, begin: MatrixPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool
+        self, begin: GlobalPlace, tile: SharedTile, piece: CopyPiece, *, spread: bool
     ) -> VirtualRegister | bool:
         """Whether a piece lies in the source; pieces never straddle its edge, for their size divides a row."""
         source, first_row, first_column, in_bounds = begin
@@ -170,7 +170,7 @@ class SharedFragments:
     def __init__(self, addressing: Addressing) -> None:
         self.emitter, self.addressing = addressing.emitter, addressing
 
-    def load(self, type: FragmentType, swapped: bool, place: TilePlace, into: Fragment) -> None:
+    def load(self, type: FragmentType, swapped: bool, place: SharedPlace, into: Fragment) -> None:
         """Loads the fragment that begins at a place of a tile."""
         together = side_by_side(in_memory(type, swapped))
         if together >= per_register(type):
@@ -194,7 +194,7 @@ class SharedFragments:
             else:
                 self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
 
-    def store(self, type: FragmentType, place: TilePlace, source: Fragment, rank: IndexValue | None = None) -> None:
+    def store(self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None) -> None:
         """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
         the cluster."""
         for registers, at in self._accesses(type, False, place, source):
@@ -205,7 +205,7 @@ class SharedFragments:
                 self.emitter.store("shared::cluster", registers, At(there, at.offset))
 
     def _accesses(
-        self, type: FragmentType, swapped: bool, place: TilePlace, registers_: Fragment, wide: int = 0
+        self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0
     ) -> Iterator[tuple[Fragment, At]]:
         """The registers that are contiguous in memory, with the address of the first. `wide` is the number of elements
         of a register if they do not fill it."""

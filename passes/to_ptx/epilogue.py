@@ -22,7 +22,7 @@ from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
-from .addressing import GlobalMatrix, Position, SharedTile
+from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
@@ -81,13 +81,11 @@ def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:
     if kind.bits not in (16, 32, 64):
         fail(op, f"{op.name} of a vector of {kind.element.name} is not lowered; elements of 16, 32 and 64 bits are")
     if memory_space(memory_of(op.memory)) == SHARED_SPACE:
-        swapped = op.swapped is not None
-        tile, stage, *place = lowering.shared_place(op, op.memory, op.indices)
-        line, start = place[::-1] if swapped else place
-        vector = _Line(lowering, kind.layout.data, tile, axis, start, (line, swapped), stage)
+        place = lowering.shared_place(op, op.memory, op.indices)
+        vector = _Line(lowering, kind.layout.data, axis, place, swapped=op.swapped is not None)
     else:
         matrix, inside = lowering.matrix(op, op.memory, steps=True), bounds(op.in_bounds)[axis == "c"]
-        vector = _Vector(lowering, kind.layout.data, matrix, axis, indices[-1], inside)
+        vector = _Vector(lowering, kind.layout.data, axis, indices[-1], matrix, inside)
     along = [0 if axis == POINT[0] else place[axis == "c"] for place in offsets(kind, 1)]
     registers = vector.halves(along) if kind.bits == 16 else vector.words(along, register_type(kind.element))
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
@@ -135,15 +133,8 @@ class _Elements(ABC):
 class _Vector(_Elements):
     """Loads elements of a vector in global memory."""
 
-    def __init__(
-        self,
-        lowering: KernelLowering,
-        layout: Layout,
-        matrix: GlobalMatrix,
-        axis: str,
-        start: IndexValue,
-        is_inside: bool,
-    ) -> None:
+    def __init__(self, lowering: KernelLowering, layout: Layout, axis: str, start: IndexValue,
+                 matrix: GlobalMatrix, is_inside: bool) -> None:  # fmt: skip
         super().__init__(lowering, layout, axis, start)
         self.matrix, self.is_inside = matrix, is_inside
         self.extent = layout.extent(axis)
@@ -164,27 +155,22 @@ class _Line(_Elements):
     """Loads elements of a row of a tile in shared memory, or of a column if the tile is transposed."""
 
     def __init__(
-        self,
-        lowering: KernelLowering,
-        layout: Layout,
-        tile: SharedTile,
-        axis: str,
-        start: IndexValue,
-        line: tuple[IndexValue, bool],
-        stage: IndexValue,
+        self, lowering: KernelLowering, layout: Layout, axis: str, place: SharedPlace, *, swapped: bool
     ) -> None:
-        super().__init__(lowering, layout, axis, start)
-        self.tile, (self.line, self.swapped), self.stage = tile, line, stage
-        self.pairs = self.pairs and not self.swapped
+        super().__init__(lowering, layout, axis, place.row if swapped else place.column)
+        self.place, self.swapped = place, swapped
+        self.pairs = self.pairs and not swapped
 
     def _load(self, registers: Fragment, offset: int, type: str) -> None:
-        places = Position.of(0, self.line, 0), Position.of(self.lane, self.start, offset)
-        row, column = places[::-1] if self.swapped else places
-        place = self.lowering.addressing.shared(self.tile, self.stage, row, column)
-        if self.tile.element_bytes == 1:
-            self._load_exponent(registers, place)
+        tile, stage, *place = self.place
+        along = Position.of(self.lane, self.start, offset)
+        row, column = (Position.of(0, at, 0) for at in place)
+        where = (along, column) if self.swapped else (row, along)
+        at = self.lowering.addressing.shared(tile, stage, *where)
+        if tile.element_bytes == 1:
+            self._load_exponent(registers, at)
         else:
-            self.lowering.emitter.load("shared", registers, place, type)
+            self.lowering.emitter.load("shared", registers, at, type)
 
     def _load_exponent(self, registers: Fragment, place: At) -> None:
         """A power of two as bf16: 8 bits of exponent, those of the least one in its fraction, 255 as NaN."""

@@ -48,9 +48,9 @@ from .addressing import (
     GlobalMatrix,
     MemoryArgument,
     SharedBarriers,
+    SharedPlace,
     SharedTile,
     TensorTile,
-    TilePlace,
     matrix,
     parameters,
     static_shared,
@@ -287,10 +287,10 @@ class KernelLowering:
             fail(op, f"expected a tile allocated in shared memory, got {value.type}")
         return tile
 
-    def shared_place(self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]) -> TilePlace:
+    def shared_place(self, op: Operation, memory: SSAValue, indices: Sequence[SSAValue]) -> SharedPlace:
         """The element of a tile that indices name; a column of packed elements in bytes."""
         tile, (*stages, row, column) = self.tile(op, memory), self.indices(indices)
-        return TilePlace(tile, stages[0] if stages else 0, row, self.whole_bytes(op, column, tile.packed))
+        return SharedPlace(tile, stages[0] if stages else 0, row, self.whole_bytes(op, column, tile.packed))
 
     def result(self, value: SSAValue, *, in_place: bool = False) -> Fragment:
         """Registers for a new fragment. They are those of the loop variable that it becomes in the next iteration, if

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
-from .addressing import Addressing, GlobalMatrix, MatrixPlace, Position, TilePlace
+from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type
 from .scalars import common_divisor
@@ -54,7 +55,7 @@ class OddRows:
 
     addressing: Addressing
     type: FragmentType
-    place: MatrixPlace
+    place: GlobalPlace
 
     def __post_init__(self) -> None:
         s, lane = self.addressing.scalars, self.addressing.lane
@@ -125,9 +126,6 @@ class OddRows:
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
 
-LINE = 128
-"""Bytes of a line of memory."""
-
 
 class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
@@ -143,7 +141,7 @@ class GlobalFragments:
     def __init__(self, addressing: Addressing) -> None:
         self.emitter, self.scalars, self.addressing = addressing.emitter, addressing.scalars, addressing
 
-    def accesses(self, type: FragmentType, place: MatrixPlace) -> Iterator[ElementAccess]:
+    def accesses(self, type: FragmentType, place: GlobalPlace) -> Iterator[ElementAccess]:
         """The contiguous elements of each lane, with their addresses."""
         matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
@@ -171,7 +169,7 @@ class GlobalFragments:
             wanted //= 2
         return wanted
 
-    def load(self, type: FragmentType, place: MatrixPlace, into: Fragment) -> Fragment:
+    def load(self, type: FragmentType, place: GlobalPlace, into: Fragment) -> Fragment:
         """Reads a fragment; elements outside the matrix are zero. Of a matrix that repeats, each address is loaded
         once, and some of the registers are shared."""
         accesses, kind = list(self.accesses(type, place)), register_type(type.element)
@@ -189,6 +187,21 @@ class GlobalFragments:
                     self._load_parts(loaded[key][0], group)
             result += loaded[key]
         return result
+
+    def prefetch(
+        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
+    ) -> None:
+        """Prefetches the cache lines of a fragment if its rows are contiguous."""
+        size = matrix.column_bytes
+        if not isinstance(size, int) or size != matrix.element_bytes:
+            return
+        accesses, lines = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
+        for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
+            line = i, j * size // LINE
+            if line not in lines:
+                lines.add(line)
+                self.emitter.emit("prefetch.global.L2", access.address, guard=access.inside)
 
     def _load_parts(self, into: VirtualRegister, accesses: Sequence[ElementAccess]) -> None:
         """Puts a register together from halves, or from bytes."""
@@ -209,7 +222,7 @@ class GlobalFragments:
             self.emitter.clear(registers)
         self.emitter.load("global", registers, address, type, guard=inside)
 
-    def store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Writes a fragment; elements outside the matrix are dropped."""
         if not fits(type, place.matrix):
             self._store(type, place, source)
@@ -222,12 +235,12 @@ class GlobalFragments:
         else:
             OddRows(self.addressing, type, place).store(source)
 
-    def _beyond(self, type: FragmentType, place: MatrixPlace) -> VirtualRegister | bool:
+    def _beyond(self, type: FragmentType, place: GlobalPlace) -> VirtualRegister | bool:
         """Whether some columns of a fragment lie outside the matrix."""
         limit = self.scalars.subtract(place.matrix.columns, type.shape[1])
         return self.scalars.compare("gt", place.column, limit)
 
-    def _store_either(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store_either(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment without bounds checks if all its columns are inside of the matrix, with checks
         otherwise."""
         emitter, stem = self.emitter, self.emitter.fresh_label("store")
@@ -243,7 +256,7 @@ class GlobalFragments:
             self._store(type, place, source)
             emitter.label(f"{stem}_end")
 
-    def _store(self, type: FragmentType, place: MatrixPlace, source: Fragment) -> None:
+    def _store(self, type: FragmentType, place: GlobalPlace, source: Fragment) -> None:
         """Stores a fragment; each lane stores its own elements."""
         accesses = list(self.accesses(type, place))
         kind = register_type(type.element)
@@ -289,7 +302,7 @@ class MatrixMoves:
         self.scalars, self.addressing = addressing.scalars, addressing
 
     def move(
-        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: TilePlace, registers: Fragment
+        self, rows: Sequence[MoveRow], type: FragmentType, swapped: bool, place: SharedPlace, registers: Fragment
     ) -> None:
         """Loads or stores the fragment that begins at a place of a tile."""
         pieces = matrices(type, swapped, unit(rows[0], type.bits)) or []
@@ -310,7 +323,7 @@ class MatrixMoves:
         warp = self.scalars.quotient(holder, LANES)
         return self.addressing.from_bits(warp, layout.warp, "r"), self.addressing.from_bits(warp, layout.warp, "c")
 
-    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: TilePlace, registers: Fragment,
+    def _move(self, row: MoveRow, height: int, together: list[Matrix], place: SharedPlace, registers: Fragment,
               of_warp: tuple[IndexValue, IndexValue]) -> None:  # fmt: skip
         tile, stage, row_start, column_start = place
         first, s, height_bits = together[0], self.scalars, height.bit_length() - 1

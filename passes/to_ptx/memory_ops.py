@@ -26,12 +26,12 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
-from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
 from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import CHUNK, MatrixPlace, Position, SharedTile, TilePlace, matrix
+from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
 from .copies import SharedFragments
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
@@ -87,7 +87,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     if matrix.packed > 1:
         kind, column = _as_bytes(op, kind), lowering.whole_bytes(op, column, matrix.packed)
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
-    registers = lowering.globals.load(kind, MatrixPlace(matrix, row, column, bounds(op.in_bounds)), into)
+    registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds)), into)
     if matrix.repeats:
         from .epilogue import own
 
@@ -109,6 +109,13 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
     return FragmentType.of(kind.role.data, rows, columns // 2, i8, bytes_)
 
 
+@lowers(PrefetchOp)
+def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
+    matrix = lowering.matrix(op, op.memory, steps=True)
+    row, column = lowering.indices(op.indices)
+    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
+
+
 @lowers(StoreOp)
 def _store(lowering: KernelLowering, op: StoreOp) -> None:
     if op.order:
@@ -126,7 +133,7 @@ def _store(lowering: KernelLowering, op: StoreOp) -> None:
     row, column = lowering.indices(op.indices)
     shown = f"{kind.role.data} {kind.shape[0]}x{kind.shape[1]}"
     lowering.emitter.comment(f"{op.name}: fragment {shown} to {memory_name(op.memory)}")
-    place = MatrixPlace(matrix, row, column, bounds(op.in_bounds))
+    place = GlobalPlace(matrix, row, column, bounds(op.in_bounds))
     lowering.globals.store(kind, place, lowering.fragment(op.fragment))
 
 
@@ -170,7 +177,7 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, place, registers)
 
 
-def _check_chunks(op: LoadOp | StoreOp, moves: str, place: TilePlace) -> None:
+def _check_chunks(op: LoadOp | StoreOp, moves: str, place: SharedPlace) -> None:
     """Refuses matrices that do not begin where a row of one may."""
     if isinstance(place.column, int) and place.column * place.tile.element_bytes % CHUNK:
         fail(op, f"{moves} rows of {CHUNK} bytes from multiples of {CHUNK} bytes, got column {place.column}")
@@ -206,7 +213,7 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     lowering.emitter.comment(
         f"{op.name}: a {tile.rows}x{tile.columns * tile.packed} tile of {memory_name(op.source)} to {place}"
     )
-    start = MatrixPlace(source, row, lowering.whole_bytes(op, column, source.packed), bounds(op.in_bounds))
+    start = GlobalPlace(source, row, lowering.whole_bytes(op, column, source.packed), bounds(op.in_bounds))
     spread, stage = op.packed is not None, stages[0] if stages else 0
     lowering.copies.copy(start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place)
 
@@ -220,6 +227,9 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+        strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
+        memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 

@@ -24,10 +24,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import GPU
 from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
-from ...dialect.warp.views import strides_of
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from xdsl.dialects import arith, func, gpu, memref, scf
+from xdsl.dialects import arith, cf, func, gpu, memref, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, NoneAttr
 from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 
 from ...dialect.isa.tensor_map import EXPANDED_UNIT, TensorMapError, TensorMapFields
+from ...dialect.mlir.affine import dynamic_parts, strides_of
 from ...dialect.warp.attributes import ZEROED, is_memory, memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp
 from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_as, moved_together
-from ...dialect.warp.views import dynamic_parts, strides_of
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.elementwise import overlap
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
@@ -165,6 +165,14 @@ class _Reading:
                 if op.cond in self.unknown and op.false_region.blocks:
                     holds = 0
                 self._read_all(op.true_region if holds else op.false_region)
+            case cf.AssertOp() if op.arg in self.numbers:
+                self.dynamic = True
+                if self.values is not None and not self.numbers[op.arg]:
+                    raise ArgumentError(f"{place_of(op)}with these sizes an assertion does not hold: {op.msg.data}")
+            case arith.IndexCastOp() | arith.ExtSIOp() | arith.TruncIOp() if op.input in self.numbers:
+                self.numbers[op.result] = self.numbers[op.input]
+                if op.input in self.unknown:
+                    self.unknown.add(op.result)
             case _ if type(op) in (*_ARITHMETIC, arith.CmpiOp) and all(v in self.numbers for v in op.operands):
                 a, b = (self.numbers[v] for v in op.operands)
                 self.numbers[op.results[0]] = index_result(op, a, b)
@@ -174,7 +182,7 @@ class _Reading:
                 raise HostError(
                     f"{place_of(op)}host function @{self.function.sym_name.data}: expected arith on constants and "
                     f"sizes, memref.dim, memref.alloc, memref.dealloc, memref.get_global, views of memory, scf.for and "
-                    f"scf.if that carry no values, gpu.launch_func and an empty func.return, got "
+                    f"scf.if that carry no values, cf.assert, gpu.launch_func and an empty func.return, got "
                     f"{name_of(op)}; has the module been lowered?"
                 )
 

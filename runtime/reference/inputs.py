@@ -108,7 +108,7 @@ def arrays(function: Signature, texts: Sequence[str], seed: int, *, poisoned: bo
     Raises:
         ArgumentError: for a name or file that does not fit, or an extent that nothing tells.
     """
-    parameters, sparse = function.parameters, dict(function.sparse)
+    parameters, sparse = function.parameters, {each.position: each.element for each in function.sparse}
     filled: Collection[int] = function.filled if poisoned else ()
     texts_: dict[int, str] = {}
     for text in texts:

@@ -31,7 +31,7 @@ from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
-from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views, sums_in_f32
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ def warploom(
 def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, options: BackendOptions) -> None:
     """Puts calls of compiled parts into a graph that inductor is about to compile."""
     sink(module, examples, name)
+    if (mode := _mode_of(examples)) is not None:
+        sums_in_f32(module.graph, mode)
     _report(replace_clusters(module, name, options, "inductor"), options)
     module.recompile()
 
@@ -81,11 +83,16 @@ def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, opti
 def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
     """Moves views behind their users where the shapes are known. In inference, 1x1 convolutions become products
     first."""
-    guards: Any = import_module("torch._guards")
-    if (mode := guards.detect_fake_mode(examples)) is not None:
+    if (mode := _mode_of(examples)) is not None:
         if name == "inference":
             pixels_as_products(module.graph, mode)
         sink_views(module.graph, mode)
+
+
+def _mode_of(examples: Sequence[Any]) -> Any:
+    """torch's mode of the fake tensors among examples, None where there are none."""
+    guards: Any = import_module("torch._guards")
+    return guards.detect_fake_mode(examples)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:

@@ -17,7 +17,7 @@ from .importer import CONSTANTS, REDUCTIONS
 from .options import aten, leaves
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
-from .views import SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor
+from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, unpacking
 
 NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
@@ -177,16 +177,17 @@ def with_weights(cluster: Cluster, taken: Collection[Node]) -> Cluster:
 
 
 def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
-    """The conversion of 8-bit integers to floats that ends at a node, with arithmetic and transpositions after it.
-    Empty if other nodes use a part of it."""
+    """The conversion of 8-bit integers to floats that ends at a node, with arithmetic and transpositions after it, and
+    with what unpacks the integers from halves of bytes. Empty if other nodes use a part of it."""
     if node.op != "call_function" or not is_tensor(node) or len(node.users) != 1 or node in taken:
         return []
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
     if node.target in CONVERSIONS:
         (source,) = operands
         kinds = source.meta["val"].dtype, node.meta["val"].dtype
-        return [node] if kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node) else []
-    if node.target in TURNS:
+        fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
+        return [*unpacking(source), node] if fits else []
+    if node.target in TURNS or node.target in RESHAPES:
         before = _converting(operands[0], taken)
     elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
         same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]

@@ -152,20 +152,18 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
         shape = (features, *taps, channels)
         if any(padding):
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
-        if 1 < groups == x.shape[1] == features:
-            first, second, channel, image, *pixels = map(AffineDimExpr, range(6))
-            places = [pixel * step + tap * by
-                      for pixel, tap, step, by in zip(pixels, (first, second), steps, dilations, strict=True)]  # fmt: skip
-            maps = (image, *places, channel), (image, *pixels, channel), (first, second, channel)
+        alone = 1 < groups == x.shape[1] == features
+        *feature, first, second, channel, image, down, right = map(AffineDimExpr, range(6 if alone else 7))
+        moves = zip((down, right), (first, second), steps, dilations, strict=True)
+        places = [pixel * step + tap * by for pixel, tap, step, by in moves]
+        if alone:
+            maps = (image, *places, channel), (image, down, right, channel), (first, second, channel)
             sums = builder.filled((*taps, features), accumulator(x, slope), 0)
             total = builder.converted(_summed(builder, (images, slopes, sums), maps, (), 1), weight.dtype)
             return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps))
         images, slopes = (_in_groups(builder, value, 3, groups) for value in (images, slopes))
         sums = builder.filled(_split(shape, 0, groups), accumulator(x, slope), 0)
-        feature, first, second, channel, image, *pixels = map(AffineDimExpr, range(7))
-        places = [pixel * step + tap * by
-                  for pixel, tap, step, by in zip(pixels, (first, second), steps, dilations, strict=True)]  # fmt: skip
-        maps = (image, *places, channel), (image, *pixels, feature), (feature, first, second, channel)
+        maps = (image, *places, channel), (image, down, right, *feature), (*feature, first, second, channel)
         total = _joined(builder, _summed(builder, (images, slopes, sums), maps, (3, 3, 0), groups), 0, groups)
         return reordered(builder.converted(total, weight.dtype), FIRST)
 

@@ -55,45 +55,50 @@ def _with_reduced_axes(value: Value, axes: Sequence[int], keepdim: bool) -> Valu
     return value
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The type that sums of a type are kept in until they are rounded once."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def _reduced(
+    builder: FunctionBuilder, rule: str, start: float, value: Value, dims: Sequence[int] | int | None, keepdim: bool
+) -> Value:
+    """A value reduced along some dimensions, or all."""
+    axes = _axes(dims, len(value.shape))
+    if not axes:
+        return value
+    reduced = builder.reduce(value, axes, start, lambda body, elements: RULES[rule](body, list(elements)))
+    return _with_reduced_axes(reduced, axes, keepdim)
+
+
 def _reduction(rule: str, start: float) -> Lowering:
-    """A sum, a maximum, a minimum; sums of 16-bit floats are kept in f32 and rounded once."""
+    """A sum, a maximum, a minimum."""
 
     def handler(
         builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | int | None = None,
         keepdim: bool = False, **_: object,
     ) -> Value:  # fmt: skip
-        narrow = value.dtype in (torch.float16, torch.bfloat16)
-        wide = torch.float32 if rule == "add" and narrow else like.dtype
-        axes = _axes(dims, len(value.shape))
-        if not axes:
-            return builder.converted(value, like.dtype)
-
-        def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-            return RULES[rule](inside, list(elements))
-
-        reduced = builder.reduce(builder.converted(value, wide), axes, start, body)
-        return _with_reduced_axes(builder.converted(reduced, like.dtype), axes, keepdim)
+        computed = builder.converted(value, _wide(like.dtype) if rule == "add" else like.dtype)
+        return builder.converted(_reduced(builder, rule, start, computed, dims, keepdim), like.dtype)
 
     return handler
 
 
-def _count(value: Value, axes: Sequence[int]) -> int:
-    """The number of elements along `axes`."""
-    sizes = [value.shape[axis] for axis in axes]
+def _averaged(builder: FunctionBuilder, value: Value, dims: Any, keepdim: bool, correction: float = 0) -> Value:
+    """The sum along some dimensions over the number of elements, less `correction`."""
+    sizes = [value.shape[axis] for axis in _axes(dims, len(value.shape))]
     if not all(isinstance(size, int) for size in sizes):
         raise UnsupportedError("a mean along a dimension of unknown size is not lowered")
-    return math.prod(cast("list[int]", sizes))
-
-
-def _scaled(builder: FunctionBuilder, value: Value, factor: float) -> Value:
-    return builder.generic([value], value.shape, value.dtype, lambda body, x: RULES["mul"](body, [x[0], factor]))
+    count = math.prod(cast("list[int]", sizes)) - correction
+    total, factor = _reduced(builder, "add", 0.0, value, dims, keepdim), 1 / count if count > 0 else math.inf
+    return builder.generic([total], total.shape, total.dtype, lambda body, x: RULES["mul"](body, [x[0], factor]))
 
 
 def _mean(
     builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Any = None, keepdim: bool = False, **_: object
 ) -> Value:
-    count = _count(value, _axes(dims, len(value.shape)))
-    return _scaled(builder, _reduction("add", 0.0)(builder, like, value, dims, keepdim), 1 / count)
+    mean = _averaged(builder, builder.converted(value, _wide(like.dtype)), dims, keepdim)
+    return builder.converted(mean, like.dtype)
 
 
 def _variance(
@@ -101,17 +106,43 @@ def _variance(
     **_: object,
 ) -> Value:  # fmt: skip
     """The mean of squared distances from the mean; the divisor is less by `correction`."""
-    axes = _axes(dims, len(value.shape))
-    mean = _with_reduced_axes(_mean(builder, like, value, dims), axes, keepdim=True)
-    count = _count(value, axes)
+    wide = builder.converted(value, _wide(value.dtype))
+    mean = _averaged(builder, wide, dims, keepdim=True)
 
     def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:
         distance = RULES["sub"](body, list(elements))
         return RULES["mul"](body, [distance, distance])
 
-    squares = builder.generic([value, mean], value.shape, value.dtype, squared)
-    total = _reduction("add", 0.0)(builder, like, squares, dims)
-    return _scaled(builder, total, 1 / max(0.0, count - correction) if count > correction else math.inf)
+    squares = builder.generic([wide, mean], value.shape, wide.dtype, squared)
+    return builder.converted(_averaged(builder, squares, dims, keepdim=False, correction=correction), like.dtype)
+
+
+def _at_places(builder: FunctionBuilder, value: Value, dim: int, places: Value, other: float, *, chosen: bool) -> Value:
+    """Elements where a number takes the place of others: of those at the places along a dimension, one for each index
+    of the other dimensions, or if these are `chosen`, of all but those."""
+    axis = dim % len(value.shape)
+    if places.shape != tuple(1 if d == axis else size for d, size in enumerate(value.shape)):
+        raise UnsupportedError(f"expected one place along dimension {dim} of {value.shape}, got {places.shape}")
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        is_there = RULES["eq"](inside, [inside.index(axis), elements[1]])
+        choices = [elements[0], other] if chosen else [inside.number(other, elements[0].type), elements[0]]
+        return RULES["where"](inside, [is_there, *choices])
+
+    return builder.generic([value, builder.converted(places, torch.int32)], value.shape, value.dtype, body)
+
+
+def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, **_: object) -> Value:
+    """One element of each row: a sum whose other terms are 0."""
+    terms = _at_places(builder, value, dim, places, 0.0, chosen=True)
+    return _reduction("add", 0.0)(builder, like, terms, dim, True)
+
+
+def _scatter(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, number: Any) -> Value:
+    """A number in the place of one element of each row."""
+    if not isinstance(number, int | float):
+        raise UnsupportedError("only a number is put in the place of elements")
+    return _at_places(builder, value, dim, places, number, chosen=False)
 
 
 CONSTANTS: Mapping[object, Lowering] = {
@@ -132,11 +163,15 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.mean.dim: _mean,
     aten.mean.default: _mean,
     prims.var.default: _variance,
+    aten.gather.default: _gather,
 }
 """Operations that take elements along some dimensions together."""
 
+REPLACED: Mapping[object, Lowering] = {aten.scatter.value: _scatter}
+"""Operations that replace some elements."""
 
-HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
+
+HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS, **REPLACED}
 
 
 @dataclass
@@ -249,6 +284,16 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
+def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
+    """What `aten._native_batch_norm_legit_functional` computes, with the mean and the deviation that are saved in f32:
+    torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
+    """
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    operator = aten._native_batch_norm_legit_functional.default
+    result, *saved = decompositions([operator])[operator](wide, *others)
+    return result.to(value.dtype), *saved
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
     if step != 1:
@@ -294,6 +339,7 @@ def simpler() -> dict[Any, Any]:
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
+    own |= {"_native_batch_norm_legit_functional": _batch_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 

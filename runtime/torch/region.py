@@ -26,8 +26,8 @@ from .attention import GRADIENTS, is_attention, results_of
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
-from .scalars import Size, UnsupportedError, shape_of
-from .views import order_of, reordered
+from .scalars import HALF_BYTE, Size, UnsupportedError, shape_of
+from .views import order_of, reordered, unpacking
 
 METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
 """Operators that take such a tensor, and which argument the metadata is."""
@@ -74,6 +74,7 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
     orders = tuple(map(order_of, examples))
     sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
     metadata: dict[int, torch.dtype] = {}
+    halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}
     for number, (node, example, order) in enumerate(zip(inputs, examples, orders, strict=True)):
         if node in sparse:
             values = sparse[node].meta["val"]
@@ -82,10 +83,15 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
             importer.values[node] = importer.builder.argument(f"arg{number}", words, torch.int32)
             continue
         sizes = shape_of(example)
+        if node in halves:
+            own = importer.builder.argument(f"arg{number}", (*sizes[:-1], 2 * sizes[-1]), HALF_BYTE)
+            importer.values |= dict.fromkeys(halves[node], own)
+            continue
         value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
         importer.values[node] = replace(value, dims=order.dims, shape=sizes)
     for node in nodes:
-        importer.run(node)
+        if node not in importer.values:
+            importer.run(node)
     written = list[PartResult]()
     for node in results:
         example, value = node.meta["val"], importer.values[node]

@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
+from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
@@ -39,6 +40,8 @@ from .options import expression
 Size: TypeAlias = Any
 """How many elements a tensor has along a dimension: an int, or an expression of sympy in sizes that only the caller
 knows."""
+
+HALF_BYTE: torch.dtype = cast("Any", torch).uint4
 
 ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.float64: f64,
@@ -53,8 +56,11 @@ ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
     torch.int8: i8,
     torch.uint8: i8,
     torch.bool: i8,
+    HALF_BYTE: IntegerType(4),
 }
 """The element type in memory: truth values have a byte each."""
+
+UNSIGNED = frozenset({torch.uint8, HALF_BYTE})
 
 TYPE_NAMES = {dtype: str(kind) for dtype, kind in ELEMENTS.items()}
 """How MLIR spells the element type in memory."""
@@ -152,11 +158,16 @@ class Body(Builder):
         """Appends a constant."""
         return ElementValue(self.insert(constant(number, kind)).result)
 
+    def index(self, loop: int) -> ElementValue:
+        """Appends the index along a loop."""
+        place = ElementValue(self.insert(IndexOp(loop)).result)
+        return self.emit(arith.IndexCastOp, place, result=i32)
+
     def loaded(self, value: SSAValue, dtype: torch.dtype) -> ElementValue:
         """An argument of the body in the type of its computation. Booleans are bytes in memory."""
         if dtype == torch.bool:
             return COMPARISONS["ne"](self, [ElementValue(value), 0])
-        return ElementValue(value, dtype == torch.uint8)
+        return ElementValue(value, dtype in UNSIGNED)
 
     def stored(self, element: ElementValue, dtype: torch.dtype) -> SSAValue:
         """The converse of `loaded`."""

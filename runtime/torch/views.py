@@ -12,7 +12,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
-from .builder import FunctionBuilder, is_pointwise, plain, tensor_type
+from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
 from .options import aten, prims, sympy
 from .part import MemoryOrder, row_major
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
@@ -270,6 +270,25 @@ VIEWS: Mapping[object, Lowering] = {
 RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
 
 
+def unpacking(node: Node) -> list[Any]:
+    """The nodes that take two integers of 4 bits from each byte of a tensor, the lower bits first, up to a node, from
+    the first one on, which takes the bytes; empty where a node is the last of no such."""
+    joined: Any = node.all_input_nodes[0] if node.target in RESHAPES else node
+    parts: Any = joined.args[0] if joined.target is aten.cat.default else ()
+    if [x.target for x in parts] != [aten.unsqueeze.default] * 2:
+        return []
+    low, high = halves = [x.args[0] for x in parts]
+    names = [name_of(x.target) for x in halves if x.op == "call_function"]
+    if names != ["bitwise_and", "__rshift__"]:
+        return []
+    packed, shape = low.args[0], _shape(low)
+    places = {d % (len(shape) + 1) for d in (*(x.args[1] for x in parts), *joined.args[1:])}
+    whole_bytes = low.args[1:] == (15,) and high.args == (packed, 4) and {*packed.users} == {*halves}
+    in_order = places == {len(shape)} and _shape(node) == (*shape[:-1], 2 * shape[-1])
+    fits = packed.meta["val"].dtype == torch.uint8 and is_row_major(packed.meta["val"])
+    return list(dict.fromkeys([*halves, *parts, joined, node])) if whole_bytes and in_order and fits else []
+
+
 def is_tensor(value: object) -> bool:
     """Whether an argument is a node that computes a tensor."""
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
@@ -366,6 +385,26 @@ def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     with mode:
         node.meta["val"] = target(*examples, **kwargs)
     return node
+
+
+def sums_in_f32(graph: Graph, mode: Any) -> None:
+    """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
+    f32 in its own kernels, with what is around, and calls a slower one of torch's for others."""
+    for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
+        example: torch.Tensor = node.meta["val"]
+        if example.dtype not in (torch.bfloat16, torch.float16) or not example.is_cuda or node.kwargs:
+            continue
+        before, dimension, index, rows = node.args
+        with graph.inserting_before(node):
+
+            def converted(value: Node, dtype: torch.dtype) -> Node:
+                return called(graph, prims.convert_element_type.default, (value, dtype), {}, mode)
+
+            places = [*[None] * (dimension % example.dim()), index]
+            wide = (converted(before, torch.float32), places, converted(rows, torch.float32), True)
+            total = called(graph, aten.index_put.default, wide, {}, mode)
+            fresh = *(x for x in wide if isinstance(x, Node)), total, converted(total, example.dtype)
+        take_place(graph, node, fresh)
 
 
 # Images with the channels last in memory: convolutions of single pixels as products, and orders of dimensions moved

@@ -41,13 +41,23 @@ KINDS = (
     ),
     Kind(
         r".*",
-        rf"expected an address in a 32 or 64-bit integer register, {_NARROW}",
+        rf"expected an address in a 32 or 64-bit integer register, ({_NARROW}|got the special register)",
         "6.4.1: addresses are in registers of .b or integer types, and have 32 or 64 bits",
     ),
     Kind(
-        r"(cp\.(reduce\.)?async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
+        r".*",
+        r"got the symbol [\w$%]+\+\d+",
+        "9.7.9.3: mov reads the address of a variable, and what may be added to it; ptxas has it among literals",
+    ),
+    Kind(
+        r".*",
+        r"got \d{20}",
+        "4.5.1: integer constants have 64 bits; ptxas drops what is more",
+    ),
+    Kind(
+        r"((cp\.(reduce\.)?|applypriority\.)async\.bulk\.(prefetch\.)?tensor|fence\.proxy\.tensormap|tensormap)[\w.:]*",
         r"expected an address in (a 32 or 64-bit integer register|brackets)|a literal address"
-        r"|expected a generic address|the special register",
+        r"|expected a generic address|the special register|element \d: expected an integer literal for \.s32",
         "9.7.9.25.5.2: tensorMap is a generic address, coordinates are of type .s32; ptxas looks at neither's register",
     ),
     Kind(
@@ -57,8 +67,8 @@ KINDS = (
     ),
     Kind(
         r"mov\.b(16|32|64)",
-        r"got a vector of 1 ",
-        "9.7.9.4: mov packs two elements or four; a vector has at least two",
+        r"got a vector of 1 |element \d: '_' discards a result",
+        "9.7.9.4: mov packs two elements or four, and _ stands for elements of d",
     ),
     Kind(
         r"setp\.[\w.]*x2",
@@ -100,12 +110,12 @@ KINDS = (
     Kind(
         r"(add|sub|mul|fma)\.[\w.]*x4\..*",
         r"got a vector of \d ",
-        "9.7.6 of PTX 9.4: four numbers lie in a .b32 register; ptxas takes several such registers in braces",
+        "9.7.6 of PTX 9.4 (its contents alone are public): four numbers lie in a .b32 register; ptxas takes several",
     ),
     Kind(
         r"(add|sub|mul)\.(ftz\.f16x2|bf16x2)\.f32x2\.f32x2",
         "is not a PTX instruction",
-        "9.7.5.1: add.rz.ftz.dtype3.atype3.ctype2, add.rz.dtype4.atype3.ctype2; ptxas takes them without .rz",
+        "9.7.5.1 of PTX 9.4 (no public text): add.rz.ftz.dtype3.atype3.ctype2; ptxas takes it without .rz",
     ),
     Kind(r"clmad\.(lo|hi)\.s64", "is not a PTX instruction", "9.7.1.5: clmad.mode.u64; all operands are unsigned"),
     Kind(
@@ -124,7 +134,7 @@ KINDS = (
         f"{_WGMMA}: the .aligned qualifier is mandatory, and in every form of the syntax",
     ),
     Kind(
-        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async)\..*",
+        r"(tcgen05\.(alloc|commit)|(multimem\.)?(st|red)\.async|st\.bulk).*",
         r"a (generic|\.global) address takes 64 bits, got a \.[bsu]32 register",
         "9.7.16.12.1: If no state space is specified then Generic Addressing is used, with 64 bits; ptxas takes 32",
     ),
@@ -134,9 +144,9 @@ KINDS = (
         "5.3: samplers are variables of their own in .target texmode_independent alone; ptxas looks at no array",
     ),
     Kind(
-        r"(wgmma\.mma_async\.sp|mma\.sp(::ordered_metadata)?)\..*",
-        r"operand e: expected a (\.b32 register, got a vector of \d|register that holds \.b32, got \.pred)",
-        "9.7.14.6.1, 9.7.15.6.1: metadata is one .b32 register; ptxas takes several in braces, and a predicate",
+        r"(wgmma\.mma_async\.sp|mma\.sp(::ordered_metadata)?|spcompress)\..*",
+        r"operand e: expected a (\.b32 register, got (a vector of \d|the literal 0f)|register .*, got \.pred)",
+        "9.7.14.6.1, 9.7.15.6.1: metadata is one .b32 register; ptxas takes several in braces, a predicate, 0f3F800000",
     ),
     Kind(r"testp\.f(32|64)", "is not a PTX instruction", "9.7.3.1: testp.op.type; ptxas takes it without .op"),
     Kind(
@@ -154,7 +164,7 @@ KINDS = (
     Kind(
         r"tensormap\.cp_fenceproxy\..*",
         "is not a PTX instruction",
-        "9.7.13.17: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
+        "9.7.13.16: tensormap.cp_fenceproxy.cp_qualifiers.fence_qualifiers.sync.aligned; ptxas takes words of "
         "tensormap.replace too",
     ),
     Kind(
@@ -166,13 +176,23 @@ KINDS = (
     Kind(
         r"fabric\.wait\..*reads.*",
         r"expected \d operands",
-        "9.7.9.27 of PTX 9.3: fabric.wait.sync_restrict::reads; with N from 9.5 on it is .sync_restrict::read",
+        "9.7.10.5.6 of PTX 9.3: fabric.wait.sync_restrict::reads has no operand; .sync_restrict::read is of 9.5",
     ),
     Kind(
         r"fabric\..*",
         r"is not a PTX instruction|expected an address in|got the symbol|expected a number|got a vector",
-        "9.7.9.27 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
+        "9.7.10.5 of PTX 9.3: fabric.op.async...relaxed.sys, with mbarrier objects by their addresses; ptxas takes "
         "some of it without .relaxed, and other registers",
+    ),
+    Kind(
+        r"red\.async\.relaxed\.(gpu|sys)\..*",
+        "is not a PTX instruction",
+        "9.7.13.7: .relaxed is of .cluster, with an mbarrier; without one .sem = {.release}",
+    ),
+    Kind(
+        r"(atom|red|multimem)\..*\.v[248]\.b?f16(x2)?(\..*)?|cvt\..*\.scaled::n1::ue8m0\..*\.bf16x2",
+        r"(element [1-7]|operand a): a \.\w+ operand cannot be a literal",
+        "4.5.2: a floating-point literal is one number of 32 or 64 bits; ptxas looks at the first element alone",
     ),
     Kind(
         r"(atom|red)\.(?!.*cache_hint).*",
@@ -192,7 +212,7 @@ KINDS = (
     ),
     Kind(
         r"tcgen05\.mma\..*",
-        r"operand p: expected 0 or 1|operand (m|mask): expected a vector|operand s: expected a number",
+        r"operand p: expected (0 or 1|an integer)|operand (m|mask): expected a vector|operand s: expected a number",
         "9.7.16.10.9.1: enable-input-d specifies a predicate operand, disable-output-lane a vector, scale-input-d is "
         "from 0 to 15",
     ),
@@ -204,7 +224,7 @@ KINDS = (
     Kind(
         r"tcgen05\.(?!ld).*\bb2\b.*",
         "is not a PTX instruction",
-        "9.7.16 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
+        "9.7.18.8 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
     ),
     Kind(
         r"tcgen05\.ld\..*red.*",
@@ -213,7 +233,7 @@ KINDS = (
     ),
     Kind(
         r"(w?mma|movmatrix|stmatrix)\..*",
-        r"cannot be a literal|got the literal|literals alone|(floating-point|integer) literal"
+        r"cannot be a literal|(got )?the literal|literals alone|(floating-point|integer) literal"
         r"|expected a vector .* got a \.\w+ register",
         "9.7.14.4, .5: fragments are vector expressions of registers; ptxas takes literals and single registers, too",
     ),
@@ -222,6 +242,11 @@ KINDS = (
         r"expected 3 operands|expected a vector|got a vector|is not a PTX instruction",
         "9.7.9.12: st.async{.weak}{.ss}.completion_mechanism{.vec}.type [a], b, [mbar]; ptxas takes it without mbar, "
         "and one register for .vec",
+    ),
+    Kind(
+        r"st\..*v4\.f64(\..*)?",
+        r"element 0: expected a floating-point literal",
+        "4.5: a float is written with a point, an exponent, 0f or 0d; ptxas takes integers alone in a vector",
     ),
     Kind(
         r"(ld|st)\..*v8\.[bus](8|16)",
@@ -240,23 +265,23 @@ KINDS = (
     ),
     Kind(
         r"multimem\.st\.async\..*",
-        r"expected a register that holds \.[su]16",
-        "9.7.9.13 of PTX 9.3: b has the type; ptxas takes wider registers",
+        r"expected a register that holds \.[bsu](8|16)",
+        "9.7.9.13 of PTX 9.3 (no public text; as of st.async, 9.7.9.12): b has the type; ptxas takes wider registers",
     ),
     Kind(
-        r"st\..*b64|applypriority\..*|spcompress\..*",
-        r"the literal 0[fd]\w+ is no \.b",
-        "4.5.2: 0f gives a number of 32 bits, 0d one of 64; ptxas takes them among elements of other widths",
+        r"(st|mov|multimem|applypriority|sp(de)?compress|cp\.(reduce\.)?async\.bulk)\..*",
+        r"the literal (0[fd]\w+|[\d.]+) is no \.b",
+        "4.5.2: 0f gives a number of 32 bits, all others 64; ptxas takes them among elements of other widths",
     ),
     Kind(
-        r"(ld|st|mov)\..*v\d\.f32",
-        r"element \d: expected a register that holds \.f32( or wider)?, got \.[us]32",
+        r"(ld|st|mov|atom|red)\..*v\d\.f32.*|mma\.sp.*",
+        r"element \d: expected a register that holds \.f32( or wider)?, got \.([us]32|f16x2)",
         "9.4.1: of a float the register is .b or of its type; ptxas looks at no element of some vectors",
     ),
     Kind(
-        r"cvt\.pack\..*\.b32",
-        r"operand [bc]: expected a register that holds \.[bs]32, got \.b128",
-        "9.7.9.22: a and b are of type .s32, c is of type .b32",
+        r"cvt\.pack\..*",
+        r"operand [abcd]: expected a register that holds \.[bs]32, got \.([bsu](64|128)|f16x2)|c: the literal 0f",
+        "9.7.9.22: a and b are of type .s32, c and d of type .b32; ptxas takes wider registers, and a float for c",
     ),
     Kind(
         r"fma\..*\.oob\.sat\..*",
@@ -277,7 +302,7 @@ KINDS = (
     Kind(
         r"prefetch\..*valid_addr.*",
         "is not a PTX instruction",
-        "9.7.9.15 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
+        "9.7.10.16 of PTX 9.4: prefetch{.global}.L1::32B.valid_addr; ptxas takes levels and priorities with it",
     ),
     Kind(
         r".*",
@@ -297,12 +322,12 @@ KINDS = (
     Kind(
         r"applypriority\.async\.bulk\.tensor\.(?!.*\dd\b).*",
         "is not a PTX instruction",
-        "9.7.9.16 of PTX 9.4: a tensor has its number of dimensions in the opcode; ptxas takes gather4 without",
+        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions; ptxas takes gather4 without",
     ),
     Kind(
         r"applypriority\.async\.bulk.*",
         r"expected an address",
-        "9.7.9.16 of PTX 9.4: an address in global memory; ptxas looks at neither its space nor its register",
+        "9.7.10.18, .19 of PTX 9.4 (no public text; as 9.7.9.16): an address in global memory; ptxas looks at none",
     ),
 )
 
@@ -310,7 +335,7 @@ KINDS = (
 FAULTS = (
     Kind(
         r"(tex|tld4)\..*",
-        r"Illegal modifier '\.(3d|a?cube)'|Arguments mismatch for instruction '(tex.level|mov)'|doesn't match geometry",
+        r"Illegal modifier '\.(3d|a?cube)'|mismatch for instruction '(tex.level|mov)'|match geometry|discard mode",
         "9.7.10.1, .3: tex.geom, tex.level.geom, tld4.comp.geom, .geom = {.1d, .2d, .3d, .a1d, .a2d, .cube, .acube}, "
         "with a sampler; ptxas takes it of some geometries alone: tex.3d and not tex.level.3d",
     ),
@@ -320,13 +345,8 @@ FAULTS = (
         "9.7.14.5: elements of d may be discarded; ptxas makes PTX of its own of these products, and refuses it there",
     ),
     Kind(
-        r"mbarrier\..*::32b.*",
-        "out of range",
-        "9.7.13.15.11 of PTX 9.4: ctaMask is a .b32 operand, and -1 is a number of 32 bits (4.5.1)",
-    ),
-    Kind(
-        r"(sp(de)?compress|multimem\.red)\..*",
-        "Arguments mismatch",
+        r"(sp(de)?compress|multimem\.(st|red))\..*",
+        "Arguments mismatch|Rounding modifier required for instruction 'cvt'",
         "4.5: a literal may stand for an operand that is read; ptxas takes none as a selector, or as all elements",
     ),
     Kind(
@@ -345,14 +365,10 @@ FAULTS = (
         "9.1: nothing says that registers of a vector differ; ptxas cannot write one twice here",
     ),
     Kind(
-        r"mma(\.sp[:\w]*)?\..*",
-        r"<builtin>|Argument vector size mismatch for instruction 'mov'",
-        "9.7.14.5: ptxas makes PTX of its own of these products, and cannot read it with some operands",
-    ),
-    Kind(
-        r"wmma\.load\.[ab]\..*\.[su][48]",
-        "Arguments mismatch",
-        "9.7.14.4.1: fragments of integers are .b32 registers, which a .f32 one is compatible with (9.4.1)",
+        r"w?mma(\.sp[:\w]*)?\..*|cvt\.rna\..*",
+        r"<builtin>|Argument vector size mismatch for instruction 'mov'|Arguments mismatch for instruction '(mov|_mma)'"
+        r"|Sink '_' not allowed as a source operand",
+        "9.7.9.21, 9.7.14.4, .5: ptxas makes PTX of its own of these, and cannot read it with some operands",
     ),
     Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
@@ -382,8 +398,9 @@ def reason(opcode: str, message: str, target: str) -> str | None:
     if "is not a PTX instruction" in message and (more := superfluous(opcode)):
         if any(opcode.split(".").count(word) > 1 for word in more):
             return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
-        if opcode.startswith("mma.") and not more.isdisjoint(("b1", "s4", "u4", "bf16", "xor")):
-            return "9.7.14.5.14, 9.7.14.6.3: each form has types of its own; ptxas drops another of few bits, and .xor"
+        words = {word.partition("::")[0] for word in more}
+        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "xor", "and", "kind")):
+            return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 from refused import reason
@@ -25,6 +25,11 @@ SAMPLE = 4
 """Programs of each group that are tried where not all are."""
 TARGET = "sm_90a"
 HEAD = f".version 9.5\n.target {TARGET}\n.address_size 64\n"
+ENTRY = """.func f() { ret; }
+.visible .entry k(.param .b64 p)
+GAP
+{ ret; }
+"""
 MODULE = """.global .b32 g[4]; .const .b32 c = 1; .shared .b32 s[4]; .extern .global .b32 e[]; .func f() { ret; }
 GAP
 .visible .entry k() { ret; }
@@ -214,11 +219,121 @@ def addresses() -> Iterator[str]:
     yield from (move.format(value) for move, value in product(moves, values))
 
 
+def headers() -> Iterator[str]:
+    """Versions, targets with options, sizes of addresses, and their order."""
+    order = ".version {}\n.target {}\n.address_size {}"
+    for version in ("9.", ".5", "9.5.1", "9.05", "1.0", "9.5f", '"9.5"', "-9.5", "9 .5", "8.9", "7.9", "9.0"):
+        yield order.format(version, TARGET, 64)
+    options = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32", "sm_90", "bogus", "", "sm_90a")
+    yield from (order.format("9.5", f"sm_90a, {one}, {two}", 64) for one, two in product(options, repeat=2))
+    for target in ("sm_91", "90a", "SM_90a", "sm_9", "sm_90f", "sm_75", "sm_90a sm_90a", *options[1:4], "compute_90"):
+        yield from (order.format("9.5", target, size) for size in ("64", "128", "6 4", "", "-64", "64.0", "0x40"))
+    lines = (".version 9.5", ".target sm_90a", ".address_size 64", ".global .b32 x;", "// x", ";")
+    yield from ("\n".join(some) for some in permutations(lines, 4))
+
+
+def function_directives() -> Iterator[str]:
+    """Directives behind the header of a kernel: their numbers, twice, beside each other."""
+    names = (".maxntid", ".reqntid", ".maxnreg", ".minnctapersm", ".maxnctapersm", ".maxclusterrank",
+             ".reqnctapercluster", ".explicitcluster", ".noreturn", ".blocksareclusters", ".abi_preserve",
+             ".minperctamemory", ".bogus")  # fmt: skip
+    numbers = ("0", "1", "300", "-1", "1.5", "WARP_SZ", "0x20", "2+2", "4294967296", "4, 2, 1", "4, 2, 1, 1", "4 2",
+               "4;", "{4}", "4,", "")  # fmt: skip
+    yield from (f"{name} {number}" for name, number in product(names, numbers))
+    yield from (f"{one} 4 {two} 4" for one, two in product(names[:7], repeat=2))
+    yield from (f"{one} {two} 2" for one, two in product(names[7:10], names))
+
+
+def sources() -> Iterator[str]:
+    """Files, sections and pragmas of a module."""
+    for index, name, end in product(("1", "0", "-1", "1U", "4294967296", "x", ""), ('"x"', "x", '"x'), ("", ", 1, 2")):
+        yield f".file {index} {name}{end}"
+    yield from ('.file 1 "x" .file 1 "x"', '.file 1 "x"\n.file 1 "y"', '.file 1 "x";', '# 1 "x"', ".pragma x;")
+    for type, value in product(("b8", "b16", "b32", "b64", "u8", "f32"), ("1", "-129", "256", "1.5", "x", "x+4", "1,")):
+        yield f".section .debug_info {{ .{type} {value} }}"
+    for name in (".text", "debug", ".1", ".debug.x", ".debug {", ""):
+        yield from (f".section {name} {{ {data} }}" for data in ("x: .b8 1", ".b8 1 .b8 2", "", ";"))
+
+
+def places() -> Iterator[str]:
+    """Places in files, pragmas and sections in a body."""
+    for numbers in ("1 1 1", "1 1", "1 -1 1", "a 1 1", "1 1 1.0", "1 1 1 1", "1 1 4294967296", "0x1 01 1U", ""):
+        for end in ("", ";", " ret;", ", function_name x", ", inlined_at 1 1 1", ", function_name x, inlined_at 1 2 1"):
+            yield f".loc {numbers}{end}"
+    names = ("nounroll", "enable_smem_spilling", "frequency 5", "used_bytes_mask 0xf", "bogus", "", "mma_throughput x")
+    yield from (form.format(n) for n, form in product(names, ('.pragma "{}";', '.pragma "{}"', "L: .pragma {};")))
+    yield from ('.file 1 "x"', ".section .debug_str { .b8 0 }", ".version 9.5", ".address_size 64", ".alias f, f;")
+
+
+def literals() -> Iterator[str]:
+    """Numbers as they may be written, constant expressions, and text between statements."""
+    integers = ("00", "010", "08", "0b101", "0b2", "0x", "0xfF", "1u", "1UL", "1l", "1e3", "1.", ".5", "0f3F80000",
+                "0F3f800000", "0d3FF", "1_000", "'a'", "+1", "--1", "- 1", "18446744073709551616", "nan", "0x1p3",
+                "1e400", "-0.0", "1 2", "1/**/", "1#", "0f7F800000", "0d7FF0000000000000", "1.0f")  # fmt: skip
+    moves = ("mov.u32 %r0, {};", "mov.b64 %rd0, {};", "add.f32 %f0, %f1, {};", ".local .b8 x[{}];")
+    yield from (move.format(text) for move, text in product(moves, integers))
+    operators = ("+", "-", "*", "/", "%", "<<", ">>", "<", ">=", "==", "!=", "&", "|", "^", "&&", "||", "?", "(")
+    for operator, (one, two) in product(
+        operators, (("7", "2"), ("7.0", "2.0"), ("7", "0"), ("7", "2.0"), ("-7", "~2"))
+    ):
+        yield from (move.format(f"{one} {operator} {two}") for move in moves[:3])
+    for text in (
+        "(s64)1",
+        "(.s64)-1",
+        "!1",
+        "1?2",
+        "0?1:2?3:4",
+        "1.0?2:3",
+        "1<<64",
+        "1<<-1",
+        "%tid.x+1",
+        "4+sm",
+        "1,2",
+    ):
+        yield from (move.format(text) for move in moves)
+    yield from ("/* a", "a */", "// x", "#pragma", "ret", "ret;;", "RET;", "r et;", "mov.u32%r0,1;", "mov .u32 %r0, 1;",
+                "@%p0ret;", "@ ! %p0 ret;", "@%p0 @%p1 ret;", "{}", "{;}", "mov.u32 %r0 1;", "mov.u32 %r0,, 1;",
+                "L : ret;", ":ret;", "mov.u32 %R0, 1;", "mov.u32 %r00, 1;", "%r0: ret;")  # fmt: skip
+
+
+def vectors() -> Iterator[str]:
+    """Vector registers, their parts, and vectors in braces."""
+    values = ("%v", "%v.x", "%v.r", "%v.q", "%v.xy", "%v0", "{%v.x, %v.y}", "{%v}", "{%v, %v}", "{%v.x,%v.y,%v.z,%v.w}",
+              "{%r0,%r1}", "{%r0,%f1}", "{%p0,%p1}", "{1,2}", "{_,%r1}", "{_,_}", "{}", "{%r0,}", "{{%r0,%r1}}",
+              "%r0.x", "%p0.x")  # fmt: skip
+    uses = ("mov.b64 %rd0, {};", "mov.b64 {}, %rd0;", "ld.global.v2.b32 {}, [%rd0];", "st.global.v4.b32 [%rd0], {};",
+            "mov.b32 %r0, {};", "mov.v4.b32 %v, {};", "mov.v4.b32 {}, %v;", "add.u32 %r0, %r1, {};")  # fmt: skip
+    yield from (use.format(value) for use, value in product(uses, values))
+
+
+def guards() -> Iterator[str]:
+    """Guards, right and wrong, in front of statements of all kinds."""
+    forms = ("@%p0", "@!%p0", "@!!%p0", "@ ! %p0", "@-%p0", "@(%p0)", "@%p0,", "@1", "@%r0", "@p", "@_", "@%tid.x",
+             "@%v.x", "@[%p0]", "@@%p0", "!%p0", "@")  # fmt: skip
+    statements = ("ret;", "bra L; L:", "call vf;", ".reg .b32 z;", "{ ret; }", "L2: ret;", "bar.sync 0;")
+    yield from (f"{form} {statement}" for form, statement in product(forms, statements))
+
+
+def special_registers() -> Iterator[str]:
+    """Special registers, those that there are and others, read in several widths and written."""
+    names = ("%tid", "%tid.x", "%tid.w", "%tid.q", "%ntid.y", "%laneid", "%laneid.x", "%clock", "%clock64", "%gridid",
+             "%envreg0", "%envreg32", "%pm0_64", "%pm8", "%clusterid.x", "%is_explicit_cluster", "%current_graph_exec",
+             "%reserved_smem_offset_2", "%perctamemorysize", "%locality_domain_id", "%bogus", "%TID.x")  # fmt: skip
+    uses = ("mov.u32 %r0, {};", "mov.u64 %rd0, {};", "mov.b16 %h0, {};", "mov.pred %p0, {};", "cvt.u64.u32 %rd0, {};",
+            "add.u32 %r0, %r1, {};", "mov.u32 {}, %r0;", "mov.v4.u32 %v, {};")  # fmt: skip
+    yield from (use.format(name) for use, name in product(uses, names))
+
+
 GROUPS = {
     each.__name__: (template, each)
     for template, some in (
-        (MODULE, (initial_values, variables, functions)),
-        (BODY, (calls, labels, scopes, parameters, addresses)),
+        (f"{HEAD}{MODULE}", (initial_values, variables, functions, sources)),
+        (
+            f"{HEAD}{BODY}",
+            (calls, labels, scopes, parameters, addresses, places, literals, vectors, guards, special_registers),
+        ),
+        (f"{HEAD}{ENTRY}", (function_directives,)),
+        (f"GAP\n{MODULE.replace('GAP', '')}", (headers,)),
     )
     for each in some
 }
@@ -227,6 +342,11 @@ EXPLAINED = {
     r"the parameters of a kernel are no vectors": "11.2.1: parameters are base types, and arrays of them",
     r"there is no label 'P' here": "11.3.1: the list names labels of control flow; ptxas takes the list's own label",
     r"an offset needs brackets around a register": "6.4.1: a register with an offset is an address, which has brackets",
+    r"'\.alias' stands outside of functions": "11.2.3: .alias is a directive of a module; ptxas takes it in a body",
+    r"unknown target": "11.1.2: .target names one of the architectures there are; ptxas takes what begins like one",
+    r"expected \.address_size 32 or 64": "11.1.3: .address_size is 32 or 64; ptxas takes other spellings of 64",
+    r"'%r\d' is declared twice": "5.4.7: %r<8> declares %r0 to %r7, and a name stands once in a scope",
+    r"no \.reg declares '%r0\d'": "5.4.7: the names are %r0 to %r7; ptxas reads the digits as a number",
     r"the address of '\w+' takes 64 bits": "9.7.9.3: of an address of 64 bits .u32 holds half; ptxas takes one with +4",
 }
 """What we refuse and ptxas takes, by our message, with the sentence that says so."""
@@ -245,7 +365,7 @@ def test_programs_changed_in_one_place(group: str) -> None:
     every = list(dict.fromkeys(changes()))
     wrong: list[str] = []
     for change in every if FULL else random.Random(group).sample(every, SAMPLE):
-        text = HEAD + template.replace("GAP", change)
+        text = template.replace("GAP", change)
         said, failed = ptxas(text, TARGET)
         ours = next((d.message for d in check_text(text).diagnostics), "")
         crashed = failed and "error" not in said and "fatal   : " not in said

@@ -331,6 +331,53 @@ def test_register_types_are_compatible_where_ptxas_says() -> None:
     assert not [line for i, (line, *_) in enumerate(cases) if (problem(line) is None) == (i in errors)]
 
 
+_BYTES = "wmma.mma.sync.aligned.row.row.m16n16k16.s32.u8.u8.s32"
+_SUMS = f"{{{', '.join(f'%s32_{i}' for i in range(8))}}}"
+
+SWEPT = (
+    *(f"ld.mmio.{order}.sys{space}.b128 %b128_1, [%b64_7];" for order in ("relaxed", "acquire", "release")
+      for space in ("", ".global", ".shared")),
+    *(f"st.relaxed.sys.mmio{space}.{t} [%b64_7], %{t}_1;" for t in ("b64", "b128") for space in ("", ".global")),
+    *(f"{_BYTES} {_SUMS}, {{%{a}_0, %{a}_1}}, {{%{b}_0, %{b}_1}}, {_SUMS};"
+      for a in ("b32", "f32", "u32", "f16x2") for b in ("b32", "f32", "s32")),
+    *(f"wmma.load.a.sync.aligned.row.m16n16k8.tf32 {{%{t}_0, %{t}_1, %{t}_2, %{t}_3}}, [%b64_7];"
+      for t in ("b32", "f32", "u32")),
+    *(f"tcgen05.mma.sp.cta_group::1.kind::f16 [%{d}_1], [%{a}_2], %b64_3, [%{e}_4], %u32_5, %pred_6;"
+      for d in ("b32", "s32", "f32") for a in ("b32", "u32") for e in ("b32", "s32")),
+    *(f"tcgen05.shift.cta_group::1.down [%{t}_1];" for t in ("b32", "s32", "u32", "f32")),
+    *(f"red.async.{order}.gpu.add.s64 [%b64_7], %s64_1;" for order in ("relaxed", "release")),
+    *(f"{root}.add.noftz.v2.f16 {d}[%b64_7], {{{b}}};" for root, d in (("red", ""), ("atom", "{%f16_2, %f16_3}, "))
+      for b in ("%f16_0, 1.0", "1.0, %f16_0", "%f16_0, 1", "1.0, 1.0")),
+    *(f"mma{at[0]}.sync.aligned{at[1]}.m16n8k64.row.col.s32.s4.s4.s32 {{%s32_0, %s32_1, %s32_2, %s32_3}}, "
+      "{%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_0, %b32_1}, {%s32_0, %s32_1, %s32_2, %s32_3};"
+      for at in (("", ""), (".and", ""), ("", ".and"), (".xor", ""))),
+    *(f"mma.sync.aligned{at[0]}.m16n8k32.row.col{at[1]}.f32.e4m3.e5m2.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, "
+      "{%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_0, %b32_1}, {%f32_0, %f32_1, %f32_2, %f32_3};"
+      for kind in ("f8f6f4", "mxf4nvf4") for at in (("", f".kind::{kind}"), (f".kind::{kind}", ""))),
+    *(f"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      f"[%b64_7], [%b64_6, {{%b32_0}}], [%b64_7], {mask};" for mask in ("-1", "65535", "65536", "%u16_1")),
+    *(f"tcgen05.mma.cta_group::1.kind::f16 [%b32_7], %b64_1, %b64_2, %b32_3, {{{mask}, {mask}, {mask}, {last}}}, "
+      "%pred_5;" for mask in ("5", "0f3F800000", "%b32_1", "%tid.x") for last in ("5", "0f3F800000", "%b32_1")),
+    *(f"tcgen05.st.sync.aligned.16x64b.x1.b32 [%b32_7], {{{x}}};" for x in ("5", "0f3F800000", "1.5", "%u32_1")),
+    *(f"cvt.rn.satfinite.s2f6x2.f32 %{t}_0, %f32_1, %f32_2;" for t in ("b16", "b32", "f16", "u16")),
+    *(f"cvt.rn.satfinite.s2f6x2.f32 %b16_0, %{t}_1, %f32_2;" for t in ("b32", "b64", "f32")),
+    *(f"vset2.s32.u32.eq %u32_0, %s32_1, %u32_2, %{t}_3;" for t in ("u32", "b32", "f16x2")),
+    *(f"addc.sat.s32 %{t}_0, %s32_1, %s32_2;" for t in ("s32", "u32", "f16x2", "f32")),
+    *(f"add.u32 %u32_0, %u32_1, {x};" for x in ("smem", "smem+4", "18446744073709551616", "WARP_SZ")),
+    *(f"tex.1d.v4.f32.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, [{x}, {{%f32_0}}];" for x in ("%b64_6", "WARP_SZ", "_")),
+    *(f"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{%f64_0, %f64_1}}, {{%f64_0}}, {{{x}}}, {{{x}, {x}}};"
+      for x in ("1.5", "0f3F800000", "%f64_3")),
+)  # fmt: skip
+"""Neighbours of statements on which sweeps found that we and ptxas differed."""
+
+
+def test_what_sweeps_found() -> None:
+    target, version = TARGETS["sm_100a"], NEWEST
+    errors, context = rejected(list(SWEPT), target, version), TargetContext(version, (target.name,))
+    wrong = [line for i, line in enumerate(SWEPT) if (check_line(line, context) is None) == (i in errors)]
+    assert not [line for line in wrong if not unlike(line, check_line(line, context))]
+
+
 DISCARDS = 12
 """Of so many rows that write registers, one is tried with `_` in their place."""
 

@@ -106,6 +106,15 @@ REFUSED_OUTSIDE = {
     '.pragma "bogus";': "a module has no such pragma; expected nounroll or abi_param_reg",
     '.pragma "nounroll x";': "a module has no such pragma",
     '.pragma "frequency 10";': "it stands in the body of a function, not in its module",
+    ".file 1 x": 'expected .file 1 "name", got .file 1 x',
+    '.file 4294967296 "x"': ".file: expected numbers of 32 bits",
+    '.file 1 "x"\n.file 1 "y"': ".file: 1 stands for 'x' already",
+    ".section debug_str { .b8 1 }": "expected a section such as .section .debug_str { .b8 0 }",
+    ".section .debug_str { .b8 1, 256 }": ".section: expected a number of 8 bits for .b8, got 256",
+    ".section .debug_str { .b16 here }": ".section: expected numbers for .b16, got here",
+    ".section .debug_str { .u8 1 }": ".section: expected .b8, .b16, .b32 or .b64, got .u8",
+    ".func f() .noreturn .noreturn { ret; }": ".noreturn: it stands twice",
+    ".func f() .abi_preserve 255 { ret; }": ".abi_preserve: expected numbers up to 254, got 255",
     ".pragma nounroll;": 'expected strings such as .pragma "nounroll";, got .pragma nounroll;',
     '.entry g() .pragma "used_bytes_mask 1"; { ret; }': "it stands in the body of a function, not in its header",
     ".entry g() .pragma 3; { ret; }": "expected strings such as",
@@ -148,7 +157,7 @@ REFUSED_INSIDE = {
     "P: .calltargets k; call %rd0, P;": "expected functions that are declared above, got 'k'",
     "P: .branchtargets L, M<2>; L: M0: brx.idx %r0, P;": "there is no label 'M1' here",
     "L: call L;": "expected a function",
-    "mov.b32 %r0, {%tid.x, %tid.y};": "expected a .b32 register, got a vector of 2",
+    "mov.b32 %r0, {%tid.x, %tid.y};": "operand a: element 0: the special register",
     ".reg .b32 %r1;": "'%r1' is declared twice in this scope",
     ".reg .b32 %r<4>;": "'%r<4>' is declared twice",
     ".reg .b32 x; .shared .b32 x;": "'x' is declared twice in this scope",
@@ -202,7 +211,11 @@ def test_taken_inside_functions(text: str) -> None:
         ("6.4", "sm_80", "target sm_80 needs PTX 7.0 or later, the module's version is 6.4"),
         ("8.5", "sm_101a", "target sm_101a needs PTX 8.6 or later"),
         ("8.6", "sm_101a", ""),
-        ("4.1", "sm_52, debug", ""),
+        ("4.1", "sm_52, texmode_independent", ""),
+        ("4.1", "sm_52, debug", "debug needs a .section of debugging information, there is none"),
+        ("9.0", "sm_52, map_f64_to_f32", "map_f64_to_f32 is for targets before sm_13, which have no f64"),
+        ("9.0", "sm_52, texmode_unified, texmode_independent", "exclude each other"),
+        ("9.0", "texmode_unified, sm_52", "expected a target such as sm_90a in front of texmode_unified"),
         ("4.0", "sm_52", "target sm_52 needs PTX 4.1"),
         ("8.8", "sm_88", "target sm_88 needs PTX 9.0 or later"),
         ("8.7", "sm_103f", "target sm_103f needs PTX 8.8 or later"),
@@ -392,7 +405,7 @@ TOGETHER = {
     ".reqntid 64 .blocksareclusters": ".blocksareclusters: needs .reqnctapercluster beside it",
     ".reqntid 64 .reqnctapercluster 2 .blocksareclusters": None,
     ".maxntid 128 .maxclusterrank 8": None,
-    ".maxntid 4294967296": "expected numbers of 32 bits",
+    ".maxntid 4294967296": "expected numbers up to 4294967295, got 4294967296",
     ".local_maxnreg 32": None,
 }
 
@@ -422,6 +435,15 @@ STATEMENTS = {
     "getctarank.u64 %r1, gv;": "expected an address in .shared memory, got 'gv', a .global variable",
     ".shared .b32 s; mapa.u64 %rd1, s, 0; mapa.u32 %r1, s, 0; getctarank.u64 %r1, s;": None,
     ".shared .b32 %s; ld.shared.b32 %r1, [%s]; mov.b32 %r1, %s;": None,
+    # Places in files, guards, literals
+    ".loc 1 1": "expected .loc file line column, or , function_name name, inlined_at ..., got .loc 1 1",
+    ".loc 1 4294967296 1": ".loc: expected numbers of 32 bits",
+    ".loc 1 2 3, function_name f, inlined_at 1 1 1": "no .loc above is the place 1 1 1 of inlined_at",
+    ".loc 1 1 1\n.loc 1 2 3, function_name f, inlined_at 1  1 1": None,
+    ".section .debug_str { .b8 0 }": "'.section' stands outside of functions",
+    ".reg .pred %p; @ ! %p ret;\n# 1 \"x.cu\"": None,
+    ".reg .f64 %d; mov.f64 %d, 1e400;": "'1e400' is beyond the numbers of 64 bits",
+    ".reg .v4 .b32 %v; st.global.v4.b32 [%rd1], {%v};": "expected 4 x .b32, got 1",
     # Pragmas
     ".pragma;": 'expected strings such as .pragma "nounroll";',
     '.pragma "nounroll" "x";': "expected strings such as",
@@ -488,6 +510,7 @@ def test_textures_are_no_arguments_of_another_type() -> None:
 
 def test_the_header_is_stated_once_and_exists() -> None:
     expect(module().replace(".address_size 64", ".address_size 64\n.address_size 64"), ".address_size is stated twice")
+    expect(module().replace(".address_size 64", ".global .b32 q;\n.address_size 64"), "expected .address_size at the")
     expect(module(version="7.9", target="sm_80"), "there is no PTX 7.9")
     expect(module(version="8.9", target="sm_80"), "there is no PTX 8.9")
     expect(module(".func g(.param .b32 x); .func g(.param .b64 x) { ret; }"), "'g' was declared with other parameters")
@@ -524,7 +547,12 @@ def test_directives_and_registers_of_later_versions() -> None:
     expect(module(body=located, version="9.3"), ".loc_intermediate needs PTX 9.4 or later")
     expect(module(body='.pragma "mma_throughput";', version="9.3"), "")
     expect(module(body='.pragma "mma_throughput";', version="9.2"), "needs PTX 9.3 or later")
-    expect(module(body="mov.u64 %rd0, %perctamemoryoffset; mov.u32 %r0, %perctamemorysize;", version="9.4"), "")
+    allotted = module(body="mov.u64 %rd0, %perctamemoryoffset; mov.u32 %r0, %perctamemorysize;", version="9.4")
+    expect(allotted.replace("pp)\n", "pp) .minperctamemory 16\n"), "")
+    text = module(body="mov.u32 %r0, %perctamemorysize;", version="9.4")
+    expect(text, "the special register %perctamemorysize needs .minperctamemory at its kernel")
+    spilling = module(".extern .shared .b8 s[];", '.pragma "enable_smem_spilling";')
+    expect(spilling, "enable_smem_spilling is for modules without shared memory of open size")
     expect(module(body="mov.u32 %r0, %perctamemorysize;", version="9.3"), "needs PTX 9.4 or later")
     expect(module(body="mov.u32 %r0, %locality_domain_id;", version="9.5", target="sm_100"), "")
     expect(module(body="mov.u32 %r0, %locality_domain_id;", version="9.5"), "needs sm_100 or later")

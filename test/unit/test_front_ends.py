@@ -427,6 +427,27 @@ def test_tensors_behind_one_another() -> None:
     np.testing.assert_array_equal(kernel(x, y, device="interp"), np.concatenate([x, y], 1))
 
 
+def test_parts_among_numbers_are_written_at_once() -> None:
+    """Padding by infinities, and parts of what lies behind one another: a launch each, of elements kept as they are."""
+    text = """func.func @main(%x: tensor<2x3x5xf16>, %y: tensor<2x2x5xf16>) -> (tensor<2x6x8xf16>, tensor<2x5x5xf16>) {
+      %inf = arith.constant 0xFC00 : f16
+      %p = tensor.pad %x low[0, 1, 0] high[0, 2, 3] {
+      ^bb0(%i: index, %j: index, %k: index):
+        tensor.yield %inf : f16
+      } : tensor<2x3x5xf16> to tensor<2x6x8xf16>
+      %c = tensor.concat dim(1) %x, %y : (tensor<2x3x5xf16>, tensor<2x2x5xf16>) -> tensor<2x5x5xf16>
+      return %p, %c : tensor<2x6x8xf16>, tensor<2x5x5xf16>
+    }"""
+    x, y = draw(2, 3, 5, dtype=np.float16), draw(2, 2, 5, dtype=np.float16)
+    x[0, 0, :2] = -0.0, np.inf
+    kernel = compile(text)
+    padded, joined = kernel(x, y, device="interp", checks="all")
+    assert len(kernel.plan.launches) == 2
+    expected = np.pad(x, ((0, 0), (1, 2), (0, 3)), constant_values=-np.inf)
+    np.testing.assert_array_equal(padded.view(np.int16), expected.view(np.int16))
+    np.testing.assert_array_equal(joined.view(np.int16), np.concatenate([x, y], 1).view(np.int16))
+
+
 def test_tensors_of_unknown_sizes_behind_one_another_are_refused() -> None:
     text = CONCATENATED.replace("3x", "?x")
     with pytest.raises(CompileError, match=r"<mlir>:2:3: error: tensor\.concat of dynamic sizes is not lowered"):
@@ -561,3 +582,66 @@ def test_functions_that_no_instruction_computes(name: str) -> None:
     with np.errstate(invalid="ignore"):
         near = np.abs(got - exact) <= 4 * np.spacing(np.abs(wanted))
     assert (near | (got == wanted) | (np.isnan(got) & np.isnan(wanted))).all(), (x, got, exact)
+
+
+SIZED = """#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+func.func @f(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %n = tensor.dim %x, %c1 : tensor<?x?xf32>
+  %several = arith.cmpi ne, %n, %c1 : index
+  cf.assert %several, "expected several columns"
+  %e = tensor.empty(%m) : tensor<?xf32>
+  %s = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %y : tensor<?x?xf32>, tensor<?x?xf32>) outs(%s : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?xf32>
+  %w = arith.index_cast %n : index to i64
+  %d = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+      iterator_types = ["parallel"]} ins(%r : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %0 = arith.sitofp %w : i64 to f32
+    %1 = arith.divf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?xf32>
+  return %d : tensor<?xf32>
+}"""
+
+
+def test_sizes_of_a_call_are_asserted_and_computed_with() -> None:
+    """A mean of products as torch-mlir prints it for sizes that are not known."""
+    kernel = compile(SIZED, target="sm_80")
+    for m, n in ((3, 5), (17, 70)):
+        x, y = draw(m, n), draw(m, n)
+        expected = (x.astype(np.float64) * y).mean(1)
+        np.testing.assert_allclose(kernel(x, y, device="interp"), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(WarploomError, match=r"<mlir>:10:3: .*assertion does not hold: expected several columns"):
+        kernel(draw(3, 1), draw(3, 1), device="interp")
+
+
+def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
+    """Images and results with channels first are a launch each around the sums; the filter is none."""
+    x, k = draw(1, 4, 6, 5), draw(4, 3, 2)
+    text = f"""func.func @f(%x: tensor<1x4x6x5xf32>) -> tensor<1x4x4x4xf32> {{
+      %k = arith.constant dense_resource<torch_tensor.weights> : tensor<4x3x2xf32>
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<1x4x4x4xf32>
+      %s = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+      %r = linalg.depthwise_conv_2d_nchw_chw
+        {{dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}}
+        ins(%x, %k : tensor<1x4x6x5xf32>, tensor<4x3x2xf32>) outs(%s : tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+      return %r : tensor<1x4x4x4xf32>
+    }}
+    {resource(k)}"""
+    kernel = compile(text, target="sm_80")
+    got = kernel(x, device="interp")
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (3, 2), (2, 3))
+    np.testing.assert_allclose(got, np.einsum("nchwij,cij->nchw", windows, k), rtol=1e-5, atol=1e-5)
+    assert len(kernel.plan.launches) == 3

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warploom.passes.diagnostics import remarks
-from warploom.runtime import Kernel, compile
+from warploom.runtime import CompileError, Kernel, compile
 
 BF16 = ml_dtypes.bfloat16
 
@@ -92,12 +92,22 @@ def check(kernel: Kernel, a: NDArray[Any], w: NDArray[Any], weights: list[NDArra
     assert (np.abs(out.astype(np.float64) - expected) <= bound).all()
 
 
-@pytest.mark.parametrize("given", [{}, {"mma": "m64n96k16", "cta": (128, 96, 64)}], ids=str)
-def test_two_products_of_one_a_are_one_kernel(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("target", "given"),
+    [
+        ("sm_90a", {}),
+        ("sm_90a", {"mma": "m64n96k16", "cta": (128, 96, 64)}),
+        ("sm_80", {}),
+        ("sm_80", {"cta": (64, 64, 32), "warp": (32, 64)}),
+    ],
+    ids=str,
+)
+def test_two_products_of_one_a_are_one_kernel(target: str, given: dict[str, Any]) -> None:
     a, w = operands(70, 56, 72)
-    kernel = compile(two_products(70, 56, 72), target="sm_90a", **given)
+    kernel = compile(two_products(70, 56, 72), target=target, **given)
     assert len(kernel.plan.launches) == 1
-    assert kernel.ptx.count("ex2.approx") > 0  # the silu is one operation, whose elements share reciprocals
+    if target == "sm_90a":
+        assert kernel.ptx.count("ex2.approx") > 0  # the silu is one operation, whose elements share reciprocals
     check(kernel, a, w, [w[:56].copy(), w[56:].copy()])
 
 
@@ -132,19 +142,27 @@ def test_what_follows_is_in_the_same_epilogue() -> None:
     np.testing.assert_array_equal(whole, np.add(plain, residual))
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        (("sm_90", 70, 72, 64), "sm_90 has no wgmma"),
-        (("sm_90a", 70, 72, 60), "are no multiples of 16 bytes"),
-    ],
-)
-def test_where_it_is_not_one_a_remark_says_why(changed: tuple[str, int, int, int], reason: str) -> None:
-    target, *size = changed
+def test_where_it_is_not_one_a_remark_says_why() -> None:
     with remarks() as said:
-        kernel = compile(two_products(*size), target=target, cache=False)
+        kernel = compile(two_products(70, 72, 60), target="sm_90a", cache=False)
     assert len(kernel.plan.launches) == 2
+    reason = "are no multiples of 16 bytes"
     assert any("two products of one A that it reads are not one" in one and reason in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"cta": (64, 64, 64), "warp": (32, 32)}, "warp tiles of all columns"),
+        ({"cta": (16, 32, 64), "warp": (16, 32), "sliced_k": 2}, "warp tiles of all columns"),
+        ({"split_k": 3}, "product by two matrices is not split"),
+        ({"pack": "b"}, "B is two matrices"),
+    ],
+    ids=str,
+)
+def test_schedules_that_part_the_two_products_are_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CompileError, match=reason):
+        compile(two_products(70, 56, 72), target="sm_80", **given)
 
 
 def test_so_is_one_product_whose_halves_are_read() -> None:

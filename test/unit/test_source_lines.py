@@ -25,7 +25,7 @@ TEXT = """.version 8.0
     .loc 1 12 5
     shl.b32 %w, %t, 2; mov.u32 %v, tile; add.u32 %w, %w, %v;
     st.shared.u32 [%w], %t;
-    .loc 2 40 9, function_name $L__name, inlined_at 1 14 3
+    .loc 1 14 3 .loc 2 40 9, function_name $L__name, inlined_at 1 14 3
     xor.b32 %w, %w, 128;
     .loc 2 44 1, function_name $L__name+8, inlined_at 2 40 9
     ld.shared.u32 %v, [%w];

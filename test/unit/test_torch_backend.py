@@ -239,14 +239,29 @@ def test_weights_of_8_bits_are_converted_by_the_product(
     assert not compiled.reasons
 
 
-def test_weights_of_4_bits_are_unpacked() -> None:
-    """Two in a byte, the lower bits first, with a scale for each 16 of a row; one token of a decoder."""
-
+def four_bits(group: int) -> Callable[..., Any]:
     def function(x: Any, packed: Any, scale: Any) -> Any:
         weights = torch.stack([packed & 15, packed >> 4], -1).flatten(1).to(x.dtype) - 8
-        return functional.linear(x, (weights.unflatten(1, (-1, 16)) * scale[:, :, None]).flatten(1))
+        return functional.linear(x, (weights.unflatten(1, (-1, group)) * scale[:, :, None]).flatten(1))
 
-    x, packed, scale, compiled = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2), Compiled(function)
+    return function
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_weights_of_4_bits_are_unpacked_by_the_product(rest: str) -> None:
+    """Two in a byte, the lower bits first, with a scale for each group of a row."""
+    x, packed, scale = drawn(3, 96), eight_bits(24, 48, dtype=torch.uint8), drawn(24, 3)
+    function, compiled = four_bits(32), Compiled(four_bits(32), rest=rest)
+    assert close(compiled.call(x, packed, scale), function(x.double(), packed, scale.double()), 2.0)
+    (part,) = compiled.explanations[0].compiled
+    assert part.operators[:2] == ("aten.bitwise_and.Scalar", "aten.__rshift__.Scalar")
+    assert len(part.kernels) == 1
+    assert not compiled.reasons
+
+
+def test_weights_of_4_bits_in_small_groups_are_a_kernel() -> None:
+    function, compiled = four_bits(16), Compiled(four_bits(16))
+    x, packed, scale = drawn(1, 32), eight_bits(24, 16, dtype=torch.uint8), drawn(24, 2)
     assert close(compiled.call(x, packed, scale), function(x.double(), packed, scale.double()), 2.0)
     assert compiled.operators == [("mm",)]
     assert not compiled.reasons
@@ -446,6 +461,21 @@ def test_fused_norms_of_torch() -> None:
     assert not compiled.reasons
 
 
+def test_what_a_batch_norm_saves_is_not_rounded() -> None:
+    """Of two pixels a channel has next to no gradient, but for roundings of the mean and the deviation."""
+    norm, x, slope = torch.nn.BatchNorm2d(8), drawn(2, 8, 1, 1).requires_grad_(), drawn(2, 8, 1, 1)
+    Compiled(norm).call(x).backward(slope)
+    wide, exact = x.detach().double().requires_grad_(), torch.nn.BatchNorm2d(8).double()
+    exact(wide).backward(slope.double())
+    assert (x.grad - wide.grad).norm() <= 4 * BF16 * wide.grad.norm()
+
+
+def test_a_mean_is_rounded_once() -> None:
+    x = drawn(3, 40)
+    found, exact = Compiled(lambda x: x.mean(0)).call(x), x.double().mean(0)
+    assert torch.all((found - exact).abs() <= BF16 * exact.abs() + 2.0**-20)
+
+
 def test_a_graph_whose_values_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where values cancel, a rounding may be all that is left, and is no fault; a fiftieth of a value is one."""
     from torch_graphs import fault
@@ -535,6 +565,44 @@ def test_what_follows_a_product_may_branch(monkeypatch: pytest.MonkeyPatch) -> N
     assert [n.name for n in cluster.nodes][-1] == "convert_element_type_default_2"
     assert clusters.narrowed(cluster).last is narrow
     assert len(clusters.narrowed(cluster).nodes) == 5
+
+
+def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
+    """A residual is added behind the products of its block; the bytes of the result are moved again for it."""
+    clusters: Any = import_module("warploom.runtime.torch.clusters")
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+
+    def saved(function: Callable[..., Any]) -> Any:
+        graph: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function)(*[drawn(4, 4)] * 3).graph
+        return choice._saved(next(cluster for cluster in clusters.clusters(graph) if len(cluster.nodes) > 1))
+
+    def block(a: Any, b: Any, c: Any) -> Any:
+        x = torch.relu(a @ b + c)
+        return x + torch.ops.aten.convolution(x[None], b[..., None], None, [1], [0], [1], False, [0], 1)[0]
+
+    assert saved(block) == (2.0 * 32, 1)
+    assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (0.0, 0)
+
+
+def test_sums_by_index_are_of_f32() -> None:
+    views: Any = import_module("warploom.runtime.torch.views")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    x, index, rows = drawn(5, 8), torch.tensor([0, 1, 1, 4, 4, 4, 2]), drawn(7, 8)
+    graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
+    nodes = [graph.placeholder(name) for name in ("x", "index", "rows")]
+    with mode:
+        for node, value in zip(nodes, (x, index, rows), strict=True):
+            node.meta["val"] = torch.empty(value.shape, dtype=value.dtype, device="cuda")
+        total = graph.call_function(aten.index_add.default, (nodes[0], 0, *nodes[1:]))
+        total.meta["val"] = nodes[0].meta["val"].clone()
+    graph.output(total)
+    views.sums_in_f32(graph, mode)
+    found, exact = (
+        torch.fx.GraphModule({}, graph)(x, index, rows),
+        x.double().index_add(0, index, rows.double()),
+    )
+    assert torch.all((found - exact).abs() <= BF16 * exact.abs())
+    assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:

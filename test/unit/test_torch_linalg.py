@@ -145,6 +145,17 @@ def test_convolutions(groups: int, step: int, last: bool) -> None:
     assert_close(function, x, w)
 
 
+def test_single_pixels_with_channels_before_them_are_columns() -> None:
+    """One product for each image, with what follows; nothing changes its layout."""
+
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return functional.relu(functional.conv2d(x, w, b)) / 16
+
+    operands = drawn(3, 24, 8, 5), drawn(40, 24, 1, 1), drawn(40)
+    assert_close(layer, *operands)
+    assert len(compile(torch_to_linalg(layer, *operands), target="sm_90a").launches) == 1
+
+
 def test_gradients_of_a_convolution() -> None:
     def function(slope: Any, x: Any, w: Any) -> Any:
         views = (each.permute(0, 3, 1, 2) for each in (slope, x, w))
@@ -167,6 +178,31 @@ def test_gradients_of_filters_for_each_channel(shape: tuple[int, ...], taps: int
         return torch.cat((images.flatten(), taps.flatten())) / 16
 
     assert_close(function, slopes, drawn(*shape), drawn(c, taps, taps, 1))
+
+
+def test_cross_entropy_of_labels_in_64_bits() -> None:
+    """One kernel forward and one backward, with a label that is ignored."""
+    scores, labels, weights = drawn(13, 300), torch.randint(300, (13,)), torch.rand(13)
+    labels[3], labels[5] = -100, 299
+
+    def loss(x: Any, labels: Any) -> Any:
+        return functional.cross_entropy(x.float(), labels, reduction="none")
+
+    def slopes(g: Any, y: Any, labels: Any) -> Any:
+        of_log = torch.ops.aten.nll_loss_backward(g, y, labels, None, 0, -100, torch.empty([]))
+        return torch.ops.aten._log_softmax_backward_data(of_log, y, -1, torch.float32).bfloat16()
+
+    logarithms, shares = (f(scores.double(), -1) for f in (torch.log_softmax, torch.softmax))
+    chosen = functional.one_hot(labels.clamp(0), 300) * (labels != -100)[:, None]
+    exact = -(chosen * logarithms).sum(-1), weights[:, None] * (shares * chosen.sum(-1, keepdim=True) - chosen)
+    for function, operands, wanted in zip(
+        (loss, slopes), ((scores, labels), (weights, logarithms.float(), labels)), exact, strict=True
+    ):
+        kernel = compile(torch_to_linalg(function, *operands))
+        out = torch.full(wanted.shape, torch.nan).to(function(*operands).dtype)
+        kernel(*map(words, operands), words(out), device="interp", checks="all")
+        assert len(kernel.launches) == 1
+        assert torch.all((out.double() - wanted).abs() <= torch.finfo(out.dtype).eps * 4 * (1 + wanted.abs()))
 
 
 def test_products_with_scales() -> None:

@@ -11,6 +11,11 @@ from typing import Any
 TORCH: dict[str, Callable[[], tuple[Any, ...]]] = {}
 JAX: dict[str, Callable[[], tuple[Any, ...]]] = {}
 
+DYNAMIC: dict[str, Callable[[int, int, int], tuple[Any, ...]]] = {}
+"""Makers for sizes m, n and k."""
+
+SIZES = (24, 40, 32), (33, 17, 45), (8, 70, 9)
+
 Maker = Callable[[], tuple[Any, ...]]
 
 
@@ -222,6 +227,41 @@ if find_spec("torch") is not None:
     TORCH["GRU cell"] = lambda: (nn.GRUCell(16, 32), draw(8, 16), draw(8, 32))
     simple("patch embedding", lambda m, v: m.patch(v).flatten(2).transpose(1, 2), x(1, 3, 16, 16),
            patch=lambda: nn.Conv2d(3, 32, 4, stride=4))  # fmt: skip
+
+    # Modules of sizes that are not known.
+
+    def sized(name: str, function: Callable[..., Any], shapes: Callable[[int, int, int], Any], dtype: Any) -> None:
+        DYNAMIC[name] = lambda m, n, k: (Calls(function), *(draw(*shape, dtype=dtype) for shape in shapes(m, n, k)))
+
+    f32 = torch.float32
+    for kind, name in ((f16, "f16"), (f32, "f32")):
+        sized(f"a @ b {name}", lambda a, b: a @ b, lambda m, n, k: ((m, k), (k, n)), kind)
+    sized("a @ b.T f16", lambda a, b: a @ b.T, lambda m, n, k: ((m, k), (n, k)), f16)
+    sized("bmm f16", torch.bmm, lambda m, n, k: ((3, m, k), (3, k, n)), f16)
+    sized(
+        "linear, relu f16", lambda x, w, b: torch.relu(fn.linear(x, w, b)), lambda m, n, k: ((m, k), (n, k), (n,)), f16
+    )
+    sized("addmm f32", torch.addmm, lambda m, n, k: ((n,), (m, k), (k, n)), f32)
+    sized("swiglu f16", lambda x, g, u: fn.silu(x @ g.T) * (x @ u.T), lambda m, n, k: ((m, k), (n, k), (n, k)), f16)
+    sized("softmax f32", lambda x: torch.softmax(x, -1), lambda m, n, _: ((m, n),), f32)
+    sized("softmax f16, 3 dimensions", lambda x: torch.softmax(x, -1), lambda m, n, _: ((3, m, n),), f16)
+    sized(
+        "layer norm", lambda x, w, b: fn.layer_norm(x, (x.shape[-1],), w, b), lambda m, n, _: ((m, n), (n,), (n,)), f32
+    )
+    sized(
+        "rms norm", lambda x, w: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w,
+        lambda m, n, _: ((m, n), (n,)), f32,
+    )  # fmt: skip
+    sized("gelu and sum", lambda x, y: fn.gelu(x) + y, lambda m, n, _: ((m, n), (m, n)), f32)
+    sized("tanh, broadcast", lambda x, y: torch.tanh(x * y) + 1, lambda m, n, _: ((m, n), (m, 1)), f32)
+    sized("sum of columns", lambda x: x.sum(0), lambda m, n, _: ((m, n),), f32)
+    sized("mean", lambda x: x.mean(-1), lambda m, n, _: ((m, n),), f32)
+    sized("maximum", lambda x: x.amax(-1), lambda m, n, _: ((m, n),), f32)
+    sized("transposed sum", lambda x, y: x.T + y, lambda m, n, _: ((m, n), (n, m)), f32)
+    sized(
+        "attention, written out", lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v,
+        lambda m, n, _: ((2, m, 64), (2, n, 64), (2, n, 64)), f16,
+    )  # fmt: skip
 
 
 if find_spec("jax") is not None:

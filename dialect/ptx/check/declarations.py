@@ -1,4 +1,4 @@
-"""Checks of declarations and directives: types, sizes, spaces, initialisers. Source: PTX ISA 5, 11."""
+"""Checks of declarations: types, sizes, spaces, initialisers, names declared twice. Source: PTX ISA 5, 7.1, 11.1."""
 
 from __future__ import annotations
 
@@ -8,185 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...isa.row import SPECIAL_REGISTERS, VECTORS, Version
+from ...isa.row import SPECIAL_REGISTERS, VECTORS
 from ..addresses import SpaceOf
 from ..text.operands import IDENTIFIER, ConstantError, OperandError, elements, evaluate
-from ..text.syntax import Function, Label, RegDecl, Variable, directive_numbers, integer
+from ..text.syntax import Function, Label, RegDecl, Variable, integer
 from ..types import OPAQUE_TYPES, REGISTER_BITS
 from ..verifier import TargetContext
-
-# Are directives between a function's header and its body ones that PTX has, with the numbers that they take.
-#
-# Source: PTX ISA 11.4 and 11.7; where the text leaves it open, what ptxas 13.0.88 takes.
-
-
-@dataclass(frozen=True)
-class DirectiveRow:
-    """A directive of a function.
-
-    It takes `least` to `most` numbers, which may be 0 if `zero`. `entry` says whether kernels or other functions may
-    have it, None that both may. It cannot occur with the directives in `without`, and needs one of `beside`.
-    """
-
-    name: str
-    least: int
-    most: int
-    zero: bool = False
-    entry: bool | None = True
-    version: Version = (1, 0)
-    sm: int = 0
-    without: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-
-    @property
-    def form(self) -> str:
-        counts = f"{self.least} to {self.most} numbers" if self.least < self.most else (
-            f"{self.most or 'no'} number{'' if self.most == 1 else 's'}"
-        )  # fmt: skip
-        return counts if self.zero or not self.most else f"{counts} above 0"
-
-
-MOST = (1 << 32) - 1
-_CLUSTERS = ((7, 8), 90)
-
-ROWS = (
-    DirectiveRow(".maxnreg", 1, 1),
-    DirectiveRow(".maxntid", 1, 3, without=(".reqntid",)),
-    DirectiveRow(".reqntid", 1, 3),
-    DirectiveRow(".minnctapersm", 1, 1),
-    DirectiveRow(".reqnctapercluster", 1, 3, True, True, *_CLUSTERS),
-    DirectiveRow(".maxclusterrank", 1, 1, True, True, *_CLUSTERS, without=(".reqnctapercluster",)),
-    DirectiveRow(".explicitcluster", 0, 0, True, True, *_CLUSTERS),
-    DirectiveRow(".blocksareclusters", 0, 0, True, True, (9, 0), 90, beside=(".reqntid", ".reqnctapercluster")),
-    DirectiveRow(".minperctamemory", 1, 1, True, True, (9, 4)),
-    DirectiveRow(".local_maxnreg", 1, 1, entry=None),
-    DirectiveRow(".noreturn", 0, 0, entry=False, version=(6, 4), sm=30),
-    DirectiveRow(".abi_preserve", 1, 1, True, False, (9, 0), 80),
-    DirectiveRow(".abi_preserve_control", 1, 1, True, False, (9, 0), 80),
-)
-_BY_NAME = {row.name: row for row in ROWS}
-
-
-def directive_problems(function: Function, context: TargetContext) -> Iterator[str]:
-    """What is wrong with each directive of a function."""
-    for text in function.directives:
-        name = text.split()[0]
-        if name.startswith(".attribute("):
-            if function.entry or ".unified" not in text or context.lacks(*UNIFIED):
-                yield f"{text} is for a .func of PTX 8.0 and sm_90 or later, and is .unified(uuid1, uuid2)"
-            continue
-        row = _BY_NAME.get(name)
-        if name == ".pragma":
-            yield from pragma_problems(text, context, "header")
-        elif name == ".language":
-            yield from (f".language: {problem}" for problem in _language_problems(text))
-            continue
-        if name == ".pragma" and not function.entry:
-            yield "'.pragma' does not follow the header of a .func"
-        elif row is None and name != ".pragma":
-            directives = ", ".join(row.name for row in ROWS if row.entry in (None, function.entry))
-            yield f"'{name}' does not follow the header of a function; {directives} and .pragma do"
-        elif row is not None and (problem := _problem(row, text, function, context)):
-            yield f"{name}: {problem}"
-
-
-LANGUAGES = (
-    "unknown", "", "", "ptx", "nvvm", "cuda c++", "cuda c++ tile", "tile ir", "python-cutile", "fortran", "optix",
-)  # fmt: skip
-"""What a function is written in, by number (PTX ISA 9.4, 11.8.2). ptxas takes the directive in every version."""
-
-
-def _language_problems(text: str) -> Iterator[str]:
-    for item in re.split(r"\s*,\s*", text.partition(" ")[2].strip()):
-        if item[:1] == '"':
-            if item[1:-1].lower() not in LANGUAGES or item == '""':
-                yield f"{item} is no language; expected one of {', '.join(filter(None, LANGUAGES))}"
-        elif not item[:1].isdigit() or not 0 <= integer(item) < len(LANGUAGES):
-            yield f"expected strings or numbers from 0 to {len(LANGUAGES) - 1}, got {item or 'none'}"
-
-
-def _problem(row: DirectiveRow, text: str, function: Function, context: TargetContext) -> str:
-    if row.entry not in (None, function.entry):
-        return f"expected it at {'an .entry' if row.entry else 'a .func'}, got it at '{function.name}'"
-    if row.name == ".noreturn" and function.returns:
-        return "the function returns a value"
-    if lacking := context.lacks(row.version, row.sm):
-        return lacking
-    numbers = directive_numbers(text)
-    if numbers is None or not row.least <= len(numbers) <= row.most or (0 in numbers and not row.zero):
-        return f"expected {row.form}, got {' '.join(text.split()[1:]) or 'none'}"
-    if any(number > MOST for number in numbers):
-        return f"expected numbers of 32 bits, got {max(numbers)}"
-    others = {text.split()[0] for text in function.directives}
-    if conflict := next((name for name in row.without if name in others), ""):
-        return f"cannot stand with {conflict}"
-    if missing := next((name for name in row.beside if name not in others), ""):
-        return f"needs {missing} beside it"
-    return ""
-
-
-# Is a `.pragma` a list of strings, and does each that PTX has stand where it may, with the number that it takes.
-#
-# Source: PTX ISA 11.4.7, 11.5; others are ignored inside functions. Where the text leaves it open, what ptxas 13.0.88
-# takes.
-
-
-@dataclass(frozen=True)
-class PragmaRow:
-    """A pragma: the version that introduced it, whether a number follows, the least number, and its legal places."""
-
-    name: str
-    version: Version = (2, 0)
-    number: bool = False
-    least: int | None = None
-    places: tuple[str, ...] = ("body",)
-
-
-PRAGMAS = (
-    PragmaRow("nounroll", places=("module", "header", "body")),
-    PragmaRow("abi_param_reg", places=("module", "header")),
-    PragmaRow("used_bytes_mask", (8, 3), number=True),
-    PragmaRow("enable_smem_spilling", (8, 7)),
-    PragmaRow("frequency", (9, 0), number=True, least=1),
-    PragmaRow("mma_throughput", (9, 3)),
-)
-_STRING = r'"[^"\n]*"'
-_PRAGMA = re.compile(rf"\.pragma\s*{_STRING}(?:\s*,\s*{_STRING})*\s*;", re.ASCII)
-
-
-def pragma_problems(text: str, context: TargetContext, where: str) -> Iterator[str]:
-    """What is wrong with a pragma, or a place in a file, of a "module", or of a function's "header" or "body"."""
-    if text.startswith(".loc_intermediate") and (lacking := context.lacks((9, 4))):
-        yield f".loc_intermediate {lacking}"
-    if text.split()[0].startswith(".pragma"):
-        if _PRAGMA.fullmatch(text) is None:
-            yield f'expected strings such as .pragma "nounroll";, got {text}'
-            return
-        for quoted in re.findall(_STRING, text):
-            if problem := _pragma(quoted[1:-1], context, where):
-                yield f".pragma {quoted}: {problem}"
-
-
-def _pragma(text: str, context: TargetContext, where: str) -> str:
-    name, _, value = text.partition(" ")
-    row = next((row for row in PRAGMAS if row.name == name), None)
-    if row is None or (where == "module" and row.name == "nounroll" and value):
-        return "" if where != "module" else f"a module has no such pragma; expected {' or '.join(_MODULE_PRAGMAS)}"
-    if where not in row.places:
-        return f"it stands in the {' or '.join(row.places)} of a function, not in its {where}"
-    if lacking := context.lacks(row.version):
-        return lacking
-    if not row.number:
-        return ""
-    try:
-        number = integer(value.strip())
-    except ValueError:
-        return f"expected a number, got '{value}'"
-    return "" if row.least is None or number >= row.least else f"expected a number from {row.least}, got {number}"
-
-
-_MODULE_PRAGMAS = tuple(row.name for row in PRAGMAS if "module" in row.places)
-
 
 # Are declarations ones that PTX has: types, sizes, state spaces, initialisers, names declared twice, the header.
 #
@@ -213,7 +40,6 @@ ATTRIBUTES = re.compile(r"(\.managed|\.unified\(\w+,\w+\))(,(\.managed|\.unified
 RESERVED = ("_", "%", "$", "WARP_SZ")
 """What is no name of a variable or a register (4.4, 4.5.3)."""
 B128 = ((8, 3), 70)
-UNIFIED = ((8, 0), 90)
 OPEN = ((6, 0), 30)
 """What has parameters of open size."""
 PARAMETER_ALIGNMENT = 128

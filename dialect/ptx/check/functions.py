@@ -23,6 +23,7 @@ from ..text.syntax import (
     Symbol,
     Variable,
     Vector,
+    integer,
     listed,
 )
 from ..types import REGISTER_BITS, compatible
@@ -32,31 +33,37 @@ from .declarations import (
     Complaint,
     Declarations,
     address_problems,
-    directive_problems,
-    pragma_problems,
     size_of,
     variable_problems,
 )
+from .directives import directive_problems, text_problems
 from .names import Names
 
 # Are the header and the variables of a module right, and do the declarations of each name agree.
 
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
+DOUBLES = 13
+"""The first target number that has f64."""
 Item: TypeAlias = Function | Variable
 
 
 def module_problems(module: Module, context: TargetContext) -> Iterator[Complaint]:
     """What is wrong with the header and the variables of a module, and with names that are declared several times."""
     if context.targets == module.targets:
-        yield from ((*module.target_at, message) for message in _target_problems(module))
+        yield from ((*module.target_at, message) for message in _target_problems(module, context))
     items: dict[str, Item] = {}
     aliases: dict[str, str] = {}
+    files: dict[int, str] = {}
     constants = 0
     for item in module.items:
         if isinstance(item, Comment):
             continue
         if isinstance(item, Directive):
-            yield from ((item.line, 1, message) for message in pragma_problems(item.text, context, "module"))
+            yield from ((item.line, 1, message) for message in text_problems(item.text, context, "module"))
+            if file := _FILE.match(item.text):
+                if (index := integer(file[1])) in files:
+                    yield item.line, 1, f".file: {index} stands for '{files[index]}' already"
+                files.setdefault(index, file[2])
             if item.text.startswith(".alias"):
                 yield from ((item.line, 1, message) for message in _alias_problems(item.text, items, aliases))
             continue
@@ -85,7 +92,20 @@ def version_notes(module: Module) -> Iterator[Complaint]:
         yield *module.version_at, text.format(*module.version, *NEWEST)
 
 
-def _target_problems(module: Module) -> Iterator[str]:
+_FILE = re.compile(r'\.file\s+(\d\w*)\s+"([^"]*)"', re.ASCII)
+
+
+def _target_problems(module: Module, context: TargetContext) -> Iterator[str]:
+    options = set(module.targets).intersection(TARGET_OPTIONS)
+    if module.targets[0] in options:
+        yield f"expected a target such as sm_90a in front of {module.targets[0]}"
+    if options.issuperset(("texmode_unified", "texmode_independent")):
+        yield "texmode_unified and texmode_independent exclude each other"
+    sections = (item.text for item in module.items if isinstance(item, Directive))
+    if "debug" in options and not any(re.match(r"\.section\s+\.debug", text) for text in sections):
+        yield "debug needs a .section of debugging information, there is none"
+    if "map_f64_to_f32" in options and any(target.sm >= DOUBLES for target in context.rows):
+        yield f"map_f64_to_f32 is for targets before sm_{DOUBLES}, which have no f64"
     for name in module.targets:
         if name in TARGET_OPTIONS:
             continue

@@ -3,6 +3,7 @@ that ptxas repairs silently."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
@@ -36,7 +37,8 @@ from ..text.syntax import (
 )
 from ..types import REGISTER_BITS
 from ..verifier import TargetContext, check
-from .declarations import Declarations, address_problems, directive_problems, pragma_problems
+from .declarations import Declarations, address_problems
+from .directives import directive_problems, text_problems
 from .functions import call_problem, list_problem, module_problems, version_notes
 from .names import LISTS, Known, Names, Values, written
 
@@ -321,6 +323,7 @@ class Checker:
     def function(self, function: Function) -> Iterator[Diagnostic]:
         """The errors of one function."""
         declared = Declarations(self.context)
+        self._places: set[str] = set()
         yield from starmap(Diagnostic, declared.parameters(function))
         yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
         if function.body is not None:
@@ -371,9 +374,15 @@ class Checker:
 
     def _directive(self, directive: Directive, before: Statement | None, names: Names) -> Iterator[str]:
         """What is wrong with a directive in a body, which names what a label in front of it stands for."""
-        yield from pragma_problems(directive.text, self.context, "body")
-        if directive.text.startswith(".file"):
-            yield "'.file' stands outside of functions"
+        yield from text_problems(directive.text, self.context, "body")
+        if directive.text.startswith(".loc"):
+            places = [" ".join(numbers.split()) for numbers in _PLACES.findall(directive.text)]
+            if places[1:] and places[1] not in self._places:
+                yield f"no .loc above is the place {places[1]} of inlined_at"
+            self._places.update(places[:1])
+        shared = (v for v in names.variables.values() if v is not None and v.space == "shared")
+        if '"enable_smem_spilling"' in directive.text and any(0 in v.extents[:1] for v in shared):
+            yield "enable_smem_spilling is for modules without shared memory of open size"
         if not directive.text.startswith(LISTS):
             return
         if not isinstance(before, Label):
@@ -405,6 +414,9 @@ class Checker:
         if uses is not None:
             for problem in uses.problems(instruction, names):
                 yield f"{instruction.opcode}: {problem}"
+
+
+_PLACES = re.compile(r"(?:\.loc|inlined_at)\s+(\d\w*\s+\d\w*\s+\d\w*)", re.ASCII)
 
 
 def _called(body: Sequence[Statement]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import cast
 
-from ...isa.row import ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
+from ...isa.row import ALLOTTED, ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
 from ...layouts.layout import LANES
 from ..declarations import UNREAD
 from ..instructions import Traits, traits
@@ -107,6 +107,12 @@ class Names:
             function=function or self.function,
             called=set() if function else self.called,
         )
+        if function and function.entry:
+            words = {directive.split()[0] for directive in function.directives}
+            lacking = {
+                name: f"needs {needed} at its kernel" for name, needed in ALLOTTED.items() if needed not in words
+            }
+            inner.unavailable = {**lacking, **self.unavailable}
         for parameter in (*function.parameters, *function.returns) if function else ():
             if parameter.space == "reg":
                 inner.registers[parameter.name] = parameter.type

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...isa.families import BLACKWELL
 from ...isa.row import Specific
 from .arithmetic import RUBIN
 from .grammar import PatternRow, pure, row
@@ -21,23 +22,11 @@ _WHOLE, _ANY_WHOLE = "WHOLE{rni,rzi,rmi,rpi}", "{WHOLE=.rni,.rzi,.rmi,.rpi}"
 _FTZ, _SAT, _RELU, _FINITE = "{FTZ=.ftz}", "{SAT=.sat}", "{RELU=.relu}", "FINITE{satfinite}"
 _FP8, _FP6, _FP4 = "e4m3x2,e5m2x2", "e2m3x2,e3m2x2", "e2m1x2"
 
-_NARROW: Specific = (
-    ("sm_100a", (8, 6)),
-    ("sm_100f", (8, 8)),
-    ("sm_101a", (8, 6)),
-    ("sm_101f", (8, 8)),
-    ("sm_110a", (9, 0)),
-    ("sm_110f", (9, 0)),
-    ("sm_120a", (8, 7)),
-    ("sm_120f", (8, 8)),
-)
-"""Where there are floats of 6 and 4 bits, and scales."""
-
 
 def _later(*version: int) -> Specific:
-    """These targets, from a version on."""
+    """Where there are floats of 6 and 4 bits, and scales, from a version on."""
     major, minor = version
-    return tuple((name, max(since, (major, minor))) for name, since in _NARROW)
+    return tuple((name, max(since, (major, minor))) for name, since in BLACKWELL)
 
 
 _FIXED: Specific = tuple((f"sm_{sm}a", (9, 1)) for sm in (100, 103, 107, 110, 120, 121))
@@ -192,7 +181,7 @@ _CONVERSION_ROWS = (
         for d, s, operands, ptx, sm, only in (
             (_FP8, "f32", "d:D, a:S, b:S", (8, 1), 89, ()),
             (_FP8, "f16x2", "d:D, a:S", (8, 1), 89, ()),
-            (f"{_FP6},{_FP4}", "f32", "d:D, a:S, b:S", (8, 6), 100, _NARROW),
+            (f"{_FP6},{_FP4}", "f32", "d:D, a:S, b:S", (8, 6), 100, BLACKWELL),
             (f"{_FP6},{_FP4}", "f16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
             (f"{_FP8},{_FP6},{_FP4}", "bf16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
         )
@@ -225,7 +214,7 @@ _CONVERSION_ROWS = (
             _CVT,
             ptx=(8, 6),
             sm=100,
-            only=_NARROW,
+            only=BLACKWELL,
             meaning="cvt.scale",
         )
         for s, operands in (("f32", "d:D, a:S, b:S"), ("bf16x2", "d:D, a:S"))
@@ -237,7 +226,7 @@ _CONVERSION_ROWS = (
         _CVT,
         ptx=(8, 6),
         sm=100,
-        only=_NARROW,
+        only=BLACKWELL,
         meaning="cvt.widen",
     ),
     *(
@@ -252,7 +241,7 @@ _CONVERSION_ROWS = (
         )
         for scale in ("", _SCALED)
     ),
-    row("cvt.rn.D{bf16x2}.S{ue8m0x2}", "d:D, a:S", _CVT, ptx=(8, 6), sm=100, only=_NARROW, meaning="cvt.widen"),
+    row("cvt.rn.D{bf16x2}.S{ue8m0x2}", "d:D, a:S", _CVT, ptx=(8, 6), sm=100, only=BLACKWELL, meaning="cvt.widen"),
     row(
         f"cvt.rs.satfinite{_RELU}.D{{e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4}}.S{{f32}}",
         "d:D, a:4*S, r:rbits",
@@ -277,7 +266,7 @@ _CONVERSION_ROWS = (
     ),
 )
 
-_FUNDAMENTAL = re.compile(r"cvt.*\.D\{([usf]\d+(x2)?,?)+\}\.S\{([usf]\d+,?)+\}")
+_FUNDAMENTAL = re.compile(r"cvt.*\.D\{([usf]\d+(x2)?[,}])+\.S\{([usf]\d+[,}])+")
 
 
 def _widened(line: PatternRow) -> PatternRow:

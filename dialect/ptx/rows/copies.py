@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from ...isa.families import BLACKWELL, NIBBLES
 from ...isa.row import Specific, Version
+from ...isa.wgmma import TENSOR_MEMORY
 from .arithmetic import RUBIN
 from .data import HINT, HINTED
 from .grammar import Need, PatternRow, row
@@ -26,12 +29,11 @@ def _copies() -> Iterator[PatternRow]:
                 yield row(spelling, operands, "9.7.9.25.3.1", ptx=ptx, sm=80, meaning="cp.async", needs=_COPIES)
 
 
-_GROUPED: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)), ("sm_110f", (9, 0))
-)  # fmt: skip
+_GROUPED = TENSOR_MEMORY
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
 _MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
+_MASK, _WIDE_MASK = "u16(0..65535)", "b32(0..4294967295)"
 _MASKED = Need("multicast::cluster::16b", (9, 4), 90)
 _SIZE = "n:u32(0..1048560/16)"
 _SCOPES = "cta,cluster,gpu,sys"
@@ -44,7 +46,7 @@ def _bulk() -> Iterator[PatternRow]:
     later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
     for words, operands, ptx, scopes, only in (
         (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
-         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:u16, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _GROUPED),
         (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
          _SCOPES, ()),
         (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
@@ -57,7 +59,7 @@ def _bulk() -> Iterator[PatternRow]:
                   meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name, _ in only))  # fmt: skip
     yield row(
         f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob",
-        f"a:[D], b:[S], {_SIZE}, l:u32, r:u32, m:[shared], H?c:b64",
+        f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64",
         section,
         ptx=(9, 2),
         sm=90,
@@ -66,7 +68,8 @@ def _bulk() -> Iterator[PatternRow]:
     )
     for order, type in (("{.weak}", ""), (f".relaxed.{{{_SCOPES}}}", ".b128")):
         words = f"multimem.cp.async.bulk{order}.D{{global}}.S{{shared::cta}}.bulk_group{{K=.cp_mask}}{type}"
-        yield row(words, f"a:[D], b:[S], {_SIZE}, K?k:u16", section, ptx=(9, 1), sm=90, meaning="multimem", needs=later)
+        yield row(words, f"a:[D], b:[S], {_SIZE}, K?k:u16", "9.7.9.26", ptx=(9, 1), sm=90, meaning="multimem",
+                  needs=later, text=(9, 1))  # fmt: skip
     yield row(
         f"cp.async.bulk.prefetch.L2.global{HINT}",
         f"a:[global], {_SIZE}, H?c:b64",
@@ -101,8 +104,8 @@ def _reductions() -> Iterator[PatternRow]:
         tail = f"{{{_RELAXED}}}.D{{global}}.S{{shared::cta}}.bulk_group"
         yield row(f"cp.reduce.async.bulk{tail}{HINT}{words}", f"a:[D], b:[S], {_SIZE}, H?c:b64", section, ptx=(8, 0),
                   sm=90, meaning=meaning, needs=later)  # fmt: skip
-        yield row(f"multimem.cp.reduce.async.bulk{tail}{words}", f"a:[D], b:[S], {_SIZE}", section, ptx=(9, 1), sm=90,
-                  meaning="multimem", needs=later)  # fmt: skip
+        yield row(f"multimem.cp.reduce.async.bulk{tail}{words}", f"a:[D], b:[S], {_SIZE}", "9.7.9.27", ptx=(9, 1),
+                  sm=90, meaning="multimem", needs=later, text=(9, 1))  # fmt: skip
 
 
 _REPORTS = ",".join(
@@ -119,13 +122,13 @@ def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
         if _COMPLETES not in line.pattern or any(p in line.pattern for p in (".S{shared::cta}", "ignore_oob")):
             continue
         reported = line.pattern.replace(_COMPLETES, f"{_COMPLETES}.{{{_REPORTS}}}")
-        wide = line.notation.replace(":u16, H", ":b32, H")
+        wide = line.notation.replace(_MASK, _WIDE_MASK)
         forms = [(reported, line.notation, "mbarrier.reports")]
         if _MULTICAST in line.pattern:
             for words, meaning in ((line.pattern, line.means), (reported, "mbarrier.reports")):
                 forms.append((words.replace(_MULTICAST, ".C{multicast::cluster::32b}"), wide, meaning))
         for pattern, notation, meaning in forms:
-            yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+            yield replace(line, pattern=pattern, notation=notation, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
 
 
 _OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
@@ -204,7 +207,7 @@ ASYNCHRONOUS_ROWS = (
 )
 
 
-# Copies of boxes of tensors. Source: PTX ISA 9.7.9.25.5 to 9.7.9.27.
+# Copies of boxes of tensors. Source: PTX ISA 9.7.9.25.5, 9.7.9.26.
 
 
 _ANY, _IMAGE = "D{1d,2d,3d,4d,5d}", "D{3d,4d,5d}"
@@ -234,7 +237,7 @@ def _loads(
     operands = f"a:[P], b:{tensor}, m:[shared]{more}"
     cluster = f"{_LOAD}.{rank}.P{{shared::cluster}}.global{mode}{_DONE}{_MULTICAST}"
     alone = f"{_LOAD}.{rank}.P{{shared::cta}}.global{mode}{_DONE}"
-    hint, wide = ", H?policy:b64", ", C?mask:u16, H?policy:b64"
+    hint, wide = ", H?policy:b64", f", C?mask:{_MASK}, H?policy:b64"
     yield row(f"{cluster}{HINT}", operands + wide, _SECTION, ptx=since, sm=90, meaning=meaning, only=pair,
               needs=(_MASKED,))  # fmt: skip
     yield row(f"{alone}{HINT}", operands + hint, _SECTION, ptx=(8, 6), sm=own[0], meaning=meaning, only=own[1])
@@ -255,34 +258,26 @@ def _overridden(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
         yield line
         patterns = [(line.pattern + _BASE, line.notation)]
         if _TILE in line.pattern:
-            alone = line.pattern.replace(_MULTICAST, ""), line.notation.replace(", C?mask:u16", "")
+            alone = line.pattern.replace(_MULTICAST, ""), line.notation.replace(f", C?mask:{_MASK}", "")
             ranks = (".D{1d}", ".D{2d,3d,4d,5d}")
             patterns += [(alone[0].replace(f".{_ANY}", rank) + _BASE + shape, alone[1])
                          for rank, shape in zip(ranks, _SHAPES, strict=True)]  # fmt: skip
         for pattern, notation in patterns:
-            yield row(pattern, notation, line.section, ptx=(9, 4), sm=107, only=RUBIN, meaning=line.means,
-                      needs=line.needs)  # fmt: skip
+            yield replace(line, pattern=pattern, notation=notation, ptx=(9, 4), sm=107, only=RUBIN)
 
 
-_EDITED: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
-    ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
-)  # fmt: skip
-"""Where the fields of a tensor map can be replaced, sm_90a aside."""
-
-
-_QUERIED: Specific = tuple((name, (9, 5)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
+_QUERIED: Specific = tuple((name, (9, 5)) for name, _ in NIBBLES)
 """Where a tensor map tells of its class of memory."""
 
 
 def _later(ptx: Version) -> Specific:
     """These targets, from a version on."""
-    return tuple((name, max(since, ptx)) for name, since in _EDITED)
+    return tuple((name, max(since, ptx)) for name, since in BLACKWELL)
 
 
 def _replacements() -> Iterator[PatternRow]:
     """`tensormap.replace`: its fields, their values, and the targets that have them."""
-    anywhere: Specific = (("sm_90a", (8, 3)), *_EDITED)
+    anywhere: Specific = (("sm_90a", (8, 3)), *BLACKWELL)
     for field, type, operands, only in (
         ("global_address", "b64", "v:T", anywhere),
         ("rank", "b32", "v:T", anywhere),
@@ -294,11 +289,11 @@ def _replacements() -> Iterator[PatternRow]:
         ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
         ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)), ("sm_107a", (9, 4)))),
         ("fill_mode", "b32", "v:imm(0/1)", anywhere),
-        ("swizzle_atomicity", "b32", "v:imm(0..3)", _EDITED),
+        ("swizzle_atomicity", "b32", "v:imm(0..3)", BLACKWELL),
     ):
         spelling = f"tensormap.replace.tile.FIELD{{{field}}}{{P=.global,.shared::cta}}.b1024.T{{{type}}}"
         least, meaning = (90, "tensor.replace") if only is anywhere else (100, "tensor.replace later")
-        yield row(spelling, f"a:[P], {operands}", "9.7.9.27", ptx=(8, 3), sm=least, only=only, meaning=meaning)
+        yield row(spelling, f"a:[P], {operands}", "9.7.9.26", ptx=(8, 3), sm=least, only=only, meaning=meaning)
 
 
 OTHER = "tensor.unmodelled"
@@ -341,7 +336,7 @@ def _boxes() -> Iterator[PatternRow]:
         (_ANY, _TILE, "b:tensor", (8, 0), "tensor.prefetch", ()),
         ("D{2d}", ".MODE{tile::gather4}", "b:tensor(5)", (8, 6), "tensor.prefetch", _GROUPED),
         *(
-            (f"D{{{axes}d}}", mode, f"b:tensor, o:{count}*b16", since, meaning, only)
+            (f"D{{{axes}d}}", mode, f"b:tensor, o:{count}*u16", since, meaning, only)
             for axes in (3, 4, 5)
             for mode, count, meaning, since, only in (
                 (".MODE{im2col}", axes - 2, "tensor.prefetch", (8, 0), ()),
@@ -358,25 +353,26 @@ def _boxes() -> Iterator[PatternRow]:
         )
         yield row(f"{head}.L2::evict_last", operands, section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
         yield row(f"applypriority.async.bulk.tensor.{rank}{{.global}}{mode}.bulk_group.L2::evict_normal", operands,
-                  "9.7.9.16", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)  # fmt: skip
+                  "9.7.10.19", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning, text=(9, 4))  # fmt: skip
     yield row(f"applypriority.async.bulk.tensor.{_IMAGE}{{.global}}.MODE{{im2col_no_offs}}.bulk_group.L2::evict_normal",
-              "b:tensor", "9.7.9.16", ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch")  # fmt: skip
+              "b:tensor", "9.7.10.19", ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch",
+              text=(9, 4))  # fmt: skip
 
 
 TENSOR_ROWS: tuple[PatternRow, ...] = (
     *_overridden(_boxes()),
-    # 9.7.9.25.4.3, 9.7.9.16  A prefetch with a priority, and the end of it
+    # 9.7.9.25.4.3, 9.7.10.18 of PTX 9.4  A prefetch with a priority, and the end of it
     row("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", ptx=(9, 4), sm=107,
         only=RUBIN, meaning="hint"),
-    row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.9.16", ptx=(9, 4),
-        sm=107, only=RUBIN, meaning="hint"),
-    # 9.7.9.27  tensormap.query, tensormap.replace
-    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.27", ptx=(9, 5), sm=90,
+    row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.10.18",
+        ptx=(9, 4), sm=107, only=RUBIN, meaning="hint", text=(9, 4)),
+    # 9.7.9.26  tensormap.query, tensormap.replace
+    row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.26", ptx=(9, 5), sm=90,
         only=_QUERIED, meaning="tensor.class"),
     *_replacements(),
-    # 9.7.13.16.1  tensormap.cp_fenceproxy
+    # 9.7.13.16  tensormap.cp_fenceproxy
     row("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{cta,cluster,gpu,sys}.sync.aligned",
-        "a:[global], b:[shared], n:imm(128)", "9.7.13.16.1", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
+        "a:[global], b:[shared], n:imm(128)", "9.7.13.16", ptx=(8, 3), sm=90, meaning="tensor.copy map"),
 )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def _unchanging_loads() -> Iterator[PatternRow]:
             yield from _typed(f"ld{words}.proxy::readonly{priority}", "9.7.9.8", types, (9, 4), sm)
 
 
-_DEVICE = "{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
+_DEVICE = "{P=.global}.T{b8,b16,b32,b64,b128,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
 _POLICIES = "L2::evict_last,L2::evict_normal,L2::evict_first,L2::evict_unchanged"
 _SECOND = "{.L2::evict_unchanged,.L2::evict_first}"
 _WINDOWS = "const,global,local,param,param::entry,shared,shared::cta,shared::cluster"
@@ -158,8 +158,8 @@ ADDRESSES = (*SHARED_WINDOWS, Need("param", (7, 7), 70), Need("param::entry", (8
 _ACCESSES = (
     # 9.7.9.8  ld
     *_accesses("ld", "9.7.9.8"),
-    row(f"ld.mmio.relaxed.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(8, 2), sm=70, meaning="ld"),
-    row(f"ld.mmio.acquire.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(9, 3), sm=70, meaning="ld"),
+    row(f"ld.mmio.relaxed.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(8, 2), sm=70, needs=LATER, meaning="ld"),
+    row(f"ld.mmio.acquire.sys{_DEVICE}", "d:T+, a:[]", "9.7.9.8", ptx=(9, 3), sm=70, needs=LATER, meaning="ld"),
     *_unchanging_loads(),
     # 9.7.9.9  ld.global.nc
     *_constant_loads(),
@@ -167,8 +167,8 @@ _ACCESSES = (
     *_typed("ldu{P=.global}", "9.7.9.10"),
     # 9.7.9.11  st
     *_accesses("st", "9.7.9.11"),
-    row(f"st.mmio.relaxed.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(8, 2), sm=70),
-    row(f"st.mmio.release.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(9, 3), sm=70),
+    row(f"st.mmio.relaxed.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(8, 2), sm=70, needs=LATER),
+    row(f"st.mmio.release.sys{_DEVICE}", "a:[], b:T+", "9.7.9.11", ptx=(9, 3), sm=70, needs=LATER),
     # 9.7.9.15  prefetch, prefetchu
     row("prefetch{P=.global}.L1::32B.valid_addr", "a:[]", "9.7.9.15", ptx=(9, 4), sm=90, meaning="hint"),
     row("prefetch{P=.global,.local}.{L1,L2}", "a:[]", "9.7.9.15", ptx=(2, 0), sm=20, meaning="hint"),

@@ -24,8 +24,9 @@ _ATOMICS = (
 
 
 def _row(spelling: str, operands: str, section: str, ptx: Version = (9, 3), only: Specific = ()) -> PatternRow:
-    section = f"9.7.10.5.{section}"
-    return row(f"fabric.{spelling}", operands, section, ptx=ptx, sm=100, meaning="fabric", only=only, text=(9, 3))
+    text = (9, 4) if section == "10" else (9, 3)
+    section = f"9.7.{10 if text == (9, 3) else 11}.5.{section}"
+    return row(f"fabric.{spelling}", operands, section, ptx=ptx, sm=100, meaning="fabric", only=only, text=text)
 
 
 def _rows() -> Iterator[PatternRow]:

@@ -22,7 +22,7 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 - `[]`: an address in the space that `P` binds, else a generic one; `[D]`, `[global]`: in what `D` binds, in that space,
   in a register of 32 bits too; `[any]`: generic or not; `[unified]`: generic, or a variable of global memory;
   `[mbarrier]`: as `[]`, in shared memory; `[tensor]`: in tensor
-  memory;
+  memory; `[tensor^]`: there, in a register of `.b32` alone;
 - `imm`, `imm(4/8/16)`, `imm(24..256/8)`: a literal; `label`; `_`: a result that must be discarded;
 - `...`: whatever follows; `descriptor`: a register of 64 bits; `flag`: a predicate, 0 or 1;
 - `texture(2)`, `surface(2)`: an opaque object with so many coordinates, those of a texture of the type that `C` binds;
@@ -136,7 +136,8 @@ def slot(text: str) -> Slot:
     if wrapped is None:
         return _value(common, kind)
     if wrapped["address"] is not None:
-        return replace(common, kind=ADDRESS, type=wrapped["address"])
+        space = wrapped["address"]
+        return replace(common, kind=ADDRESS, type=space.rstrip("^"), register=space.endswith("^"))
     if wrapped["tensor"] is not None:
         return replace(common, kind=TENSOR, count=int(wrapped["tensor"].strip("()") or 0))
     if wrapped["opaque"]:
@@ -175,7 +176,7 @@ def _value(common: Slot, kind: str) -> Slot:
         pointer="&" in flags,
         register="^" in flags,
         parts=int(parts or 0),
-        own=doubled or "^" in flags or (bool(star) and type[0] == "b"),
+        own=doubled or (("^" in flags or bool(star)) and type[0] == "b"),
     )
 
 
@@ -404,21 +405,8 @@ def pieces(spelling: str) -> tuple[Piece, ...]:
     return tuple(parts)
 
 
-def row(
-    spelling: str,
-    operands: str,
-    section: str,
-    *,
-    ptx: Version = (1, 0),
-    sm: int = 0,
-    meaning: str = "",
-    only: Specific = (),
-    gone: Gone | None = None,
-    needs: Needs = (),
-    text: Version = (9, 0),
-) -> PatternRow:
-    """A row; see the module's text for the grammar."""
-    return PatternRow(spelling, operands, section, ptx, sm, meaning, only, gone, needs, text=text)
+row = PatternRow
+"""A row; see the module's text for the grammar."""
 
 
 def pure(rows: Iterable[PatternRow]) -> tuple[PatternRow, ...]:

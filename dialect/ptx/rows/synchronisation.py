@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...isa.families import BLACKWELL
 from ...isa.row import Specific, Version, choice
 from ...isa.wgmma import SM_90A
 from .arithmetic import RUBIN
@@ -274,9 +275,9 @@ def _signals() -> Iterator[PatternRow]:
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
         for expected in ("", ".expect_tx"):
             for order in (_HERE, ".relaxed.{cta,cluster}"):
-                counts = ["d:_, a:[], n:u32, k:b32"]
+                counts = ["d:_, a:[], n:u32, k:b32(0..4294967295)"]
                 if not expected:
-                    counts = ["d:_, a:[], k:b32", f"d:_, a:[], n:{_COUNT}, k:b32"]
+                    counts = ["d:_, a:[], k:b32(0..4294967295)", f"d:_, a:[], n:{_COUNT}, k:b32(0..4294967295)"]
                 for operands in counts:
                     yield row(
                         f"mbarrier.{root}{expected}{order}{away}",
@@ -289,7 +290,7 @@ def _signals() -> Iterator[PatternRow]:
                     )
     yield row(
         "mbarrier.{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}" + away,
-        "a:[], n:u32, k:b32",
+        "a:[], n:u32, k:b32(0..4294967295)",
         f"{_SECTION}.11",
         ptx=(9, 4),
         sm=107,
@@ -319,10 +320,11 @@ MBARRIER_ROWS = (
     row(
         "mbarrier.check_layout.{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
         "d:pred, a:[mbarrier]",
-        f"{_SECTION}.18",
+        "9.7.14.16.21",
         ptx=(9, 3),
         sm=90,
         meaning="mbarrier.reports",
+        text=(9, 3),
     ),
     *_reported_waits("test_wait", ""),
     *_reported_waits("try_wait", ", ?h:u32"),
@@ -371,12 +373,6 @@ _REGISTERS: Specific = (
 )
 """The targets whose warps can pass registers on."""
 
-_EVERY: Specific = (
-    ("sm_100a", (8, 6)), ("sm_101a", (8, 6)), ("sm_120a", (8, 7)), ("sm_100f", (8, 8)), ("sm_101f", (8, 8)),
-    ("sm_110f", (9, 0)), ("sm_120f", (8, 8)),
-)  # fmt: skip
-"""Where all CTAs of a cluster learn which cluster was cancelled."""
-
 _WITHOUT_SYNC = ((6, 4), 70)
 """From when on votes and shuffles need `.sync` (9.7.9.5, 9.7.13.8)."""
 
@@ -422,7 +418,7 @@ CONTROL_ROWS = (
         ptx=(8, 6),
         sm=100,
         meaning="cancel.try",
-        only=_EVERY,
+        only=BLACKWELL,
     ),
     row(
         "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128",
@@ -453,9 +449,9 @@ CONTROL_ROWS = (
     # 9.7.19.5  setmaxnreg
     row("setmaxnreg.{inc,dec}.sync.aligned.u32", "n:imm(24..256/8)", "9.7.19.5", ptx=(8, 0), sm=90, only=_REGISTERS),
     # 9.7.19  Miscellaneous
-    row("alloca.T{u32,u64}", f"d:T, a:T, ?n:imm({choice([1 << i for i in range(24)])})", "9.7.17.1", ptx=(7, 3), sm=52),
-    row("stacksave.T{u32,u64}", "d:T", "9.7.17.2", ptx=(7, 3), sm=52),
-    row("stackrestore.T{u32,u64}", "a:T^", "9.7.17.3", ptx=(7, 3), sm=52),
+    row("alloca.T{u32,u64}", f"d:T, a:T, ?n:imm({choice([1 << i for i in range(24)])})", "9.7.17.3", ptx=(7, 3), sm=52),
+    row("stacksave.T{u32,u64}", "d:T", "9.7.17.1", ptx=(7, 3), sm=52),
+    row("stackrestore.T{u32,u64}", "a:T^", "9.7.17.2", ptx=(7, 3), sm=52),
     row("brkpt", "", "9.7.19.1"),
     row("nanosleep.u32", "a:u32", "9.7.19.2", ptx=(6, 3), sm=70, meaning="hint"),
     row("pmevent", "n:imm(0..15)", "9.7.19.3", ptx=(1, 4), meaning="hint"),

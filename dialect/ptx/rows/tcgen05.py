@@ -101,15 +101,15 @@ def _products() -> Iterator[PatternRow]:
                 head = f"mma{sparse}.G{{cta_group::{number}}}.K{{{listed}}}"
                 for a, words, own in (
                     ("descriptor", _COLLECTORS, only),
-                    ("[tensor]", _COLLECTORS, only),
-                    ("[tensor]", f".A{{ashift}}{_KEPT}", only),
+                    ("[tensor^]", _COLLECTORS, only),
+                    ("[tensor^]", f".A{{ashift}}{_KEPT}", only),
                     ("descriptor", _BOTH, _later(only)),
-                    ("[tensor]", _BOTH, _later(only)),
-                    ("[tensor]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
+                    ("[tensor^]", _BOTH, _later(only)),
+                    ("[tensor^]", f".A{{ashift}}{_KEPT}{_OTHER}", _later(only)),
                 ):
-                    meta = ", e:[tensor]" if sparse else ""
+                    meta = ", e:[tensor^]" if sparse else ""
                     for mask in ("", f", m:{4 * number}*b32"):
-                        operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32{mask}, p:flag"
+                        operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32{mask}, p:flag"
                         if own:
                             yield _row(head + words, operands, section, meaning, only=own)
                         if scales:
@@ -131,7 +131,7 @@ def _scaled() -> Iterator[PatternRow]:
     )
     for kind, default, written, blocks in kinds:
         for sparse in ("", ".Z{sp}"):
-            meta = ", e:[tensor]" if sparse else ""
+            meta = ", e:[tensor^]" if sparse else ""
             fours = sparse and kind != "mxf8f6f4"
             first = (8, 7) if kind == "mxf4nvf4" else (8, 6)
             forms = [(written.replace(".", ""), EACH_ALONE, first), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
@@ -139,8 +139,8 @@ def _scaled() -> Iterator[PatternRow]:
             if default is not None:
                 spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 8)))  # .block32 without its name
             for vector, only, ptx in spelled:
-                for a in ("descriptor", "[tensor]"):
-                    operands = f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor], sb:[tensor], p:flag"
+                for a in ("descriptor", "[tensor^]"):
+                    operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor^], sb:[tensor^], p:flag"
                     head, section = (
                         f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}",
                         "10.9.2" if sparse else "10.9.1",
@@ -154,15 +154,15 @@ def _looked_up() -> Iterator[PatternRow]:
     """9.7.16.10.9.1  mma whose B are indices of a table"""
     table = ".decompress::lut::b"
     for collectors in (_COLLECTORS, _BOTH):
-        for a in ("descriptor", "[tensor]"):
-            operands = f"a:[tensor], x:{a}, b:descriptor, l:[tensor], i:b32"
+        for a in ("descriptor", "[tensor^]"):
+            operands = f"a:[tensor^], x:{a}, b:descriptor, l:[tensor^], i:b32"
             for number in (1, 2):
                 head = f"mma.G{{cta_group::{number}}}.K{{kind::f8f6f4}}{table}{collectors}"
                 for mask in ("", f", m:{4 * number}*b32"):
                     yield _row(head, f"{operands}{mask}, p:flag", "10.9.1", "untold", only=SM_107F)
             for scales, only in (("{SCALES=.block32}", SM_107F), (".SCALES{scale_vec::1X}", SM_107A)):
                 head = f"mma{_GROUP}.K{{kind::mxf8f6f4}}.block_scale{table}{scales}{collectors}"
-                yield _row(head, f"{operands}, sa:[tensor], sb:[tensor], p:flag", "10.9.1", "untold", only=only)
+                yield _row(head, f"{operands}, sa:[tensor^], sb:[tensor^], p:flag", "10.9.1", "untold", only=only)
 
 
 def _compressed() -> Iterator[PatternRow]:
@@ -182,30 +182,30 @@ MOST_SPARSE = 253
 
 def _sparse() -> Iterator[PatternRow]:
     """spcompress, spdecompress of PTX 9.4: registers made sparse, and dense again, by indices of 2 or 4 bits"""
-    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A}
+    more: dict[str, Any] = {"ptx": _NEWER, "sm": 107, "only": SM_107A, "text": _NEWER}
     for times, bits, index in product((1, 2, 4, 8, 16, 32, 64), (8, 16), (2, 4)):
         words = f".T{{b{bits}}}.I{{b{index}}}"
         codes = -(-times * index // bits)
         operands = f"d:{codes}*b32^, dv:{times}*b32^, a:{2 * times}*b32, e:b32^"
-        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.16.8.3", meaning="spcompress", **more)
+        yield row(f"spcompress{words}.sp::2:4.x{times}", operands, "9.7.10.30", meaning="spcompress", **more)
         for part, of in product((1, 2, 4), (2, 4, 8, 16)):
             dense, values, codes = (-(-times * size // 32) for size in (of * bits, part * bits, part * index))
             fits = part < of <= 1 << index and part * bits <= 32 <= of * bits * times <= 4096
             if fits and dense + values + codes <= MOST_SPARSE:
-                operands = f"d:{dense}*b32^, e:{codes}*b32^, a:{values}*b32"
+                operands = f"d:{dense}*b32^, e:{codes}*b32, a:{values}*b32"
                 spelling = f"spdecompress{words}.P{{sp::{part}:{of}}}.x{times}"
-                yield row(spelling, operands, "9.7.16.8.3", meaning="spdecompress", **more)
+                yield row(spelling, operands, "9.7.10.31", meaning="spdecompress", **more)
 
 
 def _stationary() -> Iterator[PatternRow]:
     """9.7.16.10.9.3, .4  mma.ws, mma.ws.sp"""
     for kind, only in (("kind::f16,kind::tf32,kind::f8f6f4", TENSOR_MEMORY), ("kind::i8", INTEGERS)):
         for sparse in ("", ".Z{sp}"):
-            meta = ", e:[tensor]" if sparse else ""
-            for a in ("descriptor", "[tensor]"):
+            meta = ", e:[tensor^]" if sparse else ""
+            for a in ("descriptor", "[tensor^]"):
                 yield _row(
                     f"mma.W{{ws}}{sparse}.G{{cta_group::1}}.K{{{kind}}}{_BUFFERS}",
-                    f"a:[tensor], x:{a}, b:descriptor{meta}, i:b32, p:flag, ?z:b64",
+                    f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, p:flag, ?z:b64",
                     "10.9.4" if sparse else "10.9.3", "mma", only=only)  # fmt: skip
 
 
@@ -213,16 +213,16 @@ def _orders() -> Iterator[PatternRow]:
     """9.7.16.11, .12  fence, commit"""
     yield _row("K{fence::before_thread_sync,fence::after_thread_sync}", "", "11.1", "fence")
     head = f"commit{_GROUP}.mbarrier::arrive::one{{P=.shared::cluster}}"
-    yield _row(f"{head}.b64", "a:[mbarrier]", "12.1", "commit")
-    yield _row(f"{head}.M{{multicast::cluster}}.b64", "a:[mbarrier], m:u16", "12.1", "commit")
-    yield _row(
-        f"{head}.M{{multicast::cluster::16b}}.b64", "a:[mbarrier], m:u16(0..65535)", "12.1", "commit", ptx=_NEWER
-    )
-    yield _row(f"{head}.M{{multicast::cluster::32b}}.b64", "a:[mbarrier], m:u32", "12.1", "commit", only=SM_107F)
-    read = f"{head}.sync_restrict::shared::read::mma::a"
-    for mask, wanted in (("", ""), (".M{multicast::cluster,multicast::cluster::16b}", ", m:u16"),
-                         (".M{multicast::cluster::32b}", ", m:u32")):  # fmt: skip
-        yield _row(f"{read}{mask}.b64", f"a:[mbarrier]{wanted}", "12.1", "commit", only=SM_107F)
+    for mask, ptx, only in (
+        ("", (8, 6), TENSOR_MEMORY),
+        ("multicast::cluster", (8, 6), TENSOR_MEMORY),
+        ("multicast::cluster::16b", _NEWER, TENSOR_MEMORY),
+        ("multicast::cluster::32b", _NEWER, SM_107F),
+    ):
+        words, bits = (f".M{{{mask}}}.b64", 32 if "32b" in mask else 16) if mask else (".b64", 0)
+        operands = f"a:[mbarrier], m:u{bits}(0..{2**bits - 1})" if mask else "a:[mbarrier]"
+        yield _row(head + words, operands, "12.1", "commit", ptx=ptx, only=only)
+        yield _row(f"{head}.sync_restrict::shared::read::mma::a{words}", operands, "12.1", "commit", only=SM_107F)
 
 
 TENSOR_CORE_ROWS: tuple[PatternRow, ...] = (

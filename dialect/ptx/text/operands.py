@@ -341,6 +341,8 @@ class OperandReader:
             return Immediate(spelled(_value(text, f"'{text}' is not an operand")))
         if _SIGNED_NOT_OCTAL.fullmatch(text):
             raise OperandError(f"'{text}' begins with 0, so it is octal, and has digits beyond 7")
+        if _DECIMAL.fullmatch(text) and math.isinf(float(text)):
+            raise OperandError(f"'{text}' is beyond the numbers of 64 bits")
         return Immediate(text)
 
     def _named(self, text: str) -> Register | Immediate | Symbol | Vector:
@@ -390,6 +392,8 @@ class OperandReader:
 
 _PARTS = dict(zip("rgba", "xyzw", strict=True))
 """The other names of the parts of a vector."""
+
+_DECIMAL = re.compile(r"[+-]?[\d.]+[eE][+-]?\d+", re.ASCII)
 
 _CONSTANT_STARTS = frozenset("0123456789.+-~!(")
 """What no name begins with."""

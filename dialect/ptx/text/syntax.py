@@ -286,9 +286,8 @@ def integer(text: str) -> int:
     """The value of a PTX integer literal: decimal, 0x hexadecimal, 0b binary, leading-0 octal, optional U."""
     sign, digits = (-1, text[1:]) if text[:1] == "-" else (1, text.lstrip("+"))
     digits = digits.rstrip("U")
-    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-        return sign * int(digits, 8)
-    return sign * int(digits, 0)
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    return sign * int(digits.replace("_", "."), 8 if octal else 0)  # Python has _ between digits
 
 
 def directive_numbers(text: str) -> tuple[int, ...] | None:
@@ -336,7 +335,8 @@ class PtxSyntaxError(Exception):
         return f"{self.file}:{self.line}:{self.column}: error: {self.message}"
 
 
-_BLANKED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_BLANKED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|^#[ \t]*\d[^\n]*', re.DOTALL | re.MULTILINE)
+"""Comments, and what a preprocessor says of lines (4.1); strings hold none."""
 _WORD = re.compile(r"\s*(\S[^\n]{0,30})")
 _STATEMENT_END = re.compile(r"[^;{}]*+(?:\{[^;{}]*+\}[^;{}]*+)*+")
 _SPACE = re.compile(r"\s*")
@@ -358,7 +358,7 @@ class Cursor:
     """The text and where we are in it. Errors are raised, or, where `errors` is a list, noted there."""
 
     def __init__(self, text: str, name: str, errors: list[PtxSyntaxError] | None = None) -> None:
-        self.text = _BLANKED.sub(_blank, text) if "/" in text else text
+        self.text = _BLANKED.sub(_blank, text) if "/" in text or "#" in text else text
         self.name = name
         self.position: int = 0
         self.line: int = 1

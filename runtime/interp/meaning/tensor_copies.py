@@ -1,4 +1,4 @@
-"""Copies of boxes of tensors, and tensor maps that a kernel edits. PTX ISA 9.7.9.25.5, 9.7.9.27."""
+"""Copies of boxes of tensors, and tensor maps that a kernel edits. PTX ISA 9.7.9.25.5, 9.7.9.26."""
 
 from __future__ import annotations
 
@@ -420,7 +420,7 @@ def prefetch(ctx: Context, bound: Bindings) -> Action:
     return acting(step, operand.bind)
 
 
-# Tensor maps that a kernel makes of others: PTX ISA 9.7.9.27, 9.7.13.16.1.
+# Tensor maps that a kernel makes of others: PTX ISA 9.7.9.26, 9.7.13.16.
 #
 # The bytes are changed where they lie; whether other threads, or the asynchronous proxy, see it in time is not looked
 # at.

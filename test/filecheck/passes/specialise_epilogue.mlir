@@ -51,13 +51,20 @@ func.func @f(%A: memref<200x520xbf16>, %B: memref<520x264xbf16>, %bias: memref<2
 // TEXT: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // TEXT-NOT: ld.global.b32
 
-// Where D is not staged, each lane loads.
+// Where D is not staged, each lane loads. Four K tiles before the last one it asks for all panels, here of 32 columns,
 // LANES: warp.await %full
 // LANES: warp.wait wgmma 1
+// LANES: [[LEFT:%[0-9]+]] = arith.divui
+// LANES-NEXT: [[NOW:%[0-9]+]] = arith.cmpi eq, [[LEFT]], %
+// LANES-NEXT: scf.if [[NOW]] {
+// LANES-NEXT: warp.prefetch [[R:%[A-Z]+[0-9]*]][%{{[0-9]+}}, %{{[0-9]+}}]
+// LANES-SAME: as <acc, 64x32xbf16
+// LANES: warp.prefetch [[R]]
+// LANES: }
 // LANES: scf.yield
-// While the last products run, bias and residual of the first panels are loaded.
+// and while the last products run, bias and residual of the first panels are loaded.
 // LANES: warp.load %{{.*}}along = "columns"
-// LANES-NEXT: warp.load [[R:%[A-Z]+[0-9]*]]
+// LANES-NEXT: warp.load [[R]]
 // LANES: warp.load %{{.*}}along = "columns"
 // LANES-NEXT: warp.load [[R]]
 // LANES: warp.wait wgmma 0

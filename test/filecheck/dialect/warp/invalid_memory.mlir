@@ -88,6 +88,30 @@ func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<ac
 
 // -----
 
+// expected-error @+2 {{warp.prefetch: expected global memory, got memref<128x64xf16, 3 : i64>}}
+func.func @prefetch_shared(%s: memref<128x64xf16, 3>, %i: index) {
+  warp.prefetch %s[%i, %i] : memref<128x64xf16, 3> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.prefetch: expected memory of the fragment's element type f16, got f32}}
+func.func @prefetch_element(%s: memref<100x77xf32>, %i: index) {
+  warp.prefetch %s[%i, %i] : memref<100x77xf32> as <acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.prefetch: expected one index for each of the 2 dimensions of the memref, got 1}}
+func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
+  warp.prefetch %s[%i] : memref<100x77xf32> as <acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  return
+}
+
+// -----
+
 // expected-error @+2 {{warp.store: another CTA's memory is shared, and each lane writes its elements; got memref<100x77xf32>}}
 func.func @store_at(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<100x77xf32>, %i: index) {
   warp.store %x, %s[%i, %i] at %i : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
