@@ -241,7 +241,7 @@ GATHERED = "f16", "bf16", "f32", "f64", "i8", "i32", "i64"
 """Elements that threads load at places that they compute."""
 
 
-class Part(NamedTuple):
+class WrittenView(NamedTuple):
     """A part of memory that a copy writes: the view, and how far from the start and how long it is."""
 
     copy: CopyOp
@@ -250,7 +250,7 @@ class Part(NamedTuple):
     sizes: Sequence[int]
 
     @staticmethod
-    def of(view: Operation, last: Operation) -> Part | None:
+    def of(view: Operation, last: Operation) -> WrittenView | None:
         """The part that a view is, if one copy of unchanged memory writes it, in the block of `last`."""
         if not isinstance(view, memref.SubviewOp) or not view.result.has_one_use():
             return None
@@ -263,7 +263,7 @@ class Part(NamedTuple):
         kinds = {*map(type_name, (source.element_type, memory_of(copy.inputs[0]).element_type))}
         plain = set(steps) == {1} and min(*offsets, *sizes) >= 0 and len(kinds) == 1 and kinds.issubset(GATHERED)
         stays = plain and root(copy.inputs[0]) != root(view.source) and (copy is last or _stays(copy, last))
-        return Part(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
+        return WrittenView(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
 
     def put(self, index: IndexBuilder, loops: Sequence[SSAValue], element: SSAValue | None) -> SSAValue:
         """The element at these indices of the memory: that of the part, or else another one."""
@@ -284,7 +284,7 @@ class Part(NamedTuple):
         return index.insert(arith.SelectOp(inside, loaded, element)).result
 
 
-def _is_all(memory: SSAValue, parts: Sequence[Part]) -> bool:
+def _is_all(memory: SSAValue, parts: Sequence[WrittenView]) -> bool:
     """Whether parts of memory are disjoint, and all of it."""
     apart = (
         any(max(a, b) >= min(a + m, b + n) for a, m, b, n in zip(
@@ -304,7 +304,7 @@ class GatherParts(RewritePattern):
         if memory is None or root(memory) != memory:
             return
         fills = [use.operation for use in memory.uses if isinstance(use.operation, FillOp)]
-        parts = [part for use in memory.uses if (part := Part.of(use.operation, op)) is not None]
+        parts = [part for use in memory.uses if (part := WrittenView.of(use.operation, op)) is not None]
         parts.sort(key=lambda part: -len(operations_between(part.copy, op) or ()))
         writers = [*fills, *(part.copy for part in parts)]
         between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
@@ -320,7 +320,7 @@ class GatherParts(RewritePattern):
             drop_unused(part.view.result)
 
 
-def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[Part]) -> GenericOp:
+def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[WrittenView]) -> GenericOp:
     """The operation that writes what a fill and copies did; the last of them counts."""
     kind = memory_of(memory)
     block = Block(arg_types=[kind.element_type])

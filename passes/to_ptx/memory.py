@@ -126,6 +126,9 @@ class OddRows:
 
 # Fragments from and to memory: `warp.load`, `warp.store`.
 
+LINE = 128
+"""Bytes of a line of memory."""
+
 
 class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
