@@ -373,9 +373,8 @@ def declined(product: Product, target: Target) -> str:
     apart = "rows beside the sums are an unknown distance apart"
     unknown = [each for each in changed if _both(product, each)[0].stored is None and _unknown_pitches(product, each)]
     reasons = {each: why_not(product, target, each) or apart * (each in unknown) for each in changed}
-    if not all(reasons.values()):
-        return ""
-    return next((f"{role.upper()} in registers: {reason}" for role, reason in reasons.items()), "")
+    role, reason = next(iter(reasons.items()))
+    return f"{role.upper()} in registers: {reason}" if all(reasons.values()) else ""
 
 
 def candidates(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
