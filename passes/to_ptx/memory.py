@@ -130,6 +130,10 @@ LINE = 128
 """Bytes of a line of memory."""
 
 
+LINE = 128
+"""Bytes of a line of memory."""
+
+
 class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
 
