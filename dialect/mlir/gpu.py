@@ -254,7 +254,7 @@ class BarrierOp(gpu.BarrierOp):
     assembly_format = "attr-dict"
 
 
-class Number(IRDLOperation):
+class ThreadNumber(IRDLOperation):
     """A number of threads, or of one, with an optional upper bound, which xDSL's definition lacks."""
 
     upper_bound = opt_prop_def(IntegerAttr[IndexType])
@@ -264,7 +264,7 @@ class Number(IRDLOperation):
         """Replaces the verifier of xDSL's definition."""
 
 
-class NumberAlong(Number):
+class NumberAlong(ThreadNumber):
     """Such a number along one dimension of a launch: `gpu.block_id x`."""
 
     dimension = prop_def(gpu.DimensionAttr)
@@ -273,7 +273,7 @@ class NumberAlong(Number):
         IRDLOperation.__init__(self, result_types=[IndexType()], properties={"dimension": dimension})
 
 
-NumberOp = TypeVar("NumberOp", bound=Number)
+NumberOp = TypeVar("NumberOp", bound=ThreadNumber)
 
 _BOUND = "(`upper_bound` $upper_bound^)? attr-dict"
 
@@ -290,12 +290,14 @@ ThreadIdOp = _number(NumberAlong, _ALONG, gpu.ThreadIdOp, "The number of a threa
 BlockDimOp = _number(NumberAlong, _ALONG, gpu.BlockDimOp, "The threads of a CTA.")
 GridDimOp = _number(NumberAlong, _ALONG, gpu.GridDimOp, "The CTAs of the grid.")
 GlobalIdOp = _number(NumberAlong, _ALONG, gpu.GlobalIdOp, "The number of a thread in the grid.")
-LaneIdOp = _number(Number, _BOUND, gpu.LaneIdOp, "The number of a lane in its warp: `gpu.lane_id`.")
+LaneIdOp = _number(ThreadNumber, _BOUND, gpu.LaneIdOp, "The number of a lane in its warp: `gpu.lane_id`.")
 
 _TYPED = f"{_BOUND} `:` type($result)"
-SubgroupIdOp = _number(Number, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id : index`.")
-NumSubgroupsOp = _number(Number, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
-SubgroupSizeOp = _number(Number, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
+SubgroupIdOp = _number(
+    ThreadNumber, _TYPED, gpu.SubgroupIdOp, "The number of a warp in its CTA: `gpu.subgroup_id : index`."
+)
+NumSubgroupsOp = _number(ThreadNumber, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
+SubgroupSizeOp = _number(ThreadNumber, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
 
 CLUSTERS = tuple(
     declared(

@@ -45,11 +45,11 @@ from .nvgpu_types import (
     DescriptorText,
     DeviceAsyncTokenType,
     GroupText,
-    MapText,
     MBarrierGroupType,
     MBarrierTokenType,
     SumsText,
     TensorMapDescriptorType,
+    TensorMapText,
     WarpgroupAccumulatorType,
     WarpgroupDescriptorType,
 )
@@ -61,7 +61,7 @@ class NvgpuOp(IRDLOperation):
     """An operation whose properties are written in its dictionary of attributes."""
 
     irdl_options = (ParsePropInAttrDict(),)
-    custom_directives = (GroupText, MapText, DescriptorText, SumsText)
+    custom_directives = (GroupText, TensorMapText, DescriptorText, SumsText)
 
 
 @irdl_op_definition
@@ -282,7 +282,7 @@ class TmaFenceOp(NvgpuOp):
     """Orders writes of a tensor map by the host before its use."""
 
     name = "nvgpu.tma.fence.descriptor"
-    assembly_format = "$tensorMapDescriptor attr-dict `:` custom<MapText>(type($tensorMapDescriptor))"
+    assembly_format = "$tensorMapDescriptor attr-dict `:` custom<TensorMapText>(type($tensorMapDescriptor))"
 
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
 
@@ -294,7 +294,7 @@ class TmaPrefetchOp(NvgpuOp):
     name = "nvgpu.tma.prefetch.descriptor"
     assembly_format = (
         "$tensorMapDescriptor (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<MapText>(type($tensorMapDescriptor))"
+        " `:` custom<TensorMapText>(type($tensorMapDescriptor))"
     )
 
     tensorMapDescriptor = operand_def(TensorMapDescriptorType)  # noqa: N815
@@ -309,7 +309,7 @@ class TmaAsyncLoadOp(NvgpuOp):
     assembly_format = (
         "$tensorMapDescriptor `[` $coordinates `]` `,` $barriers `[` $mbarId `]` `to` $dst"
         " (`multicast_mask` `=` $multicastMask^)? (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` custom<MapText>(type($tensorMapDescriptor)) `,` custom<GroupText>(type($barriers)) `->` type($dst)"
+        " `:` custom<TensorMapText>(type($tensorMapDescriptor)) `,` custom<GroupText>(type($barriers)) `->` type($dst)"
     )
 
     dst = operand_def(MemRefType[Attribute])
@@ -330,7 +330,7 @@ class TmaAsyncStoreOp(NvgpuOp):
     name = "nvgpu.tma.async.store"
     assembly_format = (
         "$src `to` $tensorMapDescriptor `[` $coordinates `]` (`,` `predicate` `=` $predicate^)? attr-dict"
-        " `:` type($src) `->` custom<MapText>(type($tensorMapDescriptor))"
+        " `:` type($src) `->` custom<TensorMapText>(type($tensorMapDescriptor))"
     )
 
     src = operand_def(MemRefType[Attribute])
@@ -347,7 +347,7 @@ class TmaCreateDescriptorOp(NvgpuOp):
 
     name = "nvgpu.tma.create.descriptor"
     assembly_format = (
-        "$tensor `box` `[` $boxDimensions `]` attr-dict `:` type($tensor) `->` custom<MapText>(type($tensorMap))"
+        "$tensor `box` `[` $boxDimensions `]` attr-dict `:` type($tensor) `->` custom<TensorMapText>(type($tensorMap))"
     )
 
     tensor = operand_def(UnrankedMemRefType)
@@ -362,7 +362,7 @@ class WarpgroupGenerateDescriptorOp(NvgpuOp):
     name = "nvgpu.warpgroup.generate.descriptor"
     assembly_format = (
         "$tensor `,` $tensorMap attr-dict"
-        " `:` type($tensor) `,` custom<MapText>(type($tensorMap)) `->` custom<DescriptorText>(type($descriptor))"
+        " `:` type($tensor) `,` custom<TensorMapText>(type($tensorMap)) `->` custom<DescriptorText>(type($descriptor))"
     )
 
     tensor = operand_def(MemRefType[Attribute])

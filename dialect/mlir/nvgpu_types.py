@@ -171,7 +171,7 @@ class GroupText(_StructDirective):
 
 
 @irdl_custom_directive
-class MapText(_StructDirective):
+class TensorMapText(_StructDirective):
     KIND = TensorMapDescriptorType
     types: TypeDirective
 

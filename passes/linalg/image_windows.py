@@ -237,11 +237,15 @@ class FoldPadding(RewritePattern):
         padded.drop_unused(images)
 
 
-GATHERED = "f16", "bf16", "f32", "f64", "i8", "i32", "i64"
-"""Elements that threads load at places that they compute."""
+GATHERED = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i32": 4, "i64": 8}
+"""The bytes of elements that threads load at places that they compute."""
+
+LARGEST_GATHERED = 1 << 21
+"""Bytes of memory whose parts are written at once. Each thread writes one element: of larger memory, copies are faster
+than the launches that they take (H100: 2 MiB 8.7 microseconds against 9.7, 4 MiB 13.5 against 10.7)."""
 
 
-class Part(NamedTuple):
+class WrittenView(NamedTuple):
     """A part of memory that a copy writes: the view, and how far from the start and how long it is."""
 
     copy: CopyOp
@@ -250,7 +254,7 @@ class Part(NamedTuple):
     sizes: Sequence[int]
 
     @staticmethod
-    def of(view: Operation, last: Operation) -> Part | None:
+    def of(view: Operation, last: Operation) -> WrittenView | None:
         """The part that a view is, if one copy of unchanged memory writes it, in the block of `last`."""
         if not isinstance(view, memref.SubviewOp) or not view.result.has_one_use():
             return None
@@ -263,7 +267,7 @@ class Part(NamedTuple):
         kinds = {*map(type_name, (source.element_type, memory_of(copy.inputs[0]).element_type))}
         plain = set(steps) == {1} and min(*offsets, *sizes) >= 0 and len(kinds) == 1 and kinds.issubset(GATHERED)
         stays = plain and root(copy.inputs[0]) != root(view.source) and (copy is last or _stays(copy, last))
-        return Part(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
+        return WrittenView(copy, view, offsets, sizes) if stays and len(sizes) == source.get_num_dims() else None
 
     def put(self, index: IndexBuilder, loops: Sequence[SSAValue], element: SSAValue | None) -> SSAValue:
         """The element at these indices of the memory: that of the part, or else another one."""
@@ -284,7 +288,13 @@ class Part(NamedTuple):
         return index.insert(arith.SelectOp(inside, loaded, element)).result
 
 
-def _is_all(memory: SSAValue, parts: Sequence[Part]) -> bool:
+def _bytes(memory: SSAValue) -> int:
+    """The bytes of memory of known size; 0 or less of other memory."""
+    kind = memory_of(memory)
+    return min(1, *kind.get_shape()) * prod(map(abs, kind.get_shape())) * GATHERED.get(type_name(kind.element_type), 0)
+
+
+def _is_all(memory: SSAValue, parts: Sequence[WrittenView]) -> bool:
     """Whether parts of memory are disjoint, and all of it."""
     apart = (
         any(max(a, b) >= min(a + m, b + n) for a, m, b, n in zip(
@@ -301,10 +311,10 @@ class GatherParts(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: CopyOp, rewriter: PatternRewriter) -> None:
         memory = op.outputs[0].owner.source if isinstance(op.outputs[0].owner, memref.SubviewOp) else None
-        if memory is None or root(memory) != memory:
+        if memory is None or root(memory) != memory or not 0 < _bytes(memory) <= LARGEST_GATHERED:
             return
         fills = [use.operation for use in memory.uses if isinstance(use.operation, FillOp)]
-        parts = [part for use in memory.uses if (part := Part.of(use.operation, op)) is not None]
+        parts = [part for use in memory.uses if (part := WrittenView.of(use.operation, op)) is not None]
         parts.sort(key=lambda part: -len(operations_between(part.copy, op) or ()))
         writers = [*fills, *(part.copy for part in parts)]
         between = operations_between(writers[0], op) if len(writers) > 1 and writers[-1] is op else None
@@ -320,7 +330,7 @@ class GatherParts(RewritePattern):
             drop_unused(part.view.result)
 
 
-def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[Part]) -> GenericOp:
+def _gathered(op: CopyOp, memory: SSAValue, fills: Sequence[FillOp], parts: Sequence[WrittenView]) -> GenericOp:
     """The operation that writes what a fill and copies did; the last of them counts."""
     kind = memory_of(memory)
     block = Block(arg_types=[kind.element_type])
