@@ -198,7 +198,7 @@ class GlobalFragments:
         size = matrix.column_bytes
         if not isinstance(size, int) or size != matrix.element_bytes:
             return
-        accesses, lines = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        accesses, lines = list(self.accesses(type, GlobalPlace(matrix, *at_, in_bounds))), set[tuple[int, int]]()
         together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
         for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
             line = i, j * size // LINE
