@@ -62,9 +62,7 @@ class Schedule:
         "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop",
         least=1,
     )
-    warp: tuple[int, int] = always(
-        "tile", "the part of the CTA tile, M x N, that a warp or a warpgroup computes", least=1
-    )
+    warp: tuple[int, int] = always("tile", "the part of the CTA tile, M x N, of a warp or a warpgroup", least=1)
     mma: Shape = always(
         "tile",
         "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
@@ -234,20 +232,14 @@ class Schedule:
     )
     in_registers: str = rare(
         "tile",
-        "which operand a warpgroup loads to registers, to transpose or convert it there. `b`: the instruction computes "
-        "D^T = B^T A^T, with B^T as its first operand, and `warp` is the part of D that a warpgroup computes, N x 64",
+        "which operand a warpgroup loads to registers, to transpose or convert it there; `b` as `multiplied = ba`",
         "none",
         one_of=("none", "a", "b"),
         of=(WARPGROUPS,),
     )
 
     multiplied: str = rare(
-        "tile",
-        "`ba`: warpgroups compute D^T = B^T A^T of operands in shared memory, so that tiles have any multiple of 8 "
-        "rows, and 64 columns for each warpgroup; `warp` is N x 64, as with `in_registers = b`",
-        "ab",
-        one_of=("ab", "ba"),
-        of=(WARPGROUPS,),
+        "tile", "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows", "ab", one_of=("ab", "ba"), of=(WARPGROUPS,)
     )
 
     # What contradicts itself
