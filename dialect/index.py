@@ -162,8 +162,10 @@ LOWERINGS = _homes(
         gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
         scf.yield, warp.elect
         """,
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.stack, warp.step, warp.subfragment",
-        "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
+        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step",
+        "passes.to_ptx.fragment_ops": """
+        warp.constant, warp.convert, warp.convert_layout, warp.elementwise, warp.stack, warp.subfragment
+        """,
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,
@@ -240,15 +242,15 @@ MEANINGS = _homes(
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
         cp.async.mbarrier.arrive, exit, fence, getctarank, mapa, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,
-        mbarrier.inval, mbarrier.pending_count, mbarrier.test_wait, membar, ret, trap
+        mbarrier.inval, mbarrier.pending_count, mbarrier.test_wait, membar, ret, tcgen05.fence, trap
         """,
         "runtime.interp.meaning.tcgen05": "tcgen05.mma",
         "runtime.interp.meaning.tensor_copies": """
         tensor.copy map, tensor.load, tensor.prefetch, tensor.replace, tensor.store
         """,
         "runtime.interp.meaning.tensor_memory": """
-        tcgen05.alloc, tcgen05.commit, tcgen05.cp, tcgen05.dealloc, tcgen05.fence, tcgen05.ld, tcgen05.ld.red,
-        tcgen05.ld.spcompress, tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.wait
+        tcgen05.alloc, tcgen05.commit, tcgen05.cp, tcgen05.dealloc, tcgen05.ld, tcgen05.ld.red, tcgen05.ld.spcompress,
+        tcgen05.relinquish, tcgen05.shift, tcgen05.st, tcgen05.wait
         """,
         "runtime.interp.meaning.video": """
         prmt, video.vabsdiff, video.vabsdiff2, video.vabsdiff4, video.vadd, video.vadd2, video.vadd4, video.vavrg2,

@@ -284,7 +284,7 @@ def trap(ctx: Context, bound: Bindings) -> Action:
     return acting(step)
 
 
-@meaning("brkpt", "membar", "fence")
+@meaning("brkpt", "membar", "fence", "tcgen05.fence")
 def in_order_already(ctx: Context, bound: Bindings) -> Action:
     """A fence: it does nothing, for the interpreter executes steps in order. Its address is evaluated for observers."""
     for operand in ctx.operands:

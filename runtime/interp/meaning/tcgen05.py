@@ -34,7 +34,6 @@ from .bulk import one_by_one
 from .tensor_operands import (
     PackedMatrix,
     SharedMatrices,
-    codes,
     cta_of,
     halves,
     left_operand,
@@ -205,16 +204,9 @@ class _Issued:
             state.tensor.check(cta, np.unique(places), thread, "adds to" if self.adds else "writes")
             if self.adds:
                 tell(state, pc, "fetch", cta, lanes, places, thread)
-            kept = self._kept(cta)
-            tell(
-                state,
-                pc,
-                "copy",
-                cta,
-                lanes[kept] if kept is not None else lanes,
-                places[kept] if kept is not None else places,
-                thread,
-            )
+            if (kept := self._kept(cta)) is not None:
+                lanes, places = lanes[kept], places[kept]
+            tell(state, pc, "copy", cta, lanes, places, thread)
 
     @property
     def _in_shared(self) -> str:
@@ -238,12 +230,9 @@ class _Issued:
 
     def _matrix(self, role: str, cta: int) -> Array:
         """A or B of a CTA as words (k, rows or columns)."""
-        places, element = self.places[role], self.product.element(role)
         if self._packed:
-            return halves(self.shared.read(cta, places, 1))
-        if element.bits < 8:
-            return codes(lambda where: self.shared.read(cta, where, 1), places, element.bits)
-        return self.shared.read(cta, places, element.bits // 8)
+            return halves(self.shared.elements(cta, self.places[role], 8))
+        return self.shared.elements(cta, self.places[role], self.product.element(role).bits)
 
     def _signed(self, matrix: Array, role: str) -> Array:
         if not self.product.negated["ab".index(role)] or self.instruction.multiply is not None:

@@ -22,8 +22,8 @@ from .access import Locate, locate, space_of
 from .bulk import masks_of, one_by_one, shifts
 from .convert import joined, sparse
 from .matrix import rows_of
-from .synchronisation import Find, in_order_already, objects
-from .tensor_operands import SharedMatrices, codes, cta_of, tell
+from .synchronisation import Find, objects
+from .tensor_operands import SharedMatrices, cta_of, tell
 
 Read = Callable[[Selection], Array]
 """The addresses that some threads give."""
@@ -76,15 +76,11 @@ def alloc(ctx: Context, bound: Bindings) -> Action:
                 raise FaultError(f"expected 32, 64, 128, 256 or 512 columns, got {int(columns)}", thread)
             first = Selection(np.arange(sel.total) == thread, sel.total)
             (part,) = place(first, 4)
-            put = partial(_write, part.buffer.view(4), int(part.index[0]))
+            put = partial(part.buffer.view(4).__setitem__, int(part.index[0]))
             state.tensor.request(Request(ctx.pc, thread, cta, int(columns), group, put))
         return LEFT
 
     return acting(step, locate(ctx, where, space, "store"), ctx.source(count, "u32"))
-
-
-def _write(view: Array, index: int, value: int) -> None:
-    view[index] = value
 
 
 @meaning("tcgen05.dealloc")
@@ -324,13 +320,8 @@ def _copied(
     lanes, places = to
     _, columns, rows = _of_copy(layout)
     for cta in ctas:
-        data = shared.read(cta, source, 1) if narrow == 8 else codes(partial(_bytes, shared, cta), source, narrow)
-        words = np.ascontiguousarray(data.T).view(np.uint32)
+        words = np.ascontiguousarray(shared.elements(cta, source, narrow).T).view(np.uint32)
         tensor.words[cta, lanes, places] = words[rows, columns]
-
-
-def _bytes(shared: SharedMatrices, cta: int, places: Array) -> Array:
-    return shared.read(cta, places, 1)
 
 
 @meaning("tcgen05.shift")
@@ -359,12 +350,6 @@ def _shifted(tensor: TensorMemory, ctas: list[int], lane: int, column: int, _: A
 
 
 # Order: 9.7.16.11, .12
-
-
-@meaning("tcgen05.fence")
-def fence(ctx: Context, bound: Bindings) -> Action:
-    """Orders operations that happen one after the other here anyway."""
-    return in_order_already(ctx, bound)
 
 
 @meaning("tcgen05.commit")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -81,18 +80,18 @@ class SharedMatrices:
             threads = np.full(start.size, self.thread)
             self.state.observer.access(MemoryAccess(self.pc, "fetch", self.window.buffer, start, width, threads))
 
-    def read(self, cta: int, places: Array, size: int) -> Array:
-        """Elements of `size` bytes."""
-        return self.window.buffer.view(size)[(places + self.base(cta)) // size]
-
-
-def codes(read: Callable[[Array], Array], places: Array, bits: int) -> Array:
-    """Elements of less than 8 bits, 16 in the low end of each 16 bytes: bytes, of those of 4 bits the middle."""
-    bit = (places & UNIT - 1) * bits
-    first = places - (places & UNIT - 1) + bit // 8
-    pair = read(first).astype(np.uint16) | read(first + 1).astype(np.uint16) << np.uint16(8)
-    code = (pair >> (bit % 8).astype(np.uint16)) & np.uint16((1 << bits) - 1)
-    return (code << np.uint16(2 if bits == 4 else 0)).astype(np.uint8)
+    def elements(self, cta: int, places: Array, bits: int) -> Array:
+        """Elements of so many bits. Those of less than 8, 16 in the low end of each 16 bytes, become bytes, of which
+        those of 4 bits are the middle."""
+        size = max(bits // 8, 1)
+        places, words = places + self.base(cta), self.window.buffer.view(size)
+        if bits >= 8:
+            return words[places // size]
+        bit = (places & UNIT - 1) * bits
+        first = places - (places & UNIT - 1) + bit // 8
+        pair = words[first].astype(np.uint16) | words[first + 1].astype(np.uint16) << np.uint16(8)
+        code = (pair >> (bit % 8).astype(np.uint16)) & np.uint16((1 << bits) - 1)
+        return (code << np.uint16(2 if bits == 4 else 0)).astype(np.uint8)
 
 
 def halves(packed: Array) -> Array:
