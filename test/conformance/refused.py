@@ -279,6 +279,11 @@ KINDS = (
         "9.4.1: of a float the register is .b or of its type; ptxas looks at no element of some vectors",
     ),
     Kind(
+        r"cvt\..*\.satfinite\..*x2\.b?f16x2",
+        r"operand a: expected a \.b?f16x2 register, got a vector of [124]",
+        "9.7.9.21: a pair of halves is one .b32 register; ptxas takes several in braces",
+    ),
+    Kind(
         r"cvt\.pack\..*",
         r"operand [abcd]: expected a register that holds \.[bs]32, got \.([bsu](64|128)|f16x2)|c: the literal 0f",
         "9.7.9.22: a and b are of type .s32, c and d of type .b32; ptxas takes wider registers, and a float for c",
