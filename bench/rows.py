@@ -132,7 +132,7 @@ def cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
 def cross_entropy_backward(g: Tensor, y: Tensor, labels: Tensor) -> Tensor:
     """From the logarithms that the forward pass stored."""
     slopes = torch.ops.aten.nll_loss_backward(g, y, labels, None, 0, -100, torch.empty([], device=y.device))
-    return torch.ops.aten._log_softmax_backward_data(slopes, y, -1, torch.float32).bfloat16()
+    return torch.ops.aten._log_softmax_backward_data(slopes, y, -1, y.dtype).bfloat16()
 
 
 def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:

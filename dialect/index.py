@@ -162,8 +162,10 @@ LOWERINGS = _homes(
         gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
         scf.yield, warp.elect
         """,
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.stack, warp.step, warp.subfragment",
-        "passes.to_ptx.fragment_ops": "warp.constant, warp.convert, warp.convert_layout, warp.elementwise",
+        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step",
+        "passes.to_ptx.fragment_ops": """
+        warp.constant, warp.convert, warp.convert_layout, warp.elementwise, warp.stack, warp.subfragment
+        """,
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,

@@ -47,8 +47,8 @@ FURTHER = 1.1
 LEAST = 2.0**-9
 """A relative distance from float64 that is no fault: half a rounding to bf16."""
 
-SMALL = 2.0**-7
-"""What is a small element, relative to the median of all tensors."""
+SMALL, ZERO = 2.0**-7, 2.0**-30
+"""What is a small element, relative to the median of all tensors, and what is none."""
 
 Inputs = dict[str, Any]
 
@@ -356,15 +356,16 @@ def stepped(call: Callable[..., Any], model: nn.Module, inputs: Inputs, training
 
 
 def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
-    """The relative distance of all tensors, each by its own norm; gradients that are zero but for roundings, such as
-    those of a bias of keys, by what is a small element elsewhere."""
+    """The relative distance of all tensors, each by its own norm, or by what is a small element elsewhere. Gradients
+    that are zero but for roundings, such as those of a bias of keys, are sums of elements as large as those of others,
+    by which their distance is measured."""
     if len(found) != len(exact):
         raise ValueError(f"expected {len(exact)} tensors, got {len(found)}")
     sizes = [float(e.double().square().mean().sqrt()) for e in exact]
-    least = SMALL * sorted(sizes)[len(sizes) // 2]
+    middle = sorted(sizes)[len(sizes) // 2]
+    sizes = [max(size, SMALL * middle, 1e-9) if size > ZERO * middle else max(middle, 1e-9) for size in sizes]
     parts = [
-        (f.double() - e.double()).square().mean().sqrt() / max(size, least, 1e-9)
-        for f, e, size in zip(found, exact, sizes, strict=True)
+        (f.double() - e.double()).square().mean().sqrt() / size for f, e, size in zip(found, exact, sizes, strict=True)
     ]
     return float(torch.stack(parts).square().mean().sqrt())
 

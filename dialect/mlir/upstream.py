@@ -253,7 +253,7 @@ class GlobalOp(memref.GlobalOp):
 
 
 @irdl_custom_directive
-class MapText(CustomDirective):
+class BareMap(CustomDirective):
     """A map without the word `affine_map`: `(i, j) -> (j, i)`."""
 
     map: AttributeVariable
@@ -272,8 +272,8 @@ class TransposeOp(IRDLOperation):
     """The same memory with its dimensions in another order: `memref.transpose %a (i, j) -> (j, i) : ... to ...`."""
 
     name = "memref.transpose"
-    custom_directives = (MapText,)
-    assembly_format = "$source custom<MapText>($permutation) attr-dict `:` type($source) `to` type($result)"
+    custom_directives = (BareMap,)
+    assembly_format = "$source custom<BareMap>($permutation) attr-dict `:` type($source) `to` type($result)"
 
     source = operand_def(MemRefType)
     permutation = prop_def(AffineMapAttr)

@@ -75,7 +75,7 @@ def compatible(instruction: str, register: str, *, wider: bool = False, own: boo
     if register[0] == "b" or instruction == register:
         return True
     if instruction in PACKED_BITS:
-        return register == "f16x2" and instruction[0] in "us"
+        return register == "f16x2" and instruction[0] in "us" and instruction[1].isdigit()
     if instruction[0] == "b":
         return own or register[0] in "us"
     if instruction[0] in "us":

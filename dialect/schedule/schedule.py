@@ -241,6 +241,15 @@ class Schedule:
         of=(WARPGROUPS,),
     )
 
+    multiplied: str = rare(
+        "tile",
+        "`ba`: warpgroups compute D^T = B^T A^T of operands in shared memory, so that tiles have any multiple of 8 "
+        "rows, and 64 columns for each warpgroup; `warp` is N x 64, as with `in_registers = b`",
+        "ab",
+        one_of=("ab", "ba"),
+        of=(WARPGROUPS,),
+    )
+
     # What contradicts itself
 
     def __post_init__(self) -> None:
@@ -332,7 +341,7 @@ class Schedule:
     @property
     def exchanged(self) -> bool:
         """Whether the transposes are multiplied, B^T by A^T."""
-        return self.in_registers == "b"
+        return self.in_registers == "b" or self.multiplied == "ba"
 
     @property
     def shares_tail(self) -> bool:

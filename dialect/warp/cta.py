@@ -24,8 +24,6 @@ from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    VarConstraint,
-    base,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -51,6 +49,7 @@ from .attributes import (
 )
 from .matrices import verify_indices
 from .op_shapes import BareWord, CountedType, bounds, flag
+from .operands import MEMORY
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
@@ -443,17 +442,13 @@ class DisjointOp(IRDLOperation):
             )
 
 
-# What a host function asks of how memory lies, and what it then knows.
-
-MEMORY = VarConstraint("Memory", base(MemRefType))
-
-
 class _Divided(IRDLOperation):
     """An operation about memory and a number of elements."""
 
     divisor = prop_def(IntegerAttr[i64])
 
     traits = traits_def(Pure())
+    assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
 
     @property
     def number(self) -> int:
@@ -480,8 +475,6 @@ class IsDivisibleOp(_Divided):
     memory = operand_def(MemRefType)
     answer = result_def(i1)
 
-    assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
-
     def __init__(self, memory: SSAValue, divisor: int):
         super().__init__(operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[i1])
 
@@ -500,8 +493,6 @@ class AssumeDivisibleOp(_Divided):
 
     memory = operand_def(MEMORY)
     same = result_def(MEMORY)
-
-    assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
 
     def __init__(self, memory: SSAValue, divisor: int):
         super().__init__(

@@ -256,7 +256,7 @@ own, too."""
 USUAL = "warp.usual"
 """The attribute that says how many rows and columns a product usually has whose sizes are not known: two numbers."""
 
-Number: TypeAlias = FloatAttr | IntegerAttr
+InitialValue: TypeAlias = FloatAttr | IntegerAttr
 
 
 def _maps(maps: Sequence[AffineMap]) -> ArrayAttr[AffineMapAttr]:
@@ -316,7 +316,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
     b = operand_def(FACTOR)
     tile = var_operand_def(IndexType())
     ends = opt_operand_def(MemRefType)
-    init = opt_prop_def(Number)
+    init = opt_prop_def(InitialValue)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr], default_value=_maps(DEFAULT_MAPS))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
@@ -337,7 +337,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
         types: Sequence[str],
         *,
         c: SSAValue | None = None,
-        init: Number | None = None,
+        init: InitialValue | None = None,
         maps: Sequence[AffineMap] = DEFAULT_MAPS,
         through: SSAValue | None = None,
         words: Sequence[str] = (),
@@ -361,7 +361,7 @@ class MatmulOp(FactorsOp, WithEpilogue):
         a: SSAValue | None = None,
         b: SSAValue | None = None,
         d: SSAValue | None = None,
-        start: SSAValue | Number | None = None,
+        start: SSAValue | InitialValue | None = None,
         maps: Sequence[AffineMap] | None = None,
         through: SSAValue | None = None,
     ) -> MatmulOp:

@@ -41,7 +41,7 @@ PACKED = {
 }
 """The order of packed weights of so many bits: blocks of 64 columns of B, the rows of the layout, by as many k as give
 each of the 128 threads of a warpgroup 16 bytes. Elements of a thread follow one another, then threads. Those of a
-register that a product multiplies are half a word apart (`to_ptx/fragment_ops.py`)."""
+register that a product multiplies are half a word apart (`to_ptx/widening.py`)."""
 
 LINE = 128
 """Bytes of a line of packed weights: a row of their memory."""

@@ -417,15 +417,9 @@ class ScopedBarrierOp(_Synchronises):
             raise VerifyException("expected the number of a barrier and its threads, or neither")
         if scope == CTA and self.number is None and self.value is None:
             raise VerifyException("expected the number of a barrier; gpu.barrier is that of all threads")
-        if self.threads is not None:
-            _verify_threads(self.threads)
-
-
-def _verify_threads(threads: IntegerAttr) -> None:
-    """Checks that the threads of a barrier are whole warps."""
-    count = threads.value.data
-    if count < LANES or count % LANES or count > 1024:
-        raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
+        count = LANES if self.threads is None else self.threads.value.data
+        if count < LANES or count % LANES or count > 1024:
+            raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
 
 
 # What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.elect`.

@@ -420,3 +420,20 @@ class NotFusedError(Exception):
 def decline(reason: str) -> NoReturn:
     """Leaves operations as they are; with no reason, because they do not look like what is fused at all."""
     raise NotFusedError(reason)
+
+
+def is_of_products(element: ElementExpression, op: Operation) -> bool:
+    """Whether an element is computed, before an operation, of results of products, whose epilogues may do that."""
+    writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
+    return any(writer is not None and multiplies(writer) for writer in writers)
+
+
+def is_read_as_well(element: ElementExpression, memory: SSAValue) -> bool:
+    """Whether computing an element again takes no more bits of memory than reading it: no reduction, and loads for each
+    element that are no wider together."""
+    loads = [load for load in element.leaves("load") if len(load.place) == len(shape_of(memory))]
+    kinds = [
+        element_row(element_type(value)) for value in (memory, *(load.value for load in loads)) if value is not None
+    ]
+    stored, *read = [0 if kind is None else kind.bits for kind in kinds]
+    return not element.leaves("reduce") and sum(read) <= stored

@@ -42,6 +42,8 @@ from .element_expressions import (
     NotFusedError,
     Subscripts,
     decline,
+    is_of_products,
+    is_read_as_well,
     multiplies,
     writer_before,
 )
@@ -149,7 +151,8 @@ class RowsMatch:
             element = reader.element(memory, at, op.next_op or op)
             users = users_of(root(memory)) - self.replaced.used
             local = isinstance(root(memory).owner, memref.AllocOp)
-            if local and (not users or element.kind in ("load", "constant")):
+            again = not self.elementwise and is_read_as_well(element, memory) and not is_of_products(element, op)
+            if local and (not users or again or element.kind in ("load", "constant")):
                 continue  # It serves what stays, or others read what it reads as well as this.
             stores = self._stores(op, at, element)
             if stores and local and self.again:
@@ -192,10 +195,9 @@ class RowsMatch:
         and the epilogue of a product could not store it."""
         each = (*range(self.rows), ALONG)
         names = tuple(name for name in at if name != FIXED)
-        writers = (writer_before(load.value, op) for load in element.leaves("load") if load.value is not None)
         return (
             (names == each or (names == each[:-1] != () and not self.elementwise))
-            and (bool(element.leaves("reduce")) or not any(writer and multiplies(writer) for writer in writers))
+            and (bool(element.leaves("reduce")) or not is_of_products(element, op))
             and isinstance(element_type(op.outputs[0]), AnyFloat)
         )
 

@@ -334,7 +334,8 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
         every.append(iter(_of_fragments(asked, target, accumulate, fields)))
     with suppress(ScheduleError):
         for schedule in chain(*every):
-            if _is_valid(tried := _with_fields(schedule, fields), asked, target):
+            as_asked = schedule.multiplied == fields.get("multiplied", "ab")
+            if as_asked and _is_valid(tried := _with_fields(schedule, fields), asked, target):
                 return tried
     raise refused
 

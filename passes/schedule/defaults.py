@@ -320,10 +320,10 @@ def stored(layout: Layout) -> Layout:
     return Layout(layout.lane, (*across, *sorted({*layout.element} - {*across})), layout.warp)
 
 
-def arrange_warpgroup(instruction: Wgmma) -> Arrangement:
-    """The arrangement for warpgroups, which read A and B in shared memory."""
-    stays = Delivery(NONE, instruction.layout("a"), instruction.layout("a"))
-    return Arrangement(stays, stays, instruction.layout("d"))
+def arrange_warpgroup(instruction: Wgmma, *, exchanged: bool = False) -> Arrangement:
+    """The arrangement for warpgroups, which read A and B in shared memory, or B^T and A^T if `exchanged`."""
+    stays, sums = Delivery(NONE, instruction.layout("a"), instruction.layout("a")), instruction.layout("d")
+    return Arrangement(stays, stays, sums.transposed() if exchanged else sums)
 
 
 @cache

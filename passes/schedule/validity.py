@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from ...dialect.isa.form import FP8, SCALES_OF_WORD, Shape
 from ...dialect.isa.form import ProductForm as Row
@@ -390,7 +390,8 @@ def asked_of(fields: Mapping[str, object]) -> str:
     mma = fields.get("mma")
     if isinstance(mma, Shape):
         return PLAIN if mma.m >= ROWS else "fragments"
-    if in_registers or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
+    of_warpgroups = {"in_registers", "multiplied"}.intersection(fields)
+    if of_warpgroups or any(fields.get(name, PLAIN) != PLAIN for name in ("promote", "transpose")):
         return PLAIN
     rows, columns, *_ = cast("tuple[int, ...]", fields.get("cta", (0, 0)))
     small = rows % ROWS != 0 and columns % ROWS != 0
@@ -457,25 +458,27 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
             return {}
         stages = min(MOST_STAGES, chosen.stages)
         return {**UNPIPELINED, "sliced_k": 1, "split_k": 1, "stages": stages, **_warp_of(fields)}
-    mma = fields.get("mma", _mma_of(chosen, fields))
+    exchanged = chosen.in_registers == "b" or fields.get("multiplied") == "ba"
+    mma = fields.get("mma", _mma_of(chosen, fields, exchanged=exchanged))
     if not isinstance(mma, Shape) or changed.isdisjoint(("mma", "cta", "padded")):
         return {}
     lying = chosen.with_fields(**{name: fields[name] for name in ("transpose", "padded") if name in fields})
     seen = laid_out(asked, lying.transpose, lying.padded)
     (m, n, k), tile = chosen.cta, (mma.m, mma.n)
     cta: tuple[int, ...] = (max(m, mma.m), mma.n * mma.m // ROWS, k)
-    if chosen.exchanged:
+    if exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
-    around = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1, "cluster": (1, 1)}
+    around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1}
+    around |= {"cluster": (1, 1), "multiplied": "ab"}
     cut = chosen.with_fields(**{**around, "staging": 0, **fields})
     around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
     return around
 
 
-def _mma_of(chosen: Schedule, fields: Mapping[str, object]) -> Shape:
+def _mma_of(chosen: Schedule, fields: Mapping[str, object], *, exchanged: bool) -> Shape:
     """The instruction of warpgroups for a CTA tile that is given: as wide as the tile, or as a part of it."""
-    across = cast("tuple[int, ...]", fields.get("cta", chosen.cta))[0 if chosen.exchanged else 1]
+    across = cast("tuple[int, ...]", fields.get("cta", chosen.cta))[0 if exchanged else 1]
     parts = -(-across // needs.MOST_GROUP_COLUMNS)
     return chosen.mma._replace(n=across // parts) if "cta" in fields else chosen.mma
 

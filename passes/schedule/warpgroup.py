@@ -24,6 +24,7 @@ from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,
+    can_exchange,
     cost,
     k_of,
     nanoseconds,
@@ -110,7 +111,7 @@ def schedule_of_tile(
     """
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
-        warp=(tile.m, ROWS) if tile.in_registers == "b" else (row.shape.m, row.shape.n),
+        warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
         mma=row.shape,
         stages=LEAST_RING,
         group=group_of(product, tile),
@@ -120,6 +121,7 @@ def schedule_of_tile(
         promote="f32" if needs.promotes(product, accumulate, target) else PLAIN,
         cluster=tile.cluster,
         in_registers=tile.in_registers,
+        multiplied="ba" if tile.exchanged else "ab",
         sliced_k=tile.slices,
         consumers="pingpong"
         if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
@@ -316,7 +318,8 @@ def pays(product: Product, target: Target, role: str) -> bool:
         return False
     if operand.stored is None:
         moved = transpose != PLAIN
-        larger = moved and _size(other) > _size(operand) and not why_not(product, target, OTHER[role])
+        sizes = [prod(each.shape) * each.memory_bits for each in (operand, other)]
+        larger = moved and sizes[1] > sizes[0] and not why_not(product, target, OTHER[role])
         return is_large(product, laid_out=moved) and not larger and not _unknown_pitches(product, role)
     least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
     rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
@@ -331,10 +334,6 @@ def is_compared(product: Product) -> bool:
     bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
     return plain and bits == {16} and _packed(product) == PLAIN
-
-
-def _size(operand: MatrixOperand) -> int:
-    return prod(operand.shape) * operand.memory_bits
 
 
 def _products(product: Product) -> int:
@@ -402,7 +401,7 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if part_of(product, tile, rows) in rows]
     if needs.promotes(product, accumulate, target):
-        tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.m <= 2 * ROWS else MOST_PROMOTED_BY_THREE)]
+        tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.groups <= 2 else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if product.blocks[1]:
@@ -431,7 +430,7 @@ def _has_small_groups(product: Product) -> bool:
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster)
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
     return nanoseconds(cost(product, tile, schedule.pack, target))
 
 
@@ -439,7 +438,7 @@ def group_of(product: Product, tile: GroupTile) -> int:
     """The number of rows of tiles that CTAs walk as one group."""
     if product.block_scales:
         return SCALED_GROUP
-    if tile.in_registers == "b":
+    if tile.transposed:
         return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
     narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
     return NARROW_GROUP if narrow else GROUP
@@ -472,6 +471,8 @@ def check_operands(schedule: Schedule, product: Product) -> None:
         ScheduleError: naming the operand that is not, the field that does not fit, or the instruction.
     """
     role = schedule.in_registers
+    if schedule.multiplied != "ab" and not (role == PLAIN and schedule.mma.m == ROWS and can_exchange(product)):
+        raise ScheduleError("multiplied = ba takes two dense operands in shared memory, no blocks, images, or second B")
     if role != PLAIN:
         _check_in_registers(schedule, product, role)
     if turned := [_both(product, each)[0] for each in "ab" if each != role and _turns(product, each)]:
@@ -491,9 +492,9 @@ def _check_in_registers(schedule: Schedule, product: Product, role: str) -> None
 
 
 def _check_in_shared_memory(schedule: Schedule, product: Product) -> None:
-    panel = panel_of_b(product, schedule.cta[1])
+    panel, columns = panel_of_b(product, schedule.cta[1]), schedule.covered[1]
     shared = schedule.mma.m > ROWS  # one instruction has the columns of all
-    if not (product.b.transposed or shared) and schedule.cta[1] > schedule.mma.n and schedule.mma.n % panel:
+    if not (product.b.transposed or shared) and schedule.cta[1] > columns and columns % panel:
         raise ScheduleError(
             f"with B by rows warpgroups side by side take multiples of {panel} columns, got {schedule.mma}"
         )

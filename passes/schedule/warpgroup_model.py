@@ -35,6 +35,10 @@ microseconds by fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
 
+EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
+"""Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
+elements."""
+
 
 class Fit(NamedTuple):
     """Fitted constants. In cycles: the least time of a K tile, its time besides products, a tile's start and end, and
@@ -75,8 +79,9 @@ NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
 """By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
 bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 5160x12232x48 96 us in 160 columns, 76 in 256 (H100)."""
 
-SHARED_BYTES_PER_CYCLE = 128
-"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
+SHARED_BYTES_PER_CYCLE, STEP_BYTES = 128, 32
+"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle; and that an instruction
+multiplies along K."""
 
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
@@ -86,9 +91,6 @@ memory is written and read that adds to those of arriving. These and `MULTICAST`
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster)."""
-
-STEP_BYTES = 32
-"""Bytes along K that an instruction multiplies."""
 
 CHANGED, TURN = {True: 24, False: 8}, 40
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -102,9 +104,9 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
-PARTS_MARGIN = 1.05
+PARTS_MARGIN, EXCHANGED_MARGIN = 1.05, 1.02
 """By how much parts of K must be better (H100: 4096x24576x1536 424 us with a last set of tiles in three parts, 413
-without; 128x8192x28672 178 in two parts, 169 whole)."""
+without; 128x8192x28672 178 in two parts, 169 whole); and tiles of the transposes."""
 
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
@@ -116,8 +118,9 @@ and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
 
 
 class GroupTile(NamedTuple):
-    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`; in
-    how many parts of K, in what clusters, how many lines of K deep, and in how many slices of a K tile."""
+    """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`, or if
+    the transposes are multiplied (`exchanged`); in how many parts of K, in what clusters, how many lines of K deep, and
+    in how many slices of a K tile. A warpgroup may have more `rows`."""
 
     m: int
     n: int
@@ -126,16 +129,23 @@ class GroupTile(NamedTuple):
     depth: int = 1
     in_registers: str = "none"
     slices: int = 1
+    exchanged: bool = False
+    rows: int = ROWS
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the instruction computes D^T."""
+        return self.in_registers == "b" or self.exchanged
 
     @property
     def width(self) -> int:
         """Columns of the instruction."""
-        return self.m if self.in_registers == "b" else self.n
+        return self.m if self.transposed else self.n
 
     @property
     def groups(self) -> int:
         """Warpgroups that multiply the tile."""
-        return self.m * self.n // (self.width * ROWS) * self.slices
+        return self.m * self.n // (self.width * self.rows) * self.slices
 
 
 WIDTHS = {128: (256, 192, 128, 224, 160, 96), 64: (256, 128, 192, 96, 64), 192: (128, 160, 176)}
@@ -184,24 +194,42 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     for parts in parts_of(product):
         for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
-            for m, n in every:
-                tile = GroupTile(m, n, parts, cluster)
-                if tile == GroupTile(m, n) or fits(product, tile, target):
+            for m, n, exchanged in (*((m, n, False) for m, n in every), *exchanged_tiles(product)):
+                tile = GroupTile(m, n, parts, cluster, exchanged=exchanged)
+                if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
                     yield tile
 
 
-def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
-    """The tiles of a product with scaled blocks: within a block along N, in pairs where there are many.
+def can_exchange(product: Product) -> bool:
+    """Whether warpgroups can multiply the transposes of operands in shared memory."""
+    dense = product.sparsity == 1 and product.b.stored is None and not product.scales and not product.block_scales
+    return dense and product.second is None and not product.convolves
 
-    H100, 4096x7168x4096, 4096x4096x7168, 8192: 128x128 in pairs 1196, 1192, 1228 TFLOP/s, alone 1179, 1191, 1106,
-    192x128 1077, 1000, 1179.
+
+def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
+    """Tiles of the transposes: those that divide the rows of D with little beyond."""
+    known = product.is_known("m") and product.k > SHORT_K
+    if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
+        return
+    few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
+    rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
+    yield from ((m, n, True) for m, n in combinations(rows, EXCHANGED) if m * n <= MOST_EXCHANGED_TILE)
+
+
+def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
+    """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
+    many.
+
+    H100, 4096x7168x4096, 4096x4096x7168, 8192: 256x128 1264, 1253, 1313 TFLOP/s, in pairs 1259, 1251, 1283, 128x128 in
+    pairs 1192, 1197, 1218; in another run these 1196, 1192, 1228, 192x128 1077, 1000, 1179.
     """
     columns = product.blocks[1]
     tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     many = [t for t in tiles if t.m >= 2 * ROWS and tile_count(product, t) > target.sms]
     if product.ends is None:
-        pairs = (t._replace(cluster=(2, 1)) for t in many if t.m == 2 * ROWS)
-        many = [t for t in pairs if fits(product, t, target)]
+        pairs = [t._replace(cluster=(2, 1)) for t in many if t.m == 2 * ROWS]
+        high = [t._replace(m=2 * t.m, rows=2 * t.rows) for t in many if (t.m, t.n) == (2 * ROWS, 2 * ROWS)]
+        many = [t for t in (*pairs, *high) if fits(product, t, target)]
     else:
         many = [t for t in many if t.m > 2 * ROWS]
     return many or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
@@ -215,13 +243,13 @@ def parts_of(product: Product) -> Iterable[int]:
 def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
-    batch = product.batch and not product.convolves
-    indivisible = batch or product.batch_invariant or tile.cluster != (1, 1)
-    if product.dynamic or (tile.parts > 1 and indivisible):
+    indivisible = (product.batch and not product.convolves) or product.batch_invariant
+    (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
+    full = even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    if product.dynamic or not full or (tile.parts > 1 and indivisible):
         return False
     if tile.parts == 1:
-        (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
-        return even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+        return True
     deep = product.k_tiles(k_of(product)) >= 2 * tile.parts
     return deep and 0 < tile_count(product, tile) * tile.parts <= target.sms
 
@@ -288,7 +316,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
     stored = product.m * product.n // product.products * product.d.element.bits / 8
     memory = (read_bytes(product) + stored) * product.matrices / fit.memory + meeting
-    margin = PARTS_MARGIN if tile.parts > 1 else 1.0
+    margin = (PARTS_MARGIN if tile.parts > 1 else 1.0) * (EXCHANGED_MARGIN if tile.exchanged else 1.0)
     return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
@@ -384,11 +412,9 @@ the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
 LEAST_STAGES = 4
 """Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
 
-MOST_GROUPS = 2
-"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows."""
-
-LEAST_AHEAD = 2
-"""Stages of K and V: scores of the next keys are multiplied before the values of the last."""
+MOST_GROUPS, LEAST_AHEAD = 2, 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
+keys are multiplied before the values of the last."""
 
 BUFFERS = 2
 """Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
@@ -447,7 +473,7 @@ def tiles_of_lanes(
             continue
         if product.metadata is not None:
             tile = tile._replace(depth=2)
-        if tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
+        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
             continue  # of 192 rows there is no instruction
         pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
         pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None

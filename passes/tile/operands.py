@@ -460,7 +460,7 @@ class WarpgroupProduct(Multiplication):
 
     def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
         schedule, (a, b) = self.tiling.schedule, self.operands
-        along_m, along_n = a.operand.transposed, not b.operand.transposed
+        along_m, along_n, exchanged = a.operand.transposed, not b.operand.transposed, schedule.exchanged
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
             accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
@@ -470,9 +470,12 @@ class WarpgroupProduct(Multiplication):
         zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, of_steps, sparse, strict=True)):
-            flags = {"mn_major_a": along_m, "mn_major_b": along_n, "overwrite": zero and not promoted and not number}
-            where_b = b.place(outside, at)
-            op = WgmmaOp(of_a, where_a, self.tiles[1], where_b, accumulator, **flags, sparse=chosen, side_operands=side)
+            factors, along = [(of_a, where_a), (self.tiles[1], b.place(outside, at))], [along_m, along_n]
+            if exchanged:
+                factors, along = factors[::-1], along[::-1]
+            flags = {"mn_major_a": along[0], "mn_major_b": along[1], "transposed": exchanged}
+            flags["overwrite"] = zero and not promoted and not number
+            op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, sparse=chosen, side_operands=side)
             if side:
                 op.step = IntegerAttr(number, i64)
             if kind := self.op.variant.kind:

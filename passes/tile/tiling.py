@@ -101,7 +101,7 @@ class Tiling(Generic[ProductT]):
                 lies = along_k(product, role)
                 return arrange_in_registers(self.row, role, element.memory_bits, along_k=lies, packed=operand.packed)
             if isinstance(self.row, Wgmma):
-                return arrange_warpgroup(self.row)
+                return arrange_warpgroup(self.row, exchanged=self.schedule.exchanged)
             return arrangement(self.product, self.row, self.schedule.warp)
         except ScheduleError as error:
             fail(self.product.op, f"schedule: {error}")

@@ -1,7 +1,4 @@
-"""Basic blocks of a PTX function, and its registers as values: block arguments where several definitions meet.
-
-Source: R. Cytron et al., Efficiently Computing Static Single Assignment Form and the Control Dependence Graph, 1991.
-"""
+"""Basic blocks of a PTX function, and its registers as values: block arguments where several definitions meet."""
 
 from __future__ import annotations
 
@@ -149,13 +146,13 @@ def split(function: FuncOp) -> list[Node]:
     return _Splitter(function).split()
 
 
-# Dominators, and where definitions meet.
+# Registers as values: an argument of a block where several definitions meet.
 #
-# Source: K. D. Cooper, T. J. Harvey, K. Kennedy, A Simple, Fast Dominance Algorithm, 2001.
+# Source: M. Braun et al., Simple and Efficient Construction of Static Single Assignment Form, 2013.
 
 
 def in_order(entry: Node) -> list[Node]:
-    """The nodes in reverse postorder: each follows its dominators."""
+    """The nodes in reverse postorder: one with a single predecessor follows it."""
     seen, order = {entry}, list[Node]()
     stack = [(entry, iter(entry.successors))]
     while stack:
@@ -170,45 +167,6 @@ def in_order(entry: Node) -> list[Node]:
     return order[::-1]
 
 
-def dominators(order: Sequence[Node]) -> dict[Node, Node]:
-    """The immediate dominator of each node; of the entry itself."""
-    place = {node: i for i, node in enumerate(order)}
-    above = {order[0]: order[0]}
-
-    def meet(a: Node, b: Node) -> Node:
-        while a is not b:
-            if place[a] > place[b]:
-                a = above[a]
-            else:
-                b = above[b]
-        return a
-
-    changed = True
-    while changed:
-        changed = False
-        for node in order[1:]:
-            reached = [each for each in node.predecessors if each in above]
-            dominator = reached[0]
-            for each in reached[1:]:
-                dominator = meet(dominator, each)
-            if above.get(node) is not dominator:
-                above[node], changed = dominator, True
-    return above
-
-
-def frontiers(order: Sequence[Node], above: Mapping[Node, Node]) -> dict[Node, set[Node]]:
-    """The dominance frontier of each node."""
-    frontier: dict[Node, set[Node]] = {node: set() for node in order}
-    for node in order:
-        if len(node.predecessors) < 2:
-            continue
-        for each in node.predecessors:
-            while each is not above[node]:
-                frontier[each].add(node)
-                each = above[each]
-    return frontier
-
-
 class Registers:
     """The values of registers: the last definition within a node, a block argument where definitions meet."""
 
@@ -218,16 +176,8 @@ class Registers:
         self.nodes = nodes
         self.node = nodes[0]
         self._type_of = type_of
-        self._above = dominators(self.order)
-        self._frontiers = frontiers(self.order, self._above)
-        self._definitions: dict[SSAValue, list[Node]] = {}
-        self._meetings: dict[SSAValue, frozenset[Node]] = {}
         self._arguments: list[tuple[Node, SSAValue, BlockArgument]] = []
         self._conditions: dict[Node, SSAValue] = {}
-
-    def declare(self, node: Node, register: SSAValue) -> None:
-        """Says, before anything is filled, that a node writes a register."""
-        self._definitions.setdefault(register, []).append(node)
 
     def fill(self, write: Callable[[Node], None]) -> None:
         """Has each node written, in order; then adds the jumps between them."""
@@ -239,8 +189,34 @@ class Registers:
         passed: dict[BlockArgument, list[SSAValue]] = {}
         for node, register, argument in self._arguments:  # which the loop itself makes longer
             passed[argument] = [self._at(above, register) for above in node.predecessors]
+        self._drop_same(passed)
         for node in self.nodes:
             node.block.add_op(self._jump(node, passed))
+
+    def _drop_same(self, passed: dict[BlockArgument, list[SSAValue]]) -> None:
+        """Replaces the arguments that are given one value, or themselves, by that value, until none is left."""
+        same: dict[SSAValue, SSAValue] = {}
+
+        def settled(value: SSAValue) -> SSAValue:
+            while value in same:
+                value = same[value]
+            return value
+
+        dropped = True
+        while dropped:
+            dropped = False
+            for argument, values in passed.items():
+                others = {settled(value) for value in values} - {argument}
+                if argument not in same and len(others) == 1:
+                    (same[argument],) = others
+                    dropped = True
+        for argument in same:
+            argument.replace_all_uses_with(settled(argument))
+        for argument, values in list(passed.items()):
+            passed[argument] = [settled(value) for value in values]
+            if argument in same:
+                argument.block.erase_arg(argument)
+        self._conditions = {node: settled(value) for node, value in self._conditions.items()}
 
     def write(self, register: SSAValue, value: SSAValue) -> None:
         self.node.defined[register] = value
@@ -248,38 +224,22 @@ class Registers:
     def read(self, register: SSAValue) -> SSAValue:
         return self._at(self.node, register)
 
-    def _meets(self, register: SSAValue) -> frozenset[Node]:
-        """Where several definitions of a register meet: the iterated dominance frontier of the nodes that write it."""
-        meetings = self._meetings.get(register)
-        if meetings is None:
-            left, met = list(self._definitions.get(register, ())), set[Node]()
-            while left:
-                new = self._frontiers[left.pop()] - met
-                met |= new
-                left.extend(new)
-            meetings = self._meetings[register] = frozenset(met)
-        return meetings
-
     def _at(self, node: Node, register: SSAValue) -> SSAValue:
         """The value of a register at the end of a node."""
         walked: list[Node] = []
         while (value := node.defined.get(register)) is None:
             walked.append(node)
-            if node in self._meets(register):
-                value = self._argument(node, register)
-                break
             if node is self.order[0]:
                 value = self._undefined(node, register)
                 break
-            node = self._above[node]
+            if len(node.predecessors) > 1:
+                value = node.block.insert_arg(self._type_of(register), len(node.block.args))
+                self._arguments.append((node, register, value))
+                break
+            (node,) = node.predecessors
         for each in walked:
             each.defined.setdefault(register, value)
         return value
-
-    def _argument(self, node: Node, register: SSAValue) -> SSAValue:
-        argument = node.block.insert_arg(self._type_of(register), len(node.block.args))
-        self._arguments.append((node, register, argument))
-        return argument
 
     def _undefined(self, node: Node, register: SSAValue) -> SSAValue:
         op = llvm.UndefOp(self._type_of(register))

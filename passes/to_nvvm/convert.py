@@ -123,10 +123,6 @@ class _Function:
         }
 
     def convert(self) -> llvm.FuncOp:
-        for node, instructions in self.instructions.items():
-            for instruction in instructions:
-                for register in instruction.written():
-                    self.registers.declare(node, register)
         self.registers.fill(self._fill)
         kinds = [kind for _, kind, _ in self.parameters]
         attributes = [DictionaryAttr(each) for *_, each in self.parameters]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from struct import pack
 from typing import NamedTuple, cast
@@ -283,13 +283,6 @@ class PtxInstruction:
         return self.build.pointer(self.address(i), self.bindings.get("P", "") if space is None else space)
 
     # Results
-
-    def written(self) -> Iterator[SSAValue]:
-        """The declared registers that the instruction writes."""
-        for operand, slot in zip(self.operands, self.slots, strict=False):
-            for register in results(operand, slot):
-                if (declared := self.register(register)) is not None:
-                    yield declared
 
     def write(self, operand: Operand, value: SSAValue) -> None:
         """Gives a register a value; what is discarded is `_`."""

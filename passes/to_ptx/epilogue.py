@@ -1,4 +1,4 @@
-"""Accumulators on their way to memory: `warp.subfragment`, vectors, `warp.map`, `warp.reduce`."""
+"""Accumulators on their way to memory: vectors, `warp.map`, `warp.reduce`."""
 
 from __future__ import annotations
 
@@ -6,73 +6,29 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp
-from ...dialect.warp.epilogue import MapOp, StackOp, SubfragmentOp
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp
-from ...dialect.warp.memory import POINT, LoadOp, StoreOp
-from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
+from .fragment_ops import own
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
 from .scalars import common_divisor, divisor_of
 
-# Accumulators on their way to memory: `warp.subfragment`, vectors of `warp.load`, `warp.map`.
-
-READERS = (MapOp, ConvertOp, ElementwiseOp, StackOp, SubfragmentOp, arith.SelectOp, ReduceOp, BroadcastOp)
-"""Operations that leave the registers of their operands as they are."""
-
-
-def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
-    """Shared registers, or copies of them if something may overwrite them."""
-    if all(_leaves(use.operation, value) for use in value.uses):
-        return registers
-    fresh = lowering.fresh(value.type)
-    lowering.fragments.copy(registers, fresh)
-    return fresh
-
-
-def _leaves(op: Operation, value: SSAValue) -> bool:
-    """Whether an operation leaves the registers of a value unchanged, as a product does with A and B."""
-    if isinstance(op, ConvertLayoutOp):
-        return op.scratch is not None
-    if isinstance(op, StoreOp):
-        # Matrices are stored from copies: kernels without the copies have not been timed.
-        return op.move is None
-    return isinstance(op, READERS) or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
-
-
-@lowers(SubfragmentOp)
-def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
-    source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
-    layout, size = source.layout.data, source.tile_registers
-    (down, across), stride = part.tiles, source.tiles[1]
-    top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
-    tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
-    lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
-
-
-@lowers(StackOp)
-def _stack(lowering: KernelLowering, op: StackOp) -> None:
-    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
-
-
-# Vectors
+# Vectors in memory: `along` of `warp.load`.
 
 
 def load_vector(lowering: KernelLowering, op: LoadOp, axis: str) -> None:

@@ -1,4 +1,6 @@
-"""Operations on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.convert_layout`."""
+"""Operations on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.subfragment`,
+`warp.convert_layout`.
+"""
 
 from __future__ import annotations
 
@@ -6,188 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
 from ...dialect.isa.families import MOVMATRIX
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import LANES, Bit, Layout
-from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import FragmentType, fragment_of
+from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.fragments import BANKS, WIDEST, ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.memory import StoreOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.stored import NIBBLES, StoredIntegers
+from ...dialect.warp.stored import StoredIntegers
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import SharedTile
-from .emitter import WARP, At, EmittedOperand, Emitter, IndexValue, VirtualRegister, word
-from .fragments import REGISTER_BITS, Fragment, element_bits, gather
+from .emitter import WARP, At, IndexValue, VirtualRegister
+from .fragments import REGISTER_BITS, Fragment, gather
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
 from .scalars import runs
-
-# Integers of 8 and 4 bits as f16 or bf16 in registers, exactly, without conversion instructions.
-#
-# An integer without its sign, the top bit turned over, is put into the fraction of a float whose last bit counts ones:
-# 0x6400 is 1024 in f16, 0x4300 is 128 in bf16. What is subtracted then takes away that number, the turned bit and the
-# zero point at once. bf16 has 7 bits of fraction, and a byte 8: its top bit becomes the last bit of the exponent of
-# the number that is subtracted, 128 or 256, of which the half is what the bit counts.
-#
-# Both halves of a register are converted at once. So elements half a register apart need no moves: a shift brings them
-# to the lower end of the halves. The 10 bits of fraction of f16 have room for the two integers of 4 bits of a byte. So
-# the upper one needs no shift.
-
-MAGIC = {"f16": (0x6400, 1024), "bf16": (0x4300, 128)}
-"""Bits of a float whose last bit counts ones, and its value."""
-
-FRACTION = {"f16": 10, "bf16": 7}
-"""Bits of the fraction below the one that counts the value of `MAGIC`."""
-
-AND_XOR = word(0x6A, 2)
-"""The truth table of (a & b) ^ c."""
-
-CHOOSE = word(0xCA, 2)
-"""The truth table of (a & b) | (~a & c)."""
-
-WIDENED_BITS, SHORT, BYTE, NIBBLE_BITS = 32, 16, 8, 4
-
-
-def _twice(half: int) -> Immediate:
-    """16 bits in both halves of a word."""
-    return word(half << 16 | half)
-
-
-class Widening:
-    """Emits the conversion of registers of integers to registers of two floats each."""
-
-    def __init__(self, emitter: Emitter, stored: StoredIntegers, element: ElementType, *, late: bool = False) -> None:
-        """`late` converts a register where an instruction first reads it, which is between products."""
-        self.emitter, self.stored, self.element = emitter, stored, element
-        self._emit = self._late if late else emitter.compute
-        self.turned = 1 << stored.element.bits - 1 if stored.element.signed else 0
-        self._known: dict[int, VirtualRegister] = {}
-        self._shifted: dict[tuple[VirtualRegister, int], VirtualRegister] = {}
-
-    def convert(self, source: Fragment, order: list[int]) -> Fragment:
-        """Elements of the registers `source`, in the order of their numbers in `order`."""
-        if self.element.bits == BYTE:
-            return [self._four(source[at // 8], at % 8) for at in order[::4]]
-        return [self._pair(source, *order[i : i + 2]) for i in range(0, len(order), 2)]
-
-    def _four(self, register: VirtualRegister, first: int) -> VirtualRegister:
-        """Four neighbours from number `first` on, integers of 4 bits, as bytes from two tables of eight: those without
-        the top bit, and those with it."""
-        chosen = self._down(self._emit("and.b32", register, word(0x77777777)), 16 if first else 0)
-        low, high = (self._emit("prmt.b32", *map(word, self._table(top)), chosen) for top in (0, 8))
-        # A top bit is the sign of a byte, of every second number once it is shifted.
-        shifted = self._emit("shl.b32", register, NIBBLE_BITS)
-        tops = self._emit("prmt.b32", register, shifted, word(0xBFAE if first else 0x9D8C, 4))
-        return self._emit("lop3.b32", tops, high, low, CHOOSE)
-
-    def _table(self, first: int) -> list[int]:
-        """The bytes of eight integers from the bits `first` on, in two words."""
-        less = self.stored.zero + (16 if first and self.turned else 0)
-        every = [element_bits(self.element, number - less) for number in range(first, first + 8)]
-        return [int.from_bytes(every[at : at + 4], "little") for at in (0, 4)]
-
-    def scaled(self, pair: VirtualRegister, scales: VirtualRegister) -> VirtualRegister:
-        """Two floats times their scales; before sm_90 bf16 has no multiplication, and x * y - 0 is one."""
-        if self.element.name == "f16":
-            return self._emit("mul.rn.f16x2", pair, scales)
-        return self._emit("fma.rn.bf16x2", pair, scales, self._number(-0.0))
-
-    def _pair(self, source: Fragment, first: int, second: int) -> VirtualRegister:
-        bits = self.stored.element.bits
-        per_register = WIDENED_BITS // bits
-        (at, number), (other, partner) = divmod(first, per_register), divmod(second, per_register)
-        if (other, partner) == (at, number + per_register // 2):
-            return self._half_apart(source[at], number * bits)
-        return self._floats(self._gathered(source[at], number * bits, source[other], partner * bits))
-
-    def _half_apart(self, register: VirtualRegister, at: int) -> VirtualRegister:
-        """Elements at bit `at` of both halves, as floats."""
-        place, bits = at % BYTE, self.stored.element.bits
-        if self.stored.name == NIBBLES:
-            return self._of_floats(register, at)
-        if self.element.name == "f16" and place and place + bits <= FRACTION["f16"]:
-            return self._scaled_floats(self._down(register, at - place), place)
-        return self._floats(self._down(register, at))
-
-    def _of_floats(self, register: VirtualRegister, at: int) -> VirtualRegister:
-        """4-bit floats at bit `at` of both halves, as bf16: sign, exponent and fraction bit are moved to their places
-        in bf16, and multiplied by 2^126, the difference of the exponents' biases."""
-        top = self._emit("shl.b32", register, SHORT - at - NIBBLE_BITS) if at + NIBBLE_BITS < SHORT else register
-        rest = self._emit("shr.b32", self._emit("and.b32", top, _twice(0x7000)), 6)
-        return self._emit("mul.rn.bf16x2", self._and_xor_of(top, 0x8000, rest), self._number(2.0**126))
-
-    def _and_xor_of(self, halves: VirtualRegister, mask: int, flipped: VirtualRegister) -> VirtualRegister:
-        return self._emit("lop3.b32", halves, _twice(mask), flipped, AND_XOR)
-
-    def _late(self, opcode: str, *sources: EmittedOperand) -> VirtualRegister:
-        result = self.emitter.register("b32")
-        self.emitter.defer(result, (opcode, (result, *sources)))
-        return result
-
-    def _constant(self, half: int) -> VirtualRegister:
-        """A register with 16 bits in both halves."""
-        if half not in self._known:
-            self._known[half] = self.emitter.compute("mov.b32", _twice(half))
-        return self._known[half]
-
-    def _number(self, value: float) -> VirtualRegister:
-        return self._constant(element_bits(self.element, value))
-
-    def _down(self, register: VirtualRegister, by: int) -> VirtualRegister:
-        if not by:
-            return register
-        if (register, by) not in self._shifted:
-            self._shifted[register, by] = self._emit("shr.b32", register, by)
-        return self._shifted[register, by]
-
-    def _gathered(self, low: VirtualRegister, at: int, high: VirtualRegister, place: int) -> VirtualRegister:
-        """The element at bit `at` of one register, and that at bit `place` of another, at the ends of two halves."""
-        low, high = self._down(low, at % 8), self._down(high, place % 8)
-        first, second = at // 8, place // 8 + 4
-        return self._emit("prmt.b32", low, high, word(second * 0x1100 + first * 0x11, 4))
-
-    def _and_xor(self, halves: VirtualRegister, mask: int, flipped: int) -> VirtualRegister:
-        return self._and_xor_of(halves, mask, self._constant(flipped))
-
-    def _floats(self, halves: VirtualRegister) -> VirtualRegister:
-        """Both halves of a register, whose low bits are integers, as floats."""
-        name, bits = self.element.name, self.stored.element.bits
-        magic, value = MAGIC[name]
-        if bits > FRACTION[name]:
-            return self._by_exponent(halves)
-        floats = self._and_xor(halves, (1 << bits) - 1, magic ^ self.turned)
-        return self._less(floats, value + self.turned + self.stored.zero)
-
-    def _scaled_floats(self, halves: VirtualRegister, place: int) -> VirtualRegister:
-        """Both halves of a register, whose bits from `place` on are integers, as f16.
-
-        They stay there, as the fraction has room for them: 1024 + 2^place x. The multiply-add that subtracts divides by
-        2^place too, exactly.
-        """
-        magic, value = MAGIC["f16"]
-        floats = self._and_xor(halves, (1 << self.stored.element.bits) - 1 << place, magic ^ self.turned << place)
-        surplus = (value >> place) + self.turned + self.stored.zero
-        return self._emit("fma.rn.f16x2", floats, self._number(2.0**-place), self._number(-surplus))
-
-    def _by_exponent(self, halves: VirtualRegister) -> VirtualRegister:
-        """Bytes as bf16: 128 and the low seven bits, less 128 or 256 by the top bit."""
-        magic, value = MAGIC[self.element.name]
-        floats = self._and_xor(halves, value - 1, magic)
-        # Of those without a sign the top bit is turned over, and counts 128 the other way.
-        exponents = self._and_xor(halves, value, magic if self.turned else magic ^ value)
-        less = self._emit("fma.rn.bf16x2", exponents, self._number(-1), floats)
-        surplus = self.stored.zero - (0 if self.turned else value)
-        return self._less(less, surplus) if surplus else less
-
-    def _less(self, pair: VirtualRegister, surplus: int) -> VirtualRegister:
-        """Two floats less what they have too much."""
-        if self.element.name == "f16":
-            return self._emit("sub.rn.f16x2", pair, self._number(surplus))
-        return self._emit("fma.rn.bf16x2", pair, self._number(1), self._number(-surplus))
-
+from .widening import BYTE, Widening
 
 # Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`.
 
@@ -244,6 +85,50 @@ def _computes(op: Operation, element: ElementType) -> None:
         fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
 
 
+# Registers that several fragments have: `warp.subfragment`.
+
+READERS = frozenset((
+    "arith.select", "warp.broadcast", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce", "warp.stack",
+    "warp.subfragment",
+))  # fmt: skip
+"""Operations that leave the registers of their operands as they are."""
+
+
+def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
+    """Shared registers, or copies of them if something may overwrite them."""
+    if all(_leaves(use.operation, value) for use in value.uses):
+        return registers
+    fresh = lowering.fresh(value.type)
+    lowering.fragments.copy(registers, fresh)
+    return fresh
+
+
+def _leaves(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation leaves the registers of a value unchanged, as a product does with A and B."""
+    if isinstance(op, ConvertLayoutOp):
+        return op.scratch is not None
+    if isinstance(op, StoreOp):
+        # Matrices are stored from copies: kernels without the copies have not been timed.
+        return op.move is None
+    return op.name in READERS or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
+
+
+@lowers(SubfragmentOp)
+def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
+    source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
+    layout, size = source.layout.data, source.tile_registers
+    (down, across), stride = part.tiles, source.tiles[1]
+    top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
+    tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
+    lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
+
+
+@lowers(StackOp)
+def _stack(lowering: KernelLowering, op: StackOp) -> None:
+    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
+    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+
+
 # Fragments in another layout: what `warp.convert_layout` becomes, step by step of the way that is cheapest.
 
 
@@ -274,8 +159,6 @@ def _convert_layout(lowering: KernelLowering, op: ConvertLayoutOp) -> None:
     registers = [result[number] for number in sorted(result)]
     alone = op.input.has_one_use() or not any(register in source_registers for register in registers)
     if not alone:
-        from .epilogue import own  # with operations that most products do not need
-
         registers = own(lowering, op.fragment, registers)
     lowering.values[op.fragment] = registers
 

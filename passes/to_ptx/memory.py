@@ -130,6 +130,10 @@ LINE = 128
 """Bytes of a line of memory."""
 
 
+LINE = 128
+"""Bytes of a line of memory."""
+
+
 class ElementAccess(NamedTuple):
     """One register's worth of elements in global memory: the address, and when it may be touched."""
 
@@ -191,14 +195,12 @@ class GlobalFragments:
             result += loaded[key]
         return result
 
-    def prefetch(
-        self, type: FragmentType, matrix: GlobalMatrix, at_: tuple[IndexValue, IndexValue], in_bounds: tuple[bool, bool]
-    ) -> None:
+    def prefetch(self, type: FragmentType, place: GlobalPlace) -> None:
         """Prefetches the cache lines of a fragment if its rows are contiguous."""
-        size = matrix.column_bytes
-        if not isinstance(size, int) or size != matrix.element_bytes:
+        size = place.matrix.column_bytes
+        if not isinstance(size, int) or size != place.matrix.element_bytes:
             return
-        accesses, lines = list(self.accesses(type, matrix, at_, in_bounds)), set[tuple[int, int]]()
+        accesses, lines = list(self.accesses(type, place)), set[tuple[int, int]]()
         together = math.prod(type.tiles) * type.layout.data.elements // len(accesses)
         for access, (i, j) in zip(accesses, offsets(type, together), strict=True):
             line = i, j * size // LINE

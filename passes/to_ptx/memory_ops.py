@@ -89,7 +89,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
     registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds)), into)
     if matrix.repeats:
-        from .epilogue import own
+        from .fragment_ops import own
 
         registers = own(lowering, op.fragment, registers)
     lowering.values[op.fragment] = registers
@@ -113,7 +113,7 @@ def _as_bytes(op: LoadOp, kind: FragmentType) -> FragmentType:
 def _prefetch(lowering: KernelLowering, op: PrefetchOp) -> None:
     matrix = lowering.matrix(op, op.memory, steps=True)
     row, column = lowering.indices(op.indices)
-    lowering.globals.prefetch(op.fragment, matrix, (row, column), bounds(op.in_bounds))
+    lowering.globals.prefetch(op.fragment, GlobalPlace(matrix, row, column, bounds(op.in_bounds)))
 
 
 @lowers(StoreOp)

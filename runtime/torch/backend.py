@@ -25,13 +25,13 @@ from .attention import GRADIENTS, is_attention
 from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, call_of, compile_whole, judged
+from .inductor import OURS, call_of, compile_whole, judged, sums_in_f32
 from .options import BackendOptions, aten, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
-from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views, sums_in_f32
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
 

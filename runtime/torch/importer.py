@@ -255,21 +255,11 @@ COMPOSITE = (
     *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
     *("_native_batch_norm_legit_functional", "native_batch_norm"),
-    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm_backward"),
+    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
+    *("_fused_rms_norm", "_fused_rms_norm_backward"),
     *("unbind", "var_mean", "var", "stack", "triu", "tril", "nll_loss_forward", "nll_loss_backward", "logsumexp"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
-
-
-def _rms_norm(
-    value: torch.Tensor, sizes: Sequence[int], weight: torch.Tensor | None, epsilon: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Decomposes `aten._fused_rms_norm`, which some versions of torch do not decompose."""
-    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    least = torch.finfo(wide.dtype).eps if epsilon is None else epsilon
-    scale = torch.rsqrt(wide.pow(2).mean([-1 - d for d in range(len(sizes))], keepdim=True) + least)
-    result = wide * scale if weight is None else wide * scale * weight
-    return result.to(value.dtype), scale
 
 
 def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
@@ -337,9 +327,8 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
-    own = {"_fused_rms_norm": _rms_norm, "slice_backward": _slice_backward, "select_backward": _select_backward}
-    own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "native_group_norm": _group_norm}
-    own |= {"_native_batch_norm_legit_functional": _batch_norm}
+    own = {"slice_backward": _slice_backward, "select_backward": _select_backward, "native_group_norm": _group_norm}
+    own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "_native_batch_norm_legit_functional": _batch_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
 

@@ -22,10 +22,10 @@ from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .compared import ComparedPart
-from .options import aten
+from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .views import VIEWS, hint, is_tensor
+from .views import VIEWS, called, hint, is_tensor, take_place
 
 
 def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
@@ -54,8 +54,11 @@ def compile_whole(
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
         trees = compiler.cudagraphify
         compiler.cudagraphify = partial(recorded, trees)
+        # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
+        joined = {"combo_kernels": True} if name == "inference" else {}
         try:
-            return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+            with inductor.config.patch(joined):
+                return compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             compiler.cudagraphify = trees
 
@@ -95,6 +98,26 @@ def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
     strides = order.strides(value.get_size())
     kernel = ir.ExternKernel
     return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
+
+
+def sums_in_f32(graph: Graph, mode: Any) -> None:
+    """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
+    f32 in its own kernels, with what is around, and calls a slower one of torch's for others."""
+    for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
+        example: torch.Tensor = node.meta["val"]
+        if example.dtype not in (torch.bfloat16, torch.float16) or not example.is_cuda or node.kwargs:
+            continue
+        before, dimension, index, rows = node.args
+        with graph.inserting_before(node):
+
+            def converted(value: Node, dtype: torch.dtype) -> Node:
+                return called(graph, prims.convert_element_type.default, (value, dtype), {}, mode)
+
+            places = [*[None] * (dimension % example.dim()), index]
+            wide = (converted(before, torch.float32), places, converted(rows, torch.float32), True)
+            total = called(graph, aten.index_put.default, wide, {}, mode)
+            fresh = *(x for x in wide if isinstance(x, Node)), total, converted(total, example.dtype)
+        take_place(graph, node, fresh)
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.

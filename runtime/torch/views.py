@@ -387,26 +387,6 @@ def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return node
 
 
-def sums_in_f32(graph: Graph, mode: Any) -> None:
-    """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
-    f32 in its own kernels, with what is around, and calls a slower one of torch's for others."""
-    for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
-        example: torch.Tensor = node.meta["val"]
-        if example.dtype not in (torch.bfloat16, torch.float16) or not example.is_cuda or node.kwargs:
-            continue
-        before, dimension, index, rows = node.args
-        with graph.inserting_before(node):
-
-            def converted(value: Node, dtype: torch.dtype) -> Node:
-                return called(graph, prims.convert_element_type.default, (value, dtype), {}, mode)
-
-            places = [*[None] * (dimension % example.dim()), index]
-            wide = (converted(before, torch.float32), places, converted(rows, torch.float32), True)
-            total = called(graph, aten.index_put.default, wide, {}, mode)
-            fresh = *(x for x in wide if isinstance(x, Node)), total, converted(total, example.dtype)
-        take_place(graph, node, fresh)
-
-
 # Images with the channels last in memory: convolutions of single pixels as products, and orders of dimensions moved
 # behind the pointwise operations that follow them, so that these are computed where the product is:
 # relu(permute(view(mm), (0, 3, 1, 2)) * scale[:, None, None]) becomes permute(view(relu(mm * scale)), (0, 3, 1, 2)).

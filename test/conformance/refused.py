@@ -41,7 +41,7 @@ KINDS = (
     ),
     Kind(
         r".*",
-        rf"expected an address in a 32 or 64-bit integer register, ({_NARROW}|got the special register)",
+        rf"expected an address .* integer register, ({_NARROW}|got the special register|got a \.f16x2 register)",
         "6.4.1: addresses are in registers of .b or integer types, and have 32 or 64 bits",
     ),
     Kind(
@@ -265,7 +265,7 @@ KINDS = (
     ),
     Kind(
         r"multimem\.st\.async\..*",
-        r"expected a register that holds \.[bsu](8|16)",
+        r"expected a register that holds \.[bsu](8|16|32)",
         "9.7.9.13 of PTX 9.3 (no public text; as of st.async, 9.7.9.12): b has the type; ptxas takes wider registers",
     ),
     Kind(
@@ -274,8 +274,8 @@ KINDS = (
         "4.5.2: 0f gives a number of 32 bits, all others 64; ptxas takes them among elements of other widths",
     ),
     Kind(
-        r"(ld|st|mov|atom|red)\..*v\d\.f32.*|mma\.sp.*",
-        r"element \d: expected a register that holds \.f32( or wider)?, got \.([us]32|f16x2)",
+        r"(ld|st|mov|atom|red|multimem)\..*v\d\.f(16|32).*|mma\.sp.*",
+        r"element \d: expected a register that holds \.f(16|32)( or wider)?, got \.([us](16|32)|f16x2)",
         "9.4.1: of a float the register is .b or of its type; ptxas looks at no element of some vectors",
     ),
     Kind(

@@ -1,11 +1,13 @@
 """Statements near every row, on every target that ptxas has, judged by ptxas and by us.
 
     python test/conformance/sweep.py [--count 3000] [--seed 1] [--targets sm_75,...] [--jobs 2] [--seconds S] [--out F]
+        [--operands]
 
 Of each instruction that a row has, one place is changed: a qualifier is dropped, doubled, exchanged with another or
 replaced; an operand is dropped, doubled, exchanged, added, or of another kind, type or count. Each target has as many
 statements of each family (the first word of the opcode) as of any other, four of five in the newest PTX version, the
-others in one that the target began with, or later. The exit status is 1 if we and ptxas differ without a reason
+others in one that the target began with, or later. With `--operands` an operand has registers of another type, or
+literals in their place: one, or all of a vector. The exit status is 1 if we and ptxas differ without a reason
 (`refused.py`).
 """
 
@@ -20,11 +22,12 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
+from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -36,6 +39,7 @@ from refused import fault, reason
 
 from warploom.dialect.isa.row import NEWEST, TARGETS, Target, Version
 from warploom.dialect.ptx.instructions import ROWS
+from warploom.dialect.ptx.types import REGISTER_BITS
 from warploom.runtime.kernel.check import check_text
 
 LOWEST = TARGETS["sm_75"]
@@ -97,6 +101,30 @@ def words_of(family: str) -> tuple[str, ...]:
     return tuple(sorted(words | {"b32", "f16", "global", "bogus"}))
 
 
+REGISTER = re.compile(r"%([a-z]+\d*(?:x2)?)_(\d+)")
+LITERALS = (
+    *("0", "1", "-1", "16", "65536", "4294967296", "18446744073709551616", "1.5", "0f3F800000", "0d3FF0000000000000"),
+    *("WARP_SZ", "_", "%tid.x", "%clock64", "smem", "smem+4", "LABEL", "!%pred_1", "0x10U"),
+)
+
+
+def varied(line: str, _: str, pick: random.Random) -> tuple[str, str]:
+    """A statement of which one operand has registers of another type, or literals for one of them or all."""
+    opcode, _, rest = line.rstrip(";").partition(" ")
+    operands = split(rest)
+    if not operands:
+        return "as it is", line
+    at = pick.randrange(len(operands))
+    places = [match.span() for match in REGISTER.finditer(operands[at])] or [(0, len(operands[at]))]
+    if pick.random() < 0.5:
+        operands[at] = REGISTER.sub(rf"%{pick.choice(tuple(REGISTER_BITS))}_\2", operands[at])
+    else:
+        literal = pick.choice(LITERALS)
+        for start, end in reversed(pick.choice((places[:1], places[-1:], places))):
+            operands[at] = operands[at][:start] + literal + operands[at][end:]
+    return "operand varied", f"{opcode} {', '.join(operands)};"
+
+
 def changed(line: str, family: str, pick: random.Random) -> tuple[str, str]:
     """A statement with one change: the kind, and the statement."""
     opcode, _, rest = line.rstrip(";").partition(" ")
@@ -134,14 +162,17 @@ def changed(line: str, family: str, pick: random.Random) -> tuple[str, str]:
     return kind, f"{'.'.join((root, *words))} {', '.join(operands)}".rstrip() + ";"
 
 
-def candidates(target: Target, count: int, seed: int) -> dict[Version, list[tuple[str, str]]]:
+Change: TypeAlias = Callable[[str, str, random.Random], tuple[str, str]]
+
+
+def candidates(target: Target, count: int, seed: int, change: Change) -> dict[Version, list[tuple[str, str]]]:
     """Kinds of changes and statements by PTX version, each once."""
     pick = random.Random(f"{seed} {target}")
     roots, drawn = sorted(families()), dict[str, tuple[Version, str]]()
     later = [version for version in EARLIER if version >= target.ptx] or [NEWEST]
     for number in range(2 * count):
         family = roots[number % len(roots)]
-        kind, line = changed(pick.choice(families()[family]), family, pick)
+        kind, line = change(pick.choice(families()[family]), family, pick)
         drawn.setdefault(line, (NEWEST if pick.random() < 0.8 else pick.choice(later), kind))
         if len(drawn) == count:
             break
@@ -223,7 +254,10 @@ def judged(task: Task) -> tuple[int, int, list[Difference]]:
     if time.time() > task.until:
         return 0, 0, []
     mine = ours(task.lines, task.target, task.version)
-    theirs = refused(task.lines, task.target, task.version)
+    theirs: dict[int, str] = {}
+    for some in (sorted(mine), [n for n in range(len(task.lines)) if n not in mine]):  # ptxas need not read these twice
+        found = refused([task.lines[n] for n in some], task.target, task.version)
+        theirs |= {some[n]: message for n, message in found.items()}
     crashed = sum(message == CRASHED for message in theirs.values())
     differences: list[Difference] = []
     for number, line in enumerate(task.lines):
@@ -238,12 +272,12 @@ def judged(task: Task) -> tuple[int, int, list[Difference]]:
     return len(task.lines), crashed, differences
 
 
-def tasks(targets: Sequence[Target], count: int, seed: int, until: float) -> Iterator[Task]:
+def tasks(targets: Sequence[Target], count: int, seed: int, until: float, change: Change) -> Iterator[Task]:
     """Pieces of all targets in turn, so that every target has its share when the time is over."""
     pieces: list[list[Task]] = []
     for target in targets:
         groups: defaultdict[tuple[Version, bool], list[str]] = defaultdict(list)
-        for version, some in candidates(target, count, seed).items():
+        for version, some in candidates(target, count, seed, change).items():
             for _, line in some:
                 groups[version, "cta_group::2" in line].append(line)  # ptxas refuses a function that mixes them
         pieces.append([
@@ -262,6 +296,7 @@ def main() -> int:
     parser.add_argument("--targets", default=",".join(t.name for t in TARGETS.values() if t.sm >= LOWEST.sm))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after so long")
+    parser.add_argument("--operands", action="store_true", help="change registers and literals of operands alone")
     parser.add_argument("--out", type=Path, help="where all differences are written, a line each")
     args = parser.parse_args()
     if PTXAS is None:
@@ -272,7 +307,8 @@ def main() -> int:
     each, reasons, examples = Counter[str](), Counter[str](), dict[str, str]()
     listed: list[str] = []
     with Pool(args.jobs) as pool:
-        work = list(tasks(targets, args.count, args.seed, time.time() + args.seconds))
+        change = varied if args.operands else changed
+        work = list(tasks(targets, args.count, args.seed, time.time() + args.seconds, change))
         for task, (number, without, found) in zip(work, pool.imap(judged, work), strict=True):
             done, crashed = done + number, crashed + without
             each[task.target.name] += number

@@ -363,6 +363,8 @@ SWEPT = (
     *(f"cvt.rn.satfinite.s2f6x2.f32 %b16_0, %{t}_1, %f32_2;" for t in ("b32", "b64", "f32")),
     *(f"vset2.s32.u32.eq %u32_0, %s32_1, %u32_2, %{t}_3;" for t in ("u32", "b32", "f16x2")),
     *(f"addc.sat.s32 %{t}_0, %s32_1, %s32_2;" for t in ("s32", "u32", "f16x2", "f32")),
+    *(f"madc.hi.sat.s32 %{t}_0, %s32_1, %s32_2, %s32_3;" for t in ("s32", "f16x2")),
+    *(f"sub.e4m3x4.ue8m0x4 %b32_0, %{t}_1, %b32_2;" for t in ("b32", "f16x2")),
     *(f"add.u32 %u32_0, %u32_1, {x};" for x in ("smem", "smem+4", "18446744073709551616", "WARP_SZ")),
     *(f"tex.1d.v4.f32.f32 {{%f32_0, %f32_1, %f32_2, %f32_3}}, [{x}, {{%f32_0}}];" for x in ("%b64_6", "WARP_SZ", "_")),
     *(f"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{%f64_0, %f64_1}}, {{%f64_0}}, {{{x}}}, {{{x}, {x}}};"

@@ -585,7 +585,7 @@ def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
 
 
 def test_sums_by_index_are_of_f32() -> None:
-    views: Any = import_module("warploom.runtime.torch.views")
+    choice: Any = import_module("warploom.runtime.torch.inductor")
     fake: Any = import_module("torch._subclasses.fake_tensor")
     x, index, rows = drawn(5, 8), torch.tensor([0, 1, 1, 4, 4, 4, 2]), drawn(7, 8)
     graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
@@ -596,7 +596,7 @@ def test_sums_by_index_are_of_f32() -> None:
         total = graph.call_function(aten.index_add.default, (nodes[0], 0, *nodes[1:]))
         total.meta["val"] = nodes[0].meta["val"].clone()
     graph.output(total)
-    views.sums_in_f32(graph, mode)
+    choice.sums_in_f32(graph, mode)
     found, exact = (
         torch.fx.GraphModule({}, graph)(x, index, rows),
         x.double().index_add(0, index, rows.double()),

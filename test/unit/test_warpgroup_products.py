@@ -40,6 +40,35 @@ def test_columns_of_an_epilogue_are_no_constants_of_the_producer(form: str) -> N
     assert given.wrong() == ""
 
 
+EXCHANGED = [
+    Product(Types(*types.split()), form, lies, size, {"multiplied": "ba", "cta": cta, "mma": mma, **more})
+    for types, form, lies, size, cta, mma, more in (
+        ("bf16 bf16 bf16", "cleared", "A Bt", (90, 136, 200), (48, 128, 64), "m64n48k16", {"ctas": 2}),
+        ("f16 f16 f32", "residual", "At B", (24, 136, 136), (24, 128, 64), "m64n24k16", {"cluster": (1, 2)}),
+        ("f16 f16 f16", "gelu by tanh", "A B", (70, 72, 72), (80, 64, 64), "m64n80k16", {"staging": 0}),
+        (
+            "f8E4M3FN f8E5M2 bf16",
+            "cleared",
+            "A Bt",
+            (20, 80, 272),
+            (32, 64, 128),
+            "m64n32k32",
+            {"split_k": 2, "cluster": (1, 2)},
+        ),
+        ("i8 ui8 i32", "added", "A Bt", (40, 72, 144), (32, 64, 128), "m64n32k32", {}),
+    )
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("product", EXCHANGED, ids=str)
+def test_transposes_are_multiplied(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 3)
+    assert next(one for one in kernel.schedule if one is not None).multiplied == "ba"
+    kernel(*given.arguments, device="interp", checks=CHECKS)
+    assert given.wrong() == ""
+
+
 def text(m: int, n: int, k: int, kind: str = "bf16", out: str = "f32") -> str:
     a, b, c = f"memref<{m}x{k}x{kind}>", f"memref<{k}x{n}x{kind}>", f"memref<{m}x{n}x{out}>"
     return f"""func.func @f(%A: {a}, %B: {b}, %C: {c}) {{

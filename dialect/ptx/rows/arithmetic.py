@@ -97,7 +97,7 @@ _CARRY = (
     row("madc.PART{lo,hi}{CC=.cc}.T{u32,s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20),
     row("madc.PART{lo,hi}{CC=.cc}.T{u64,s64}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(4, 3), sm=20),
     row("madc.PART{lo,hi}.T{u16,s16}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
-    row("madc.PART{hi}.sat.s32", "d:s32, a:s32, b:s32, c:s32", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
+    row("madc.PART{hi}.sat.T{s32}", "d:T, a:T, b:T, c:T", "9.7.2.6", ptx=(3, 0), sm=20, meaning=_UNTOLD),
 )
 
 _LOGIC = (

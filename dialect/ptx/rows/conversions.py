@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...isa.families import BLACKWELL
-from ...isa.row import Specific
+from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
 from .grammar import PatternRow, pure, row
 
@@ -94,25 +94,31 @@ _ZERO = ".ZERO{pzo}"
 """No result is -0."""
 
 
+def _cvt(
+    words: str, operands: str, meaning: str, ptx: Version = (1, 0), sm: int = 0, only: Specific = ()
+) -> PatternRow:
+    return row(f"cvt{words}", operands, _CVT, ptx, sm, meaning, only)
+
+
 def _of_rubin(words: str, operands: str, meaning: str) -> PatternRow:
-    return row(f"cvt{words}", operands, _CVT, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+    return _cvt(words, operands, meaning, (9, 4), 107, RUBIN)
 
 
 _CONVERSION_ROWS = (
     # 9.7.9.21  between integers
-    row(f"cvt.D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+%", _CVT, meaning="cvt.integer"),
-    *(row(f"cvt.SAT{{sat}}.D{{{d}}}.S{{{s}}}", "d:D+, a:S+%", _CVT, meaning="cvt.integer") for d, s in _clamping()),
+    _cvt(f".D{{{_INT}}}.S{{{_INT}}}", "d:D+, a:S+%", "cvt.integer"),
+    *(_cvt(f".SAT{{sat}}.D{{{d}}}.S{{{s}}}", "d:D+, a:S+%", "cvt.integer") for d, s in _clamping()),
     # floats to integers
-    row(f"cvt.{_WHOLE}{_FTZ}{{.sat}}.D{{{_INT}}}.S{{f32}}", "d:D+, a:S", _CVT, meaning="cvt.to_integer"),
-    row(f"cvt.{_WHOLE}{{.sat}}.D{{{_INT}}}.S{{f16,f64}}", "d:D+, a:S", _CVT, meaning="cvt.to_integer"),
-    row(f"cvt.{_WHOLE}.D{{{_INT}}}.S{{bf16}}", "d:D, a:S", _CVT, ptx=(7, 8), sm=90, meaning="cvt.to_integer"),
+    _cvt(f".{_WHOLE}{_FTZ}{{.sat}}.D{{{_INT}}}.S{{f32}}", "d:D+, a:S", "cvt.to_integer"),
+    _cvt(f".{_WHOLE}{{.sat}}.D{{{_INT}}}.S{{f16,f64}}", "d:D+, a:S", "cvt.to_integer"),
+    _cvt(f".{_WHOLE}.D{{{_INT}}}.S{{bf16}}", "d:D, a:S", "cvt.to_integer", (7, 8), 90),
     # integers to floats
-    row(f"cvt.{_ROUND}{_SAT}.D{{f16,f64}}.S{{{_INT}}}", "d:D, a:S+", _CVT, meaning="cvt.from_integer"),
-    row(f"cvt.{_ROUND}{{.ftz}}{_SAT}.D{{f32}}.S{{{_INT}}}", "d:D, a:S+", _CVT, meaning="cvt.from_integer"),
-    row(f"cvt.{_ROUND}.D{{bf16}}.S{{{_INT}}}", "d:D, a:S", _CVT, ptx=(7, 8), sm=90, meaning="cvt.from_integer"),
+    _cvt(f".{_ROUND}{_SAT}.D{{f16,f64}}.S{{{_INT}}}", "d:D, a:S+", "cvt.from_integer"),
+    _cvt(f".{_ROUND}{{.ftz}}{_SAT}.D{{f32}}.S{{{_INT}}}", "d:D, a:S+", "cvt.from_integer"),
+    _cvt(f".{_ROUND}.D{{bf16}}.S{{{_INT}}}", "d:D, a:S", "cvt.from_integer", (7, 8), 90),
     # between floats
     *(
-        row(f"cvt{spelling}", "d:D, a:S", _CVT, ptx=ptx, sm=sm, meaning="cvt.float")
+        _cvt(spelling, "d:D, a:S", "cvt.float", ptx, sm)
         for spelling, ptx, sm in (
             (f".{_ROUND}{_FTZ}{_SAT}.D{{f32}}.S{{f64}}", (1, 0), 0),
             (f"{_FTZ}{_SAT}.D{{f64}}.S{{f32}}", (1, 0), 0),
@@ -141,15 +147,7 @@ _CONVERSION_ROWS = (
     ),
     # two f32 to a pair of halves
     *(
-        row(
-            f"cvt.ROUND{{{modes}}}{rest}.D{{{to}}}.S{{f32}}",
-            operands,
-            _CVT,
-            ptx=ptx,
-            sm=sm,
-            only=only,
-            meaning="cvt.pair",
-        )
+        _cvt(f".ROUND{{{modes}}}{rest}.D{{{to}}}.S{{f32}}", operands, "cvt.pair", ptx, sm, only)
         for to in ("f16x2", "bf16x2")
         for modes, rest, operands, ptx, sm, only in (
             ("rn,rz", _RELU, "d:D, a:S, b:S", (7, 0), 80, ()),
@@ -159,7 +157,7 @@ _CONVERSION_ROWS = (
     ),
     # tf32
     *(
-        row(f"cvt.ROUND{{{rest}.D{{tf32}}.S{{f32}}", "d:D, a:S", _CVT, ptx=ptx, sm=sm, meaning="cvt.tf32")
+        _cvt(f".ROUND{{{rest}.D{{tf32}}.S{{f32}}", "d:D, a:S", "cvt.tf32", ptx, sm)
         for rest, ptx, sm in (
             ("rna}", (7, 0), 80),
             (f"rn,rz}}{_RELU}", (7, 8), 90),
@@ -169,15 +167,7 @@ _CONVERSION_ROWS = (
     ),
     # pairs of 8, 6 and 4 bits, and of scales
     *(
-        row(
-            f"cvt.ROUND{{rn}}.{_FINITE}{_RELU}.D{{{d}}}.S{{{s}}}",
-            operands,
-            _CVT,
-            ptx=ptx,
-            sm=sm,
-            only=only,
-            meaning="cvt.narrow",
-        )
+        _cvt(f".ROUND{{rn}}.{_FINITE}{_RELU}.D{{{d}}}.S{{{s}}}", operands, "cvt.narrow", ptx, sm, only)
         for d, s, operands, ptx, sm, only in (
             (_FP8, "f32", "d:D, a:S, b:S", (8, 1), 89, ()),
             (_FP8, "f16x2", "d:D, a:S", (8, 1), 89, ()),
@@ -189,14 +179,13 @@ _CONVERSION_ROWS = (
     *_rubin_conversions(),
     # 9.7.9.21  numbers of 8 bits, 6 of them behind the point
     *(
-        row(
-            f"cvt.ROUND{{{mode}}}{finite}{_RELU}{scale}.D{{{d}}}.S{{{s}}}",
+        _cvt(
+            f".ROUND{{{mode}}}{finite}{_RELU}{scale}.D{{{d}}}.S{{{s}}}",
             operands + (", e:ue8m0x2" if scale else ""),
-            _CVT,
-            ptx=only[0][1],
-            sm=100,
-            only=only,
-            meaning="cvt.fixed" if d == "s2f6x2" else "cvt.widen",
+            "cvt.fixed" if d == "s2f6x2" else "cvt.widen",
+            only[0][1],
+            100,
+            only,
         )
         for mode, d, s, operands, finite, only in (
             ("rn", "s2f6x2", "f32", "d:D, a:S, b:S", ".FINITE{satfinite}", _FIXED),
@@ -208,48 +197,32 @@ _CONVERSION_ROWS = (
         for scale in ("", _SCALED)
     ),
     *(
-        row(
-            f"cvt.ROUND{{rz,rp}}{{FINITE=.satfinite}}.D{{ue8m0x2}}.S{{{s}}}",
-            operands,
-            _CVT,
-            ptx=(8, 6),
-            sm=100,
-            only=BLACKWELL,
-            meaning="cvt.scale",
+        _cvt(
+            f".ROUND{{rz,rp}}{{FINITE=.satfinite}}.D{{ue8m0x2}}.S{{{s}}}", operands, "cvt.scale", (8, 6), 100, BLACKWELL
         )
         for s, operands in (("f32", "d:D, a:S, b:S"), ("bf16x2", "d:D, a:S"))
     ),
-    row(f"cvt.rn{_RELU}.D{{f16x2}}.S{{{_FP8}}}", "d:D, a:S", _CVT, ptx=(8, 1), sm=89, meaning="cvt.widen"),
-    row(
-        f"cvt.rn{_RELU}.D{{f16x2}}.S{{{_FP6},{_FP4}}}",
-        "d:D, a:S",
-        _CVT,
-        ptx=(8, 6),
-        sm=100,
-        only=BLACKWELL,
-        meaning="cvt.widen",
-    ),
+    _cvt(f".rn{_RELU}.D{{f16x2}}.S{{{_FP8}}}", "d:D, a:S", "cvt.widen", (8, 1), 89),
+    _cvt(f".rn{_RELU}.D{{f16x2}}.S{{{_FP6},{_FP4}}}", "d:D, a:S", "cvt.widen", (8, 6), 100, BLACKWELL),
     *(
-        row(
-            f"cvt.rn{_RELU}{{FINITE=.satfinite}}{scale}.D{{bf16x2}}.S{{{_FP8},{_FP6},{_FP4}}}",
+        _cvt(
+            f".rn{_RELU}{{FINITE=.satfinite}}{scale}.D{{bf16x2}}.S{{{_FP8},{_FP6},{_FP4}}}",
             "d:D, a:S, e:ue8m0x2" if scale else "d:D, a:S",
-            _CVT,
-            ptx=(9, 2),
-            sm=100,
-            only=_later(9, 2),
-            meaning="cvt.widen",
+            "cvt.widen",
+            (9, 2),
+            100,
+            _later(9, 2),
         )
         for scale in ("", _SCALED)
     ),
-    row("cvt.rn.D{bf16x2}.S{ue8m0x2}", "d:D, a:S", _CVT, ptx=(8, 6), sm=100, only=BLACKWELL, meaning="cvt.widen"),
-    row(
-        f"cvt.rs.satfinite{_RELU}.D{{e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4}}.S{{f32}}",
+    _cvt(".rn.D{bf16x2}.S{ue8m0x2}", "d:D, a:S", "cvt.widen", (8, 6), 100, BLACKWELL),
+    _cvt(
+        f".rs.satfinite{_RELU}.D{{e4m3x4,e5m2x4,e2m3x4,e3m2x4,e2m1x4}}.S{{f32}}",
         "d:D, a:4*S, r:rbits",
-        _CVT,
-        ptx=(8, 7),
-        sm=100,
-        only=_STOCHASTIC,
-        meaning="cvt.four",
+        "cvt.four",
+        (8, 7),
+        100,
+        _STOCHASTIC,
     ),
     # 9.7.9.22  cvt.pack
     row("cvt.pack.sat.D{u16,s16}.s32", "d:b32, a:s32, b:s32", "9.7.9.22", ptx=(6, 5), sm=72, meaning="cvt.pack"),

@@ -176,6 +176,8 @@ BARRIER_ROWS = (
 # Barriers in memory. Source: PTX ISA 9.7.13.15.
 
 _HERE = "{.release.cta,.release.cluster}"
+_OWN = "{P=.shared,.shared::cta}.b64"
+_LAYOUTS = "layout::v0,layout::v1"
 _SECTION = "9.7.13.15"
 
 
@@ -210,16 +212,19 @@ def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
         yield from _spaces(root, f"{state}, a:[mbarrier]", section, since)
         yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:{_COUNT}", section, since)
     yield from _spaces(root, f"d:b64_, a:[mbarrier], n:{_COUNT}", section, (7, 8), 90)
-    own = "{P=.shared,.shared::cta}.b64"
     counted, optional = (f"d:b64_, a:[mbarrier], {may}n:{_COUNT}" for may in ("", "?"))
-    yield _form(f"{root}.F{{noComplete}}.release.cta{own}", counted, section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", "d:b64_, a:[mbarrier]", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{own}", counted, section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.release.cluster{own}", optional, section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{own}", optional, section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.F{{noComplete}}.release.cta{_OWN}", counted, section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{_OWN}", "d:b64_, a:[mbarrier]", section, ptx=(8, 0), sm=80)
+    yield _form(f"{root}.release.cta{_OWN}", counted, section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.release.cluster{_OWN}", optional, section, ptx=(8, 0), sm=90)
+    yield _form(f"{root}.relaxed.{{cta,cluster}}{_OWN}", optional, section, ptx=(8, 6), sm=90)
+    yield _form(f"{root}.F{{expect_tx}}{_HERE}{_OWN}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
     yield _form(
-        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{own}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
+        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{_OWN}",
+        "d:b64_, a:[mbarrier], n:u32",
+        section,
+        ptx=(8, 6),
+        sm=90,
     )
     away = ".P{shared::cluster}.b64"
     yield _form(f"{root}{_HERE}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", section, ptx=(8, 0), sm=90)
@@ -232,32 +237,30 @@ def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
 
 def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[PatternRow]:
     """`test_wait` or `try_wait`, for a state or for the parity of a phase."""
-    own = "{P=.shared,.shared::cta}.b64"
     for name, operand, since in ((root, "s:b64", ptx), (f"{root}.F{{parity}}", "s:u32(0..1)", max(ptx, (7, 1)))):
         operands = f"d:pred, a:[mbarrier], {operand}{hint}"
         yield from _spaces(name, operands, section, since, sm)
-        yield _form(f"{name}.acquire.cta{own}", operands, section, ptx=(8, 0), sm=sm)
-        yield _form(f"{name}.acquire.cluster{own}", operands, section, ptx=(8, 0), sm=90)
-        yield _form(f"{name}.relaxed.{{cta,cluster}}{own}", operands, section, ptx=(8, 6), sm=90)
+        yield _form(f"{name}.acquire.cta{_OWN}", operands, section, ptx=(8, 0), sm=sm)
+        yield _form(f"{name}.acquire.cluster{_OWN}", operands, section, ptx=(8, 0), sm=90)
+        yield _form(f"{name}.relaxed.{{cta,cluster}}{_OWN}", operands, section, ptx=(8, 6), sm=90)
 
 
 def _reported_waits(root: str, hint: str) -> Iterator[PatternRow]:
     """Rows of waits with a phase type (PTX 9.3). A wait for the primary phase may report a predicate and a byte."""
-    own = "{P=.shared,.shared::cta}.b64"
     orders = "{.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}"
     head, section = f"mbarrier.{root}", f"{_SECTION}.16"
     for parity, operand in (("", "s:b64"), (".F{parity}", "s:u32(0..1)")):
         kinds = "primary,conditional" if parity else "primary"
         phases = ",".join(f"phase_type::{kind}" for kind in kinds.split(","))
         yield row(
-            f"{head}{parity}.{{{phases}}}{orders}{own}",
+            f"{head}{parity}.{{{phases}}}{orders}{_OWN}",
             f"d:pred, a:[mbarrier], {operand}{hint}",
             section,
             ptx=(9, 3),
             sm=90,
             meaning="mbarrier.test_wait",
         )
-        primary = f"{head}{parity}.phase_type::primary{orders}{own}"
+        primary = f"{head}{parity}.phase_type::primary{orders}{_OWN}"
         for results in ("d||p_:pred", "d|p_:pred, dr:u8"):
             yield row(
                 primary,
@@ -301,24 +304,10 @@ def _signals() -> Iterator[PatternRow]:
 
 MBARRIER_ROWS = (
     # 9.7.13.15.9, .17  Layouts of objects
+    _form(f"mbarrier.init.LAYOUT{{{_LAYOUTS}}}{_OWN}", f"a:[mbarrier], n:{_COUNT}", f"{_SECTION}.9", ptx=(9, 3), sm=90),
+    _form("mbarrier.pending_count.layout::v0.b64", "d:u32, a:b64", f"{_SECTION}.17", ptx=(9, 3), sm=90),
     row(
-        "mbarrier.init.LAYOUT{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
-        f"a:[mbarrier], n:{_COUNT}",
-        f"{_SECTION}.9",
-        ptx=(9, 3),
-        sm=90,
-        meaning="mbarrier.init",
-    ),
-    row(
-        "mbarrier.pending_count.layout::v0.b64",
-        "d:u32, a:b64",
-        f"{_SECTION}.17",
-        ptx=(9, 3),
-        sm=90,
-        meaning="mbarrier.pending_count",
-    ),
-    row(
-        "mbarrier.check_layout.{layout::v0,layout::v1}{P=.shared,.shared::cta}.b64",
+        f"mbarrier.check_layout.{{{_LAYOUTS}}}{_OWN}",
         "d:pred, a:[mbarrier]",
         "9.7.14.16.21",
         ptx=(9, 3),
@@ -376,6 +365,9 @@ _REGISTERS: Specific = (
 _WITHOUT_SYNC = ((6, 4), 70)
 """From when on votes and shuffles need `.sync` (9.7.9.5, 9.7.13.8)."""
 
+_CANCEL = "try_cancel.async{P=.shared::cta}.mbarrier::complete_tx::bytes"
+_FIRST = ",".join(f"get_first_ctaid::{axis}" for axis in "xyz")
+
 CONTROL_ROWS = (
     # 9.7.12  Control flow
     row("bra{.uni}", "a:label", "9.7.12.3"),
@@ -403,46 +395,15 @@ CONTROL_ROWS = (
     ),
     row("elect.sync", "d||p:b32_, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
     # 9.7.13.17, .18  clusterlaunchcontrol
-    row(
-        "clusterlaunchcontrol.try_cancel.async{P=.shared::cta}.mbarrier::complete_tx::bytes.b128",
-        "a:[P], m:[P]",
-        "9.7.13.17",
-        ptx=(8, 6),
-        sm=100,
-        meaning="cancel.try",
-    ),
-    row(
-        "clusterlaunchcontrol.try_cancel.async{P=.shared::cta}.mbarrier::complete_tx::bytes.C{multicast::cluster::all}.b128",
-        "a:[P], m:[P]",
-        "9.7.13.17",
-        ptx=(8, 6),
-        sm=100,
-        meaning="cancel.try",
-        only=BLACKWELL,
-    ),
-    row(
-        "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128",
-        "d:pred, a:b128",
-        "9.7.13.18",
-        ptx=(8, 6),
-        sm=100,
-        meaning="cancel.done",
-    ),
-    row(
-        "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128",
-        "d:4*b32, a:b128",
-        "9.7.13.18",
-        ptx=(8, 6),
-        sm=100,
-        meaning="cancel.first",
-    ),
-    row(
-        "clusterlaunchcontrol.query_cancel.A{get_first_ctaid::x,get_first_ctaid::y,get_first_ctaid::z}.b32.b128",
-        "d:b32, a:b128",
-        "9.7.13.18",
-        ptx=(8, 6),
-        sm=100,
-        meaning="cancel.first",
+    *(
+        row(f"clusterlaunchcontrol.{words}.b128", operands, section, (8, 6), 100, meaning, only)
+        for words, operands, section, meaning, only in (
+            (_CANCEL, "a:[P], m:[P]", "9.7.13.17", "cancel.try", ()),
+            (f"{_CANCEL}.C{{multicast::cluster::all}}", "a:[P], m:[P]", "9.7.13.17", "cancel.try", BLACKWELL),
+            ("query_cancel.is_canceled.pred", "d:pred, a:b128", "9.7.13.18", "cancel.done", ()),
+            ("query_cancel.get_first_ctaid.v4.b32", "d:4*b32, a:b128", "9.7.13.18", "cancel.first", ()),
+            (f"query_cancel.A{{{_FIRST}}}.b32", "d:b32, a:b128", "9.7.13.18", "cancel.first", ()),
+        )
     ),
     # 9.7.13.13  griddepcontrol
     row("griddepcontrol.{wait,launch_dependents}", "", "9.7.13.13", ptx=(7, 8), sm=90, meaning="hint"),

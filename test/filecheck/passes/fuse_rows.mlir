@@ -73,6 +73,43 @@ func.func @sums(%a: memref<64x32xf16>, %b: memref<32x100xf16>, %s: memref<64xf32
   return
 }
 
+// Elements that take no more memory to compute again than to read are not stored for a second kernel.
+
+// CHECK-LABEL: func.func @again
+// CHECK-NOT: memref.alloc
+// CHECK: warp.rows %x into %rows
+// CHECK-NOT: memref.alloc
+// CHECK: warp.rows %x into %columns
+func.func @again(%x: memref<48x40xbf16>, %rows: memref<48xf32>, %columns: memref<40xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %two = memref.alloc() : memref<48x40xf32>
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>],
+                  iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<48x40xbf16>) outs(%two : memref<48x40xf32>) {
+  ^bb0(%a: bf16, %old: f32):
+    %w = arith.extf %a : bf16 to f32
+    %s = arith.mulf %w, %w : f32
+    linalg.yield %s : f32
+  }
+  linalg.fill ins(%zero : f32) outs(%rows : memref<48xf32>)
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%two : memref<48x40xf32>) outs(%rows : memref<48xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %s = arith.addf %old, %a : f32
+    linalg.yield %s : f32
+  }
+  linalg.fill ins(%zero : f32) outs(%columns : memref<40xf32>)
+  linalg.generic {indexing_maps = [affine_map<(n, m) -> (m, n)>, affine_map<(n, m) -> (n)>],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%two : memref<48x40xf32>) outs(%columns : memref<40xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %s = arith.addf %old, %a : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
 // What follows a part that both results need is a result of the same kernel.
 // ELEMENTS-LABEL: func.func @gate(
 // ELEMENTS:         warp.rows %b, %a into %z, %y {{.*}}
