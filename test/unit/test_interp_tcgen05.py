@@ -355,8 +355,9 @@ def test_steps_along_k_within_a_swizzle() -> None:
         for _ in range(4):
             issue.append(f"tcgen05.mma.cta_group::1.kind::f16 [%r1], %q9, %q10, {word:#x}, 1;")
             issue.append("add.s64 %q9, %q9, 2; add.s64 %q10, %q10, 2;")
-    zeros = "{" + ", ".join(["0"] * 64) + "}"
-    before = [f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%r2], {zeros};", "tcgen05.wait::st.sync.aligned;",
+    zeros = "{" + ", ".join(["%r290", *["0"] * 63]) + "}"  # ptxas 13.5 takes no literals alone
+    before = ["mov.b32 %r290, 0;", f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%r2], {zeros};",
+              "tcgen05.wait::st.sync.aligned;",
               "tcgen05.fence::before_thread_sync;", "bar.sync 1;", "tcgen05.fence::after_thread_sync;"]  # fmt: skip
     found = Kernel(image, issue, 64, before=before).run("strict").view(np.float32)
     close(found, a.astype(np.float64), b.astype(np.float64), 2.0**-20)
