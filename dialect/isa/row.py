@@ -414,9 +414,8 @@ class Special(NamedTuple):
     ptx: Version = (1, 0)
     sm: int = 0
     widths: tuple[int, ...] = (32,)
-    """The bits that may be read of it."""
     directive: str = ""
-    """What a kernel that reads it has."""
+    """The bits that may be read of it, and what a kernel that reads it has."""
 
     def misfit(self, bits: int, *, wider: bool = False) -> str | None:
         """Why a type of so many bits does not read it; `wider` where a part of it will do. None if it does."""
