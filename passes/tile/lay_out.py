@@ -125,14 +125,15 @@ def _copies(launch: LaunchedKernel) -> dict[str, CopyOp]:
     loop = launch.loop()
     for copy in [] if loop is None else [op for op in loop.body.block.ops if isinstance(op, CopyOp)]:
         for use in copy.destination.uses:
-            copies |= dict.fromkeys(_role(use.operation, copy.destination), copy)
+            copies |= dict.fromkeys(_role(use.operation, copy.destination, launch.schedule), copy)
     return copies
 
 
-def _role(op: Operation, tile: SSAValue) -> Iterator[str]:
-    """The roles in which an operation uses a tile."""
+def _role(op: Operation, tile: SSAValue, schedule: Schedule) -> Iterator[str]:
+    """The roles in which an operation uses a tile: of the transposes, where those are multiplied, B^T is the first."""
     if isinstance(op, WgmmaOp):
-        yield from (role for role, own in (("a", op.a), ("b", op.b)) if own == tile)
+        factors = (op.b, op.a) if schedule.exchanged else (op.a, op.b)
+        yield from (role for role, own in zip("ab", factors, strict=True) if own == tile)
     elif op.results:
         yield fragment_of(op.results[0]).role.data
 
