@@ -197,7 +197,7 @@ class Visibility(CustomDirective):
 
 
 @irdl_custom_directive
-class InitialValue(CustomDirective):
+class InitialValueText(CustomDirective):
     """`memref<4xf32> = dense<1.0>`: the type of memory, and numbers, `uninitialized` or nothing of a declaration."""
 
     kind: AttributeVariable
@@ -234,10 +234,10 @@ class GlobalOp(memref.GlobalOp):
     """Memory of the module: `memref.global "private" constant @bias : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>`."""
 
     name = "memref.global"
-    custom_directives = (Visibility, InitialValue)
+    custom_directives = (Visibility, InitialValueText)
     assembly_format = (
         "custom<Visibility>($sym_visibility) (`constant` $constant^)? $sym_name `:`"
-        " custom<InitialValue>($type, $initial_value) attr-dict"
+        " custom<InitialValueText>($type, $initial_value) attr-dict"
     )
     irdl_options = (ParsePropInAttrDict(),)
 

@@ -19,7 +19,7 @@ from xdsl.utils.mlir_lexer import PunctuationSpelling
 from ..isa.row import PREDICATE, SPECIAL_REGISTERS, TENSOR, VARYING, Row, Target, Version
 from .instructions import find
 from .text.operands import OperandError, OperandReader
-from .text.syntax import Operand, Register, is_call, members
+from .text.syntax import Operand, Register, members, root_of
 from .types import RegisterType, bits_of
 from .verifier import TargetContext, TypeOf, check, fitting, type_of_result, unknown
 
@@ -135,7 +135,7 @@ def read_form(opcode: str, form: str, types: Sequence[str]) -> tuple[tuple[Opera
     numbers = count()
     text = _NUMBERED.sub(lambda _: f"%{next(numbers)}", form)
     reader = OperandReader()
-    operands = reader.read_call(text) if is_call(opcode) else reader.read(text)
+    operands = reader.read_call(text) if root_of(opcode) == "call" else reader.read(text)
 
     def type_of(register: Register) -> str | None:
         number = register.name[1:].partition(".")[0]

@@ -28,7 +28,7 @@ from .text.syntax import (
     Statement,
     Symbol,
     Variable,
-    is_call,
+    root_of,
 )
 from .types import REGISTER_BITS
 
@@ -377,7 +377,8 @@ class _Parser(DeclarationReader):
         Raises:
             OperandError: if one of them is not an operand.
         """
-        read, root = self.reader.read_call if is_call(opcode) else self.reader.read, opcode.partition(".")[0]
+        root = root_of(opcode)
+        read = self.reader.read_call if root == "call" else self.reader.read
         try:
             return read(text)
         except OperandError:

@@ -47,7 +47,12 @@ CUTLASS = (
         ("8.7", "sm_120a", CUTLASS, ""),
         ("8.7", "sm_100a", CUTLASS, "needs sm_120a"),
         ("8.6", "sm_101a", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1;", ""),
-        ("8.7", "sm_120", "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1;", "needs sm_100a, the sm_100f family from"),
+        (
+            "8.7",
+            "sm_120",
+            "cvt.rn.satfinite.e2m1x2.f32 %c0, %f0, %f1;",
+            "needs sm_100a, sm_101a, sm_120a from PTX 8.7, the sm_100f family from",
+        ),
         ("8.7", "sm_100a", "cvt.rs.bf16x2.f32 %r0, %f0, %f1, %r1;", ""),
         ("8.6", "sm_101a", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%rd0];", ""),
         ("9.1", "sm_120a", SCALED, ""),

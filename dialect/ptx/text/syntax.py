@@ -127,16 +127,17 @@ class Instruction:
     @property
     def root(self) -> str:
         """The first word of the opcode."""
-        return self.opcode.partition(".")[0]
+        return root_of(self.opcode)
 
     @property
     def is_call(self) -> bool:
-        return is_call(self.opcode)
+        """Whether the operands are lists in parentheses."""
+        return self.root == "call"
 
 
-def is_call(opcode: str) -> bool:
-    """Whether the operands of an instruction are lists in parentheses, as those of calls are."""
-    return opcode.partition(".")[0] == "call"
+def root_of(opcode: str) -> str:
+    """The first word of an opcode."""
+    return opcode.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
