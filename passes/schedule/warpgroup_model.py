@@ -191,9 +191,11 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
     across_lines = _across_lines(product, packed)
     every = TILES if product.sparsity == 1 else TWO_CONSUMERS
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
+    tiles = [(m, n, False) for m, n in every]
+    tiles += exchanged_tiles(product) if packed == "none" else ()  # no transposes of packed operands were measured
     for parts in parts_of(product):
         for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
-            for m, n, exchanged in (*((m, n, False) for m, n in every), *exchanged_tiles(product)):
+            for m, n, exchanged in tiles:
                 tile = GroupTile(m, n, parts, cluster, exchanged=exchanged)
                 if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
                     yield tile
