@@ -208,9 +208,14 @@ def can_exchange(product: Product) -> bool:
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
-    """Tiles of the transposes: those that divide the rows of D with little beyond."""
+    """Tiles of the transposes: those that divide the rows of D with little beyond.
+
+    A lane has elements of many rows. Their addresses in matrices of dynamic row stride spill (`ptxas`, 160x128, a C of
+    f32: 984 bytes).
+    """
     known = product.is_known("m") and product.k > SHORT_K
-    if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
+    spills = bool(product.dynamic) and (product.c is not None or bool(product.epilogue_operands))
+    if not (can_exchange(product) and known) or spills or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
