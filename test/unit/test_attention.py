@@ -45,7 +45,7 @@ FORMS = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("asked", "target"), FORMS, ids=str)
 def test_kernels_are_silent_under_all_checks(asked: Attention, target: str) -> None:
     assert wrong(asked, target, checks="all") == ""

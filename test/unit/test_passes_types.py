@@ -196,7 +196,7 @@ TILES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("lies", LIES)
 @pytest.mark.parametrize(("types", "target", "cta", "warp", "mma"), TILES)
 def test_every_instruction(

@@ -196,7 +196,7 @@ def test_channels_that_come_first_are_moved_last() -> None:
     bias, y = rng.standard_normal(24).astype(np.float32), np.full((2, 24, 5, 3), np.nan, BF16)
     kernel = compile(FIRST, target="sm_90a", cache=False)
     kernel(x, w, bias, y, device="interp")
-    assert len(kernel.launches) == 3
+    assert len(kernel.launches) == 4
     assert ".im2col." in kernel.ptx
     case = Case((2, 5, 6, 16), 24, (3, 3), (1, 2), low=(1, 1), high=(1, 1))
     images, taps = x.astype(np.float64).transpose(0, 2, 3, 1), w.astype(np.float64).transpose(2, 3, 1, 0)
@@ -269,7 +269,7 @@ def test_the_gradient_of_a_filter_of_colours() -> None:
     maps = ("n, h * 2 + r, w * 2 + s, c", "n, h, w, f", "f, r, s, c")
     types = ("2x9x11x3xbf16", "2x4x5x24xbf16", "24x3x3x3xf32")
     kernel = run_gradient("f, r, s, c, n, h, w", maps, "24 3 3 3 2 4 5", types, fresh=True)
-    assert len(kernel.launches) == 4
+    assert len(kernel.launches) == 3
 
 
 def test_the_gradient_of_images_reads_pixels_backwards() -> None:

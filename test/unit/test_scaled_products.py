@@ -107,7 +107,7 @@ def name(form: Form) -> str:
     return f"{form.kind}-{form.a}-{form.b}-{form.scale}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_sizes(form: Form, size: Size) -> None:
@@ -127,7 +127,7 @@ def test_any_schedule(form: Form, schedule: dict[str, Any]) -> None:
     form.check((70, 65, 530), checks="all" if schedule["stages"] == 3 else (), **schedule)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("size", [(1, 1, 32), (130, 150, 300), (16, 8, 0), (100, 76, 320)], ids=str)
 @pytest.mark.parametrize("form", FORMS, ids=name)
 def test_scales_are_copied_to_tensor_memory(form: Form, size: Size) -> None:

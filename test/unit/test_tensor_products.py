@@ -28,7 +28,7 @@ def sample() -> list[Case]:
     return [case for name, each in groups.items() for case in each[1 :: EACH[name]]]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", sample(), ids=lambda case: case.name)
 def test_products_are_right_and_silent(case: Case) -> None:
     assert wrong(case) == ""

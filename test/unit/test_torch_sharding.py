@@ -16,6 +16,7 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
 def test_a_perceptron_cut_among_two_processes() -> None:
     from tensor_parallel import work

@@ -21,7 +21,7 @@ SPARSE = [product for product in of_warpgroups() if product.sparse]
 PLAIN = [product for product in of_warpgroups() if not product.sparse]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("product", [*PLAIN[::EACH], *SPARSE[::EACH_SPARSE], *packed_for_warpgroups()[::4]], ids=str)
 def test_products_are_right_and_silent(product: Product) -> None:
     kernel, given = product.compile("sm_90a"), problem(product, 3)
