@@ -204,26 +204,19 @@ class CollapsePixels(RewritePattern):
         channel, (shape, size) = kernel.loops[1], (shape_of(each) for each in (op.results[0], kernel.value))
         steps = [linear(expr) for expr in image.map.results]
         moves = [[(loop, by) for loop, by in each[0].items() if loop not in taps] for each in steps if each is not None]
-        plain = moves == [[(loop, 1)] for loop in (first, channel, *pixels)] and not any(
-            each and each[1] for each in steps
-        )
-        single = (
-            {*size[2:]} == {1} and {channel, *taps} == {*nest.summed} and kernel.loops[0] == feature and len(taps) > 0
-        )
-        if (
-            not (plain and single)
-            or shape_of(image.value)[2:] != shape[2:]
-            or prod(shape[2:]) % PIXELS
-            or min(shape) < 0
-        ):
+        moved = any(each is not None and each[1] for each in steps)
+        if moves != [[(loop, 1)] for loop in (first, channel, *pixels)] or moved:
+            return
+        if not taps or {*size[2:]} != {1} or {channel, *taps} != {*nest.summed} or kernel.loops[0] != feature:
+            return
+        if shape_of(image.value)[2:] != shape[2:] or prod(shape[2:]) % PIXELS or min(shape) < 0:
             return
         places, flat = list(range(2, len(shape))), [*shape[:2], prod(shape[2:])]
         weights = rewriter.insert(collapse(kernel.value, [[0], [1, *range(2, len(size))]], size[:2])).result
         rows = rewriter.insert(collapse(image.value, [[0], [1], places], [shape[0], size[1], flat[-1]])).result
         kind = TensorType(element_of(op.results[0]), flat)
-        sums = rewriter.insert(
-            FillOp(start.inputs, [rewriter.insert(tensor.EmptyOp([], kind)).tensor], [kind])
-        ).results[0]
+        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        sums = rewriter.insert(FillOp(start.inputs, [empty], [kind])).results[0]
         seen = {image: (rows, (0, 3, 2)), kernel: (weights, (1, 3))}
         maps = [*(map_along(4, seen[access][1]) for access in nest.reads), map_along(4, range(3))]
         inputs = [seen[access][0] for access in nest.reads]
