@@ -153,6 +153,15 @@ def matrices(product: Product) -> list[MatrixOperand | Spread]:
     return [operand for operand in product.epilogue_operands if isinstance(operand, MatrixOperand | Spread)]
 
 
+def unknown_pitches(product: Product) -> bool:
+    """Whether the row stride of C, or of an epilogue matrix, is dynamic.
+
+    Where warpgroups compute D^T a lane has elements of many rows, whose addresses spill (`ptxas`, f32: 256 rows with B
+    in registers 960 bytes, a C of 160x128 984).
+    """
+    return bool(product.dynamic) and (product.c is not None or bool(matrices(product)))
+
+
 def changes_lanes_first(schedule: Schedule, *, loads: bool, bits: int) -> bool:
     """Whether sums change lanes before the epilogue instead of behind it. Then the epilogue `loads` its matrices in
     whole lines, and makes bytes of neighbouring elements. Otherwise its results change lanes; they may be narrower."""

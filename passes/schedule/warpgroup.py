@@ -18,7 +18,7 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
-from .defaults import can_change, laid_out, matrices
+from .defaults import can_change, laid_out, unknown_pitches
 from .model import not_packed
 from .warpgroup_model import (
     LINE,
@@ -319,7 +319,7 @@ def pays(product: Product, target: Target, role: str) -> bool:
         moved = transpose != PLAIN
         sizes = [prod(each.shape) * each.memory_bits for each in (operand, other)]
         larger = moved and sizes[1] > sizes[0] and not why_not(product, target, OTHER[role])
-        return is_large(product, laid_out=moved) and not larger and not _unknown_pitches(product, role)
+        return is_large(product, laid_out=moved) and not larger and not (role == "b" and unknown_pitches(product))
     least = LEAST_ALONG_K if product.b.transposed else LEAST_ALONG_N
     rows = LEAST_ROWS + (product.b.transposed and product.b.memory_bits == BYTE)
     return product.m >= rows and _products(product) >= least
@@ -353,15 +353,6 @@ def is_large(product: Product, *, laid_out: bool) -> bool:
     return product.m > ROWS and _products(product) >= least
 
 
-def _unknown_pitches(product: Product, role: str) -> bool:
-    """Whether the row stride of C, or of an epilogue matrix, is dynamic.
-
-    With B in registers a lane has elements of many rows, whose addresses spill (`ptxas`, 256 rows of f32: 960
-    bytes).
-    """
-    return role == "b" and bool(product.dynamic) and (product.c is not None or bool(matrices(product)))
-
-
 def declined(product: Product, target: Target) -> str:
     """Why an operand of a product that is large enough is not changed in registers of warpgroups, which the target has;
     empty if one is, or none need be."""
@@ -371,8 +362,8 @@ def declined(product: Product, target: Target) -> str:
     if not possible or product.metadata is not None or product.m < LEAST_ROWS or _products(product) < LEAST_ALONG_N:
         return ""
     apart = "rows beside the sums are an unknown distance apart"
-    unknown = [each for each in changed if _both(product, each)[0].stored is None and _unknown_pitches(product, each)]
-    reasons = {each: why_not(product, target, each) or apart * (each in unknown) for each in changed}
+    is_apart = product.b.stored is None and unknown_pitches(product)
+    reasons = {each: why_not(product, target, each) or (apart if each == "b" and is_apart else "") for each in changed}
     role, reason = next(iter(reasons.items()))
     return f"{role.upper()} in registers: {reason}" if all(reasons.values()) else ""
 

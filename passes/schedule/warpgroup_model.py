@@ -22,6 +22,7 @@ from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
+from .defaults import unknown_pitches
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -78,9 +79,11 @@ NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
 """By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
 bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 5160x12232x48 96 us in 160 columns, 76 in 256 (H100)."""
 
-SHARED_BYTES_PER_CYCLE, STEP_BYTES = 128, 32
-"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle; and that an instruction
-multiplies along K."""
+SHARED_BYTES_PER_CYCLE = 128
+"""Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
+
+STEP_BYTES = 32
+"""Bytes along K that an instruction multiplies."""
 
 ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
@@ -208,14 +211,9 @@ def can_exchange(product: Product) -> bool:
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
-    """Tiles of the transposes: those that divide the rows of D with little beyond.
-
-    A lane has elements of many rows. Their addresses in matrices of dynamic row stride spill (`ptxas`, 160x128, a C of
-    f32: 984 bytes).
-    """
-    known = product.is_known("m") and product.k > SHORT_K
-    spills = bool(product.dynamic) and (product.c is not None or bool(product.epilogue_operands))
-    if not (can_exchange(product) and known) or spills or product.ends is not None or product.batch_invariant:
+    """Tiles of the transposes: those that divide the rows of D with little beyond."""
+    known = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
+    if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
