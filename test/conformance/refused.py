@@ -321,7 +321,7 @@ KINDS = (
     ),
     Kind(
         r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
-        "is not a PTX instruction|needs sm_100a",
+        "is not a PTX instruction",
         "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
     ),
     Kind(
