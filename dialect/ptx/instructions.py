@@ -12,7 +12,7 @@ from typing import cast
 from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
-from .rows import arithmetic, conversions, copies, data, fabric, synchronisation, tcgen05, textures
+from .rows import arithmetic, conversions, copies, data, opaque, synchronisation, tcgen05
 from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -133,8 +133,8 @@ ROWS: tuple[PatternRow, ...] = (
     *synchronisation.WARPGROUP_ROWS,
     *tcgen05.TENSOR_CORE_ROWS,
     *arithmetic.VIDEO_ROWS,
-    *textures.TEXTURE_ROWS,
-    *fabric.FABRIC_ROWS,
+    *opaque.TEXTURE_ROWS,
+    *opaque.FABRIC_ROWS,
 )
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
 

@@ -23,7 +23,7 @@ from .bulk import masks_of, one_by_one, shifts
 from .convert import joined, sparse
 from .matrix import rows_of
 from .synchronisation import Find, objects
-from .tensor_operands import SharedMatrices, cta_of, tell
+from .tcgen05 import SharedMatrices, cta_of, tell
 
 Read = Callable[[Selection], Array]
 """The addresses that some threads give."""
