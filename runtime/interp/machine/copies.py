@@ -13,7 +13,7 @@ from ...numerics.floats import Array
 from .events import LANES as WARP
 from .events import LEFT, Events, Geometry, Selection
 from .flow import Flow
-from .memory import RANK_BITS, Buffer, FaultError, Window
+from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
 # Asynchronous operations that are committed in groups and waited for by how many of those are left.
 
@@ -200,7 +200,7 @@ class SharedWindow(Window):
             raise FaultError(
                 f"address {int(addresses[first]):#x} is of CTA {int(named[first])} of the cluster, this is CTA "
                 f"{int(own[first])}; the memory of others needs .shared::cluster or a generic address",
-                first if lanes is None else int(lanes[first]),
+                thread_of(first, lanes),
             )
         return plain, base + away * self._stride
 

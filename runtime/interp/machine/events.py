@@ -282,9 +282,8 @@ def tell(
     threads = sel.threads
     values = None if words is None else np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)
     for part in parts:
-        which = slice(None) if part.chosen is None else part.chosen
-        stored = None if values is None else values[which]
-        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, threads[which], stored))
+        stored = None if values is None else part.of(values)
+        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, part.of(threads), stored))
 
 
 def tell_of_one(

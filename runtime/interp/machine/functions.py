@@ -31,7 +31,7 @@ from ....dialect.ptx.text.syntax import (
 from ...numerics.floats import Array
 from .decode import Context
 from .events import Selection
-from .memory import DecodeError, FaultError, rows
+from .memory import DecodeError, FaultError, read_parts, rows
 from .names import VariablePlace
 from .state import Action, PrintValue, Source, State, acting, all_of, arguments, parse, show
 
@@ -99,10 +99,7 @@ def parameter_word(place: VariablePlace | None, size: int) -> Source:
 
 def _words(state: State, addresses: Array, width: int, lanes: Array) -> Array:
     """Words of `width` bytes at generic addresses of the threads `lanes`."""
-    words = np.zeros(addresses.size, f"u{width}")
-    for part in state.memory.memory.parts(addresses, width, lanes):
-        words[... if part.chosen is None else part.chosen] = part.buffer.view(width)[part.index]
-    return words
+    return read_parts(state.memory.memory.parts(addresses, width, lanes), addresses.size, width)
 
 
 def _text(state: State, address: int, lane: int) -> bytes:
