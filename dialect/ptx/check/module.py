@@ -52,12 +52,17 @@ from .names import LISTS, Known, Names, Values, written
 MOST_GROUPS = 7
 """Groups of products that a wait can leave pending."""
 
+_REPAIRED = ("wgmma", "setmaxnreg")
+"""Only functions with such instructions are."""
+
 Note = tuple[Instruction, str]
 
 
 def repairs(function: Function) -> Iterator[Note]:
     """Notes on statements of a function that ptxas assembles differently from the text, in the order of the text."""
-    yield from _Walk(_knows_registers(function)).body(function.body or ())
+    body = function.body or ()
+    if any(instruction.root in _REPAIRED for instruction in instructions(body)):
+        yield from _Walk(_knows_registers(function)).body(body)
 
 
 def _knows_registers(function: Function) -> bool:
@@ -325,7 +330,9 @@ class Checker:
         declared = Declarations(self.context)
         self._places: set[str] = set()
         yield from starmap(Diagnostic, declared.parameters(function))
-        yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
+        for text in function.directives:
+            messages = directive_problems(text, function, self.context)
+            yield from (Diagnostic(function.line, 1, message) for message in messages)
         if function.body is not None:
             inside = self._names.inside(function.body, function)
             yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)
