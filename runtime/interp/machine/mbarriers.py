@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from ...numerics.floats import Array
-from .copies import CopyQueue
+from .copies import OperationGroups
 from .events import LEFT, Selection
 from .flow import Flow
 from .memory import Buffer, FaultError
@@ -148,7 +147,7 @@ class BulkCopy:
 class MbarrierObjects:
     """Objects are named by their number among the 64-bit words of shared memory."""
 
-    def __init__(self, words: Array, flow: Flow, copies: CopyQueue) -> None:
+    def __init__(self, words: Array, flow: Flow, copies: OperationGroups) -> None:
         self.words = words
         self.flow = flow
         self.copies = copies
@@ -262,7 +261,8 @@ class MbarrierObjects:
 
         They happen when the object is next looked at, which is as late as they may.
         """
-        self.arrive_after(partial(self.copies.complete, self.copies.serial), index, sel)
+        issued = self.copies.issued
+        self.arrive_after(lambda some: self.copies.complete(some.lanes, issued), index, sel)
 
     def arrive_after(self, before: Callable[[Selection], None], index: Array, sel: Selection) -> None:
         """Arrivals when `before` has completed what these threads have begun."""

@@ -14,7 +14,7 @@ from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
-from ..machine.memory import Buffer, FaultError, check_writable, read_parts, thread_of
+from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts, thread_of
 from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
@@ -29,20 +29,20 @@ from .synchronisation import Find, in_shared, objects
 @meaning("cp.async.commit_group")
 def commit_group(ctx: Context, bound: Bindings) -> Action:
     """Closes the open group."""
-    return lambda state: lambda sel: state.copies.commit(sel)
+    return lambda state: lambda sel: state.copies.commit(sel.lanes)
 
 
 @meaning("cp.async.wait_group")
 def wait_group(ctx: Context, bound: Bindings) -> Action:
     """Completes all groups but the latest."""
     keep = ctx.integer(ctx.operands[0])
-    return lambda state: lambda sel: state.copies.wait(sel, keep)
+    return lambda state: lambda sel: state.copies.wait(sel.lanes, keep)
 
 
 @meaning("cp.async.wait_all")
 def wait_all(ctx: Context, bound: Bindings) -> Action:
     """Completes every copy."""
-    return lambda state: lambda sel: state.copies.wait(sel, None)
+    return lambda state: lambda sel: state.copies.wait(sel.lanes, None)
 
 
 @meaning("cp.async")
@@ -60,10 +60,24 @@ def copy(ctx: Context, bound: Bindings) -> Action:
             rows = read_parts(take(sel, size), sel.count, width, count)
         else:
             rows = _read_some(take, sel, sizes(), (size, width, count))
-        rows = rows.reshape(-1, count)
-        state.copies.add(part.buffer, part.index, rows, sel)
+        state.copies.issue(sel.lanes, _landing(state, part, rows.reshape(-1, count), sel.lanes))
 
     return acting(step, target, origin, read_bytes)
+
+
+def _landing(state: State, part: Part, rows: Array, lanes: Array | None) -> Callable[[Array], None]:
+    """What writes the rows that threads (None: all) copy, of those for which the copy completes."""
+    width, view = rows.itemsize * rows.shape[1], part.buffer.view(rows.itemsize, rows.shape[1])
+    words = view.reshape(-1, rows.shape[1])
+
+    def land(done: Array) -> None:
+        all_rows = done.size == part.index.size
+        chosen = slice(None) if all_rows else done if lanes is None else np.searchsorted(lanes, done)
+        if state.observer is not None:
+            state.observer.land(part.buffer, part.index[chosen] * width, width, done)
+        words[part.index[chosen]] = rows[chosen]
+
+    return land
 
 
 def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[], Array]]:

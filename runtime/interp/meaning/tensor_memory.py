@@ -368,7 +368,7 @@ def commit(ctx: Context, bound: Bindings) -> Action:
             moved = [shift // 8 for shift in shifts(state, buffer, int(index[0]) * 8, mask, thread)]
             agent = np.array([thread])
             products.commit(agent)
-            number = int(products.open[thread])
+            number = products.committed(thread)
             for shift in moved:
                 state.mbarriers.arrive_after(partial(_complete, products, number), index + shift, one)
 
@@ -378,4 +378,4 @@ def commit(ctx: Context, bound: Bindings) -> Action:
 def _complete(products: OperationGroups, number: int, sel: Selection) -> None:
     """Lets the groups of a thread before one of a number happen."""
     agents = sel.threads
-    products.wait(agents, int(products.open[agents[0]]) - number)
+    products.wait(agents, products.committed(int(agents[0])) - number)
