@@ -12,7 +12,7 @@ from math import gcd
 from ...isa import wmma
 from ...isa.families import LoadMatrix, StoreMatrix
 from ...isa.form import Form, ProductForm
-from ...isa.wmma import WmmaLoad, WmmaStore
+from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits
 from ..text.syntax import (
     Address,
@@ -229,7 +229,7 @@ class Uses:
 
     def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
         operands = instruction.operands
-        if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
+        if isinstance(form, WmmaMove) and len(operands) == 3:
             value = self.values.of(operands[2])
             if value is not None and not value.symbol and value.uniform is not None:
                 yield from _stride(form, value.uniform)
@@ -242,12 +242,8 @@ class Uses:
                     yield f"operand e: {complaint}"
 
 
-def _role(form: WmmaLoad | WmmaStore) -> str:
-    return form.role if isinstance(form, WmmaLoad) else "d"
-
-
-def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
-    needed = min(wmma.alignment(form.shape, _role(form), form.type), STRIDE_BYTES)
+def _stride(form: WmmaMove, stride: int) -> Iterator[str]:
+    needed = min(wmma.alignment(form.shape, form.role, form.type), STRIDE_BYTES)
     if stride * form.type.bits % (8 * needed):
         yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
@@ -260,7 +256,7 @@ def _bytes(facts: Traits) -> int:
         return int((bindings.get("V") or "v1")[1:]) * bits // 8
     if isinstance(form, LoadMatrix | StoreMatrix):
         return MATRIX_ROW_BYTES
-    return wmma.alignment(form.shape, _role(form), form.type) if isinstance(form, WmmaLoad | WmmaStore) else 1
+    return wmma.alignment(form.shape, form.role, form.type) if isinstance(form, WmmaMove) else 1
 
 
 def _symbol_alignment(variable: Variable | None) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ....dialect.isa.form import ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
+from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent, registers
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell
@@ -132,16 +132,16 @@ class _Walk:
     """Where the elements of a fragment lie: the address, and the stride of rows or columns."""
 
     ctx: Context
-    row: WmmaLoad | WmmaStore
+    row: WmmaMove
     fragment: _Fragment
     address: Callable[[State], Callable[[Selection], Array]]
     stride: Source | None
 
     @staticmethod
-    def of(ctx: Context, row: WmmaLoad | WmmaStore, fragment: _Fragment) -> _Walk:
+    def of(ctx: Context, row: WmmaMove, fragment: _Fragment) -> _Walk:
         """The walk of a decoded instruction."""
         operands = ctx.operands
-        where = operands[0 if isinstance(row, WmmaStore) else 1]
+        where = operands[1 if row.loads else 0]
         address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
         stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
         return _Walk(ctx, row, fragment, address, stride)
@@ -154,7 +154,7 @@ class _Walk:
         """
         address, stride = self.address(state), None if self.stride is None else self.stride(state)
         home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
-        kind = "load" if isinstance(self.row, WmmaLoad) else "store"
+        kind = "load" if self.row.loads else "store"
         place, size = self.fragment.place(), self.fragment.bits // 8
         major, minor = (place.rows, place.columns) if self.row.layout == "row" else (place.columns, place.rows)
 
@@ -190,7 +190,7 @@ class _Walk:
 @meaning("wmma.load")
 def load(ctx: Context, bound: Bindings) -> Action:
     """A fragment from memory."""
-    row, operands = form(ctx, WmmaLoad), ctx.operands
+    row, operands = form(ctx, WmmaMove), ctx.operands
     fragment = _Fragment(row.shape, row.role, row.type)
     register = "b64" if row.type.bits == 64 else "b32"
     dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
@@ -206,8 +206,8 @@ def load(ctx: Context, bound: Bindings) -> Action:
 @meaning("wmma.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """A fragment to memory."""
-    row, operands = form(ctx, WmmaStore), ctx.operands
-    fragment = _Fragment(row.shape, "d", row.type)
+    row, operands = form(ctx, WmmaMove), ctx.operands
+    fragment = _Fragment(row.shape, row.role, row.type)
     (wanted,) = (o for o in row.operands if o.name == "r")
     sources = words_of(ctx, operands[1], wanted)
 
