@@ -289,7 +289,7 @@ KINDS = (
         "9.7.9.22: a and b are of type .s32, c and d of type .b32; ptxas takes wider registers, and a float for c",
     ),
     Kind(
-        r"fma\..*\.oob\.sat\..*",
+        r"fma\.(?=.*\boob\b)(?=.*\bsat\b).*",
         "is not a PTX instruction",
         "9.7.4.4: fma.rnd.oob{.relu}.type; .sat is of the forms without .oob",
     ),
@@ -376,6 +376,12 @@ FAULTS = (
         "9.7.9.21, 9.7.14.4, .5: ptxas makes PTX of its own of these, and cannot read it with some operands",
     ),
     Kind(
+        r"v(add|sub)4\.u32\.u32\.u32\.add",
+        "mismatch for instruction 'dp4a'",
+        "9.7.18.2.3: c has 32 bits, as an .f16x2 register that ptxas takes of vavrg4 and with .s32; it makes a dp4a of "
+        "these, which takes none",
+    ),
+    Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
         "Arguments mismatch",
         "9.7.7: c is a predicate, in place of which ptxas takes 0 and 1 with all types but .bf16",
@@ -404,7 +410,7 @@ def reason(opcode: str, message: str, target: str) -> str | None:
         if any(opcode.split(".").count(word) > 1 for word in more):
             return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
         words = {word.partition("::")[0] for word in more}
-        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "xor", "and", "kind")):
+        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "tf32", "xor", "and", "kind")):
             return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:

@@ -347,7 +347,8 @@ _HALVES = (
     ("{P=.global}.O.T{bf16x2}", "T"),
     ("{P=.global}.O.V{v2,v4}.T{f16x2}", "V*T"),
     ("{P=.global}.O.V{v2,v4}.T{bf16x2}", "V*T"),
-    ("{P=.global}.O.V{v2,v4,v8}.{f16,bf16}", "V*b16"),
+    ("{P=.global}.O.V{v2,v4,v8}.{f16}", "V*b16"),
+    ("{P=.global}.O.V{v2,v4,v8}.T{bf16}", "V*T"),
 )
 _NARROW = (
     ("{P=.global}.O.{e4m3x4,e5m2x4}", "b32"),
