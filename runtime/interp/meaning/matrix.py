@@ -171,6 +171,23 @@ def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State
     return acting(step, *bound)
 
 
+def uniform(state: State, register: Array, agents: Array, together: int, what: str) -> Array:
+    """A value that all lanes of each warp, or of each group of `together` warps, agree on.
+
+    Raises:
+        FaultError: if they do not.
+    """
+    values = register.reshape(LANES, -1, together)[:, agents]
+    first = values[0, :, 0].copy()
+    other = values != first[:, None]
+    if other.any():
+        lane, agent, warp = (int(i[0]) for i in np.nonzero(other))
+        whose = "lanes of a warp" if together == 1 else "threads of a warpgroup"
+        thread = lane * state.warps + int(agents[agent]) * together + warp
+        raise FaultError(f"operand {what} must be the same in all {whose}", thread)
+    return first
+
+
 def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
     """Writes the registers of a fragment."""
     for out, value in zip(outs, values, strict=True):

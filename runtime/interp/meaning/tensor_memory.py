@@ -21,7 +21,7 @@ from ..machine.state import Action, State, absent, acting, all_of
 from .access import Locate, locate, space_of
 from .bulk import masks_of, one_by_one, shifts
 from .convert import joined, sparse
-from .matrix import rows_of
+from .matrix import rows_of, uniform
 from .synchronisation import Find, objects
 from .tcgen05 import SharedMatrices, cta_of, tell
 
@@ -40,22 +40,6 @@ def _warps(state: State, sel: Selection, what: str) -> Array:
     return np.flatnonzero(state.live[: state.warps]) if warps is None else warps
 
 
-def _alike(values: Array, state: State, sel: Selection, warps: Array, what: str) -> Array:
-    """The value that all lanes of each warp give.
-
-    Raises:
-        FaultError: if they give several.
-    """
-    every = np.zeros(state.threads, np.int64)
-    every[sel.threads] = values
-    rows = every.reshape(LANES, -1)[:, warps]
-    other = rows != rows[0]
-    if other.any():
-        lane, at = (int(i[0]) for i in np.nonzero(other))
-        raise FaultError(f"operand {what} must be the same in all lanes of a warp", lane * state.warps + int(warps[at]))
-    return rows[0]
-
-
 # Allocation: 9.7.16.7.1
 
 
@@ -68,7 +52,7 @@ def alloc(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, place: Locate, counts: Array, sel: Selection) -> int:
         warps = _warps(state, sel, what)
-        for warp, columns in zip(warps, _alike(sel.pick(counts), state, sel, warps, "nCols"), strict=True):
+        for warp, columns in zip(warps, uniform(state, counts, warps, 1, "nCols"), strict=True):
             cta, thread = cta_of(state, int(warp)), int(warp)
             if state.tensor.closed[cta]:
                 raise FaultError("allocates tensor memory after tcgen05.relinquish_alloc_permit", thread)
@@ -91,8 +75,8 @@ def dealloc(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, addresses: Array, counts: Array, sel: Selection) -> None:
         warps = _warps(state, sel, what)
-        places = _alike(sel.pick(addresses), state, sel, warps, "taddr")
-        sizes = _alike(sel.pick(counts), state, sel, warps, "nCols")
+        places = uniform(state, addresses, warps, 1, "taddr")
+        sizes = uniform(state, counts, warps, 1, "nCols")
         freed: list[list[int]] = np.stack([warps, places, sizes], axis=1).tolist()
         for warp, place, columns in freed:
             cta = cta_of(state, warp)
@@ -153,7 +137,9 @@ def move(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, read: Read, files: list[Array], sel: Selection) -> None:
         tensor, warps = state.tensor, _warps(state, sel, what)
-        bases = _alike(read(sel), state, sel, warps, "taddr")
+        addresses = np.zeros(state.threads, np.int64)
+        sel.put(addresses, read(sel))
+        bases = uniform(state, addresses, warps, 1, "taddr")
         at = np.zeros((state.warps, 2), np.int64)
         at[warps] = np.stack(address(bases), axis=1)
         for warp in warps.tolist():
