@@ -11,7 +11,7 @@ import numpy as np
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ...numerics.floats import Array
 from .events import LANES as WARP
-from .events import LEFT, Geometry, Selection
+from .events import LEFT, Geometry, Selection, mask_of
 from .flow import Flow
 from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
@@ -75,8 +75,7 @@ class OperationGroups:
 
     def complete(self, agents: Array | None, before: int) -> None:
         """Completes the operations of some agents that were issued before the one of a number."""
-        chosen = np.zeros(self.count, np.bool_)
-        chosen[... if agents is None else agents] = True
+        chosen = mask_of(self._every if agents is None else agents, self.count)
         self._complete(lambda one, mine: one.serial < before and chosen[mine])
 
     def _separate(self) -> Array:

@@ -133,7 +133,7 @@ def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
         return "memory"
     start = int(state.banks[slot.bits][slot.index][thread]) if slot else place.address(state) if place else 0
     shared |= place is not None and place.space == "shared"
-    one = Selection(np.arange(state.threads) == thread, state.threads)
+    one = Selection.of(thread, state.threads)
     addresses = np.array([start + where.offset], np.int64 if shared else np.uint64)
     try:
         (part,) = (state.memory.cluster if shared else state.memory.memory).parts(addresses, width, one.lanes)

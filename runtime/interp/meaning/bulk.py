@@ -205,7 +205,7 @@ def _span(find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
     """The threads that issue copies, one at a time; as a rule there is one per CTA."""
     for thread in sel.threads.tolist():
-        yield Selection(np.arange(sel.total) == thread, sel.total), thread
+        yield Selection.of(thread, sel.total), thread
 
 
 def _length(length: int, unit: int, thread: int) -> int:

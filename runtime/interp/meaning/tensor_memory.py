@@ -58,8 +58,7 @@ def alloc(ctx: Context, bound: Bindings) -> Action:
                 raise FaultError("allocates tensor memory after tcgen05.relinquish_alloc_permit", thread)
             if columns % 32 or not 32 <= columns <= 512 or (columns & columns - 1 and "X" not in bound):
                 raise FaultError(f"expected 32, 64, 128, 256 or 512 columns, got {int(columns)}", thread)
-            first = Selection(np.arange(sel.total) == thread, sel.total)
-            (part,) = place(first, 4)
+            (part,) = place(Selection.of(thread, sel.total), 4)
             put = partial(part.buffer.view(4).__setitem__, int(part.index[0]))
             state.tensor.request(Request(ctx.pc, thread, cta, int(columns), group, put))
         return LEFT

@@ -12,6 +12,7 @@ from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ..machine.copies import OperationGroups
+from ..machine.events import mask_of
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot
 from .findings import Check
@@ -74,8 +75,7 @@ class Proxies(AsynchronousCheck):
             return
         clocks, threads = self.shared.clocks, sel.threads
         writer = self.writer[units]
-        fenced = np.zeros(self.state.threads, np.bool_)
-        fenced[threads] = True
+        fenced = mask_of(threads, self.state.threads)
         times = np.zeros((self.state.warps // clocks.each, clocks.each), np.int32)
         warps = np.unique(threads % clocks.warps)
         np.maximum.at(times, warps // clocks.each, clocks.seen[warps])
