@@ -406,12 +406,6 @@ class Heap:
         return True
 
 
-def rows(local: Window, address: int, size: int) -> Array:
-    """The bytes of a function's parameter in all threads, one row each."""
-    start = address - ARGUMENTS
-    return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
-
-
 class MemorySpaces(NamedTuple):
     """The memory spaces of the CTAs in flight. `cluster` is shared memory including that of the cluster's other
     CTAs."""
