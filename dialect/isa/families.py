@@ -27,6 +27,12 @@ CTA: Version = (7, 8)
 BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
 """Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
 
+
+def blackwell(since: Version) -> Specific:
+    """These targets, from a version on at the earliest."""
+    return tuple((name, max(version, since)) for name, version in BLACKWELL)
+
+
 NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
 """Where integers of 4 bits become those of 8."""
 

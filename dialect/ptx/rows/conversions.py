@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...isa.families import BLACKWELL
+from ...isa.families import BLACKWELL, blackwell
 from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
 from .grammar import PatternRow, pure, row
@@ -22,12 +22,6 @@ _WHOLE, _ANY_WHOLE = "WHOLE{rni,rzi,rmi,rpi}", "{WHOLE=.rni,.rzi,.rmi,.rpi}"
 _FTZ, _SAT, _RELU, _FINITE = "{FTZ=.ftz}", "{SAT=.sat}", "{RELU=.relu}", "FINITE{satfinite}"
 _MAY = "{FINITE=.satfinite}"
 _FP8, _FP6, _FP4 = "e4m3x2,e5m2x2", "e2m3x2,e3m2x2", "e2m1x2"
-
-
-def _later(*version: int) -> Specific:
-    """Where there are floats of 6 and 4 bits, and scales, from a version on."""
-    major, minor = version
-    return tuple((name, max(since, (major, minor))) for name, since in BLACKWELL)
 
 
 _FIXED: Specific = tuple((f"sm_{sm}a", (9, 1)) for sm in (100, 103, 107, 110, 120, 121))
@@ -177,8 +171,8 @@ _CONVERSION_ROWS = (
             (_FP8, "f32", "d:D, a:S, b:S", (8, 1), 89, ()),
             (_FP8, "f16x2", "d:D, a:S", (8, 1), 89, ()),
             (f"{_FP6},{_FP4}", "f32", "d:D, a:S, b:S", (8, 6), 100, BLACKWELL),
-            (f"{_FP6},{_FP4}", "f16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
-            (f"{_FP8},{_FP6},{_FP4}", "bf16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
+            (f"{_FP6},{_FP4}", "f16x2", "d:D, a:S", (9, 1), 100, blackwell((9, 1))),
+            (f"{_FP8},{_FP6},{_FP4}", "bf16x2", "d:D, a:S", (9, 1), 100, blackwell((9, 1))),
         )
     ),
     *_rubin_conversions(),
@@ -214,7 +208,7 @@ _CONVERSION_ROWS = (
             "cvt.widen",
             (9, 2),
             100,
-            _later(9, 2),
+            blackwell((9, 2)),
         )
         for scale, more in (("", ""), (_SCALED, ", e:ue8m0x2"))
     ),
