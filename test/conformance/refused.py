@@ -170,7 +170,7 @@ KINDS = (
     Kind(
         r"tensormap\.(replace|query)\..*",
         "is not a PTX instruction",
-        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
+        "9.7.9.28: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
         "in a query",
     ),
     Kind(
@@ -321,13 +321,14 @@ KINDS = (
     ),
     Kind(
         r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
-        "is not a PTX instruction|needs sm_100a",
+        "is not a PTX instruction",
         "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
     ),
     Kind(
-        r"applypriority\.async\.bulk\.tensor\.(?!.*\dd\b).*",
+        r"applypriority\.async\.bulk\.tensor\.((?!.*\dd\b).*|.*[1345]d.*gather4.*|.*gather4.*[1345]d.*)",
         "is not a PTX instruction",
-        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions; ptxas takes gather4 without",
+        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions, which is two for gather4 "
+        "(9.7.9.25.5.2); ptxas takes gather4 with others and without one",
     ),
     Kind(
         r"applypriority\.async\.bulk.*",
@@ -370,7 +371,7 @@ FAULTS = (
         "9.1: nothing says that registers of a vector differ; ptxas cannot write one twice here",
     ),
     Kind(
-        r"w?mma(\.sp[:\w]*)?\..*|cvt\.rna\..*",
+        r"w?mma(\.sp[:\w]*)?\..*|cvt\.(rna|(?=.*\bftz\b)).*",
         r"<builtin>|Argument vector size mismatch for instruction 'mov'|Arguments mismatch for instruction '(mov|_mma)'"
         r"|Sink '_' not allowed as a source operand",
         "9.7.9.21, 9.7.14.4, .5: ptxas makes PTX of its own of these, and cannot read it with some operands",

@@ -33,6 +33,9 @@ def _copies() -> Iterator[PatternRow]:
 _GROUPED = TENSOR_MEMORY
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
+_MULTICASTING = ("sm_90a", *(name for name, _ in _GROUPED))
+"""The targets on which relaxed copies go to a cluster; no public text names them, these are the assembler's."""
+
 _MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
 _MASK, _WIDE_MASK = "u16(0..65535)", "b32(0..4294967295)"
 _MASKED = Need("multicast::cluster::16b", (9, 4), 90)
@@ -47,7 +50,7 @@ def _bulk() -> Iterator[PatternRow]:
     later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
     for words, operands, ptx, scopes, only in (
         (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
-         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _MULTICASTING),
         (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
          _SCOPES, ()),
         (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
@@ -57,7 +60,7 @@ def _bulk() -> Iterator[PatternRow]:
     ):  # fmt: skip
         yield row(f"cp.async.bulk{{.weak}}{words}", operands, section, ptx=ptx, sm=90, meaning=meaning, needs=later)
         yield row(f"cp.async.bulk.relaxed.{{{scopes}}}{words}.b128", operands, section, ptx=(9, 3), sm=90,
-                  meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name, _ in only))  # fmt: skip
+                  meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name in only))  # fmt: skip
     spelling = f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob"
     operands = f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64"
     yield row(spelling, operands, section, (9, 2), 90, "cp.async.bulk.edges", needs=later)
