@@ -235,10 +235,6 @@ MEANINGS = _homes(
         sub, sub.cc, subc, szext, xor
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
-        "runtime.interp.meaning.refused": """
-        carry.untold, cp.async.bulk.edges, cvt.unsigned, fabric, fma.oob, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem, tcgen05.untold, tensor.class, tensor.replace later, tensor.unmodelled, texture
-        """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
         cp.async.mbarrier.arrive, exit, fence, getctarank, mapa, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,
