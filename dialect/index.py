@@ -159,10 +159,10 @@ LOWERINGS = _homes(
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
-        gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
-        scf.yield, warp.elect
+        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant,
+        scf.for, scf.if, scf.yield, warp.elect
         """,
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step",
+        "passes.to_ptx.epilogue": "warp.broadcast, warp.index, warp.map, warp.reduce",
         "passes.to_ptx.fragment_ops": """
         warp.constant, warp.convert, warp.convert_layout, warp.elementwise, warp.stack, warp.subfragment
         """,
@@ -190,20 +190,20 @@ LOWERINGS = _homes(
         gpu.yield, memref.atomic_rmw
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.tensor_load, warp.tensor_store, warp.wait
+        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,
+        warp.tensor_load, warp.tensor_store, warp.wait
         """,
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_block_id, gpu.cluster_dim,
-        gpu.cluster_dim_blocks, gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos,
-        math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin,
-        math.sqrt, math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load,
-        memref.reinterpret_cast, memref.store, memref.subview, memref.view, vector.broadcast, vector.extract,
-        vector.insert, vector.load, vector.store
+        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_dim, gpu.cluster_dim_blocks,
+        gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos, math.erf, math.exp,
+        math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin, math.sqrt,
+        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
+        memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
+        vector.store
         """,
     }
 )

@@ -1,10 +1,10 @@
-"""`warp.attention`; along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`."""
+"""`warp.attention`; along the rows of fragments: `warp.reduce`, `warp.broadcast`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     MemRefType,
-    StringAttr,
     UnitAttr,
     bf16,
     f16,
@@ -36,11 +35,10 @@ from xdsl.irdl import (
     opt_operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import Bit, Layout
@@ -54,10 +52,9 @@ from .elements import (
     pointwise_of,
 )
 from .fragments import IDENTITIES, Kind, KindAttr
-from .matrices import AXES
-from .op_shapes import BareWord, FragmentChange
+from .op_shapes import FragmentChange
 
-# Along the rows of fragments: `warp.reduce`, `warp.broadcast`, `warp.step`.
+# Along the rows of fragments: `warp.reduce`, `warp.broadcast`.
 #
 # What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
 # element. A column of sums may still be in parts, one for each lane of a row::
@@ -143,35 +140,6 @@ class BroadcastOp(FragmentChange):
             raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
         if (expected := column_of(result)) != source:
             raise VerifyException(f"expected a column {expected}, got {source}")
-
-
-@irdl_op_definition
-class StepOp(IRDLOperation):
-    """A fragment whose elements are the numbers of their rows, or of their columns, counted from an index::
-
-    %j = warp.step columns %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    """
-
-    name = "warp.step"
-
-    along = prop_def(StringAttr)
-    start = operand_def(IndexType())
-    fragment = result_def(FragmentType)
-
-    traits = traits_def(Pure())
-    custom_directives: ClassVar = (BareWord,)
-    assembly_format = "custom<BareWord>($along) $start attr-dict `:` type($fragment)"
-
-    def __init__(self, along: str, start: SSAValue, fragment: FragmentType):
-        super().__init__(
-            operands=[start], properties={"along": StringAttr(along)}, result_types=[fragment.with_element(i32)]
-        )
-
-    def verify_(self) -> None:
-        if self.along.data not in AXES:
-            raise VerifyException(f"expected numbers of {' or '.join(AXES)}, got '{self.along.data}'")
-        if self.fragment.type.element_type != i32:
-            raise VerifyException(f"expected elements of i32, got {self.fragment.type}")
 
 
 # `warp.attention`: two products with a softmax between them, on memory.

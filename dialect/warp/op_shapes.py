@@ -47,7 +47,7 @@ def only_reads(op: Operation) -> bool:
 
 @irdl_custom_directive
 class BareWord(CustomDirective):
-    """A text that stands without quotes, as `columns` in `warp.step columns %start`; or none, where it is optional."""
+    """A text that stands without quotes, as `bulk` in `warp.commit bulk`; or none, where it is optional."""
 
     attribute: AttributeVariable
 

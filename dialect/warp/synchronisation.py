@@ -20,7 +20,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
@@ -321,21 +321,6 @@ CLUSTER_SM = 90
 
 MOST_CTAS = 16
 """CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""
-
-
-@irdl_op_definition
-class ClusterRankOp(IRDLOperation):
-    """The number of the CTA in its cluster: `%rank = warp.cluster_rank`. Source: PTX ISA 10.14, `%cluster_ctarank`."""
-
-    name = "warp.cluster_rank"
-
-    rank = result_def(IndexType())
-
-    traits = traits_def(Pure())
-    assembly_format = "attr-dict"
-
-    def __init__(self):
-        super().__init__(result_types=[IndexType()])
 
 
 MOST_BARRIERS = 16

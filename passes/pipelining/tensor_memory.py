@@ -17,7 +17,7 @@ from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
-from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
+from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
@@ -29,7 +29,6 @@ from ...dialect.warp.synchronisation import (
     BEFORE_SYNC,
     SOME_WARPS,
     WGMMA,
-    ClusterRankOp,
     CommitOp,
     ElectOp,
     FenceOp,
@@ -99,7 +98,7 @@ class TensorProducts(ABC):
         warp = index.insert(SubgroupIdOp()).result
         second = index.compare("eq", warp, self.warps + 1)
         if self.ctas > 1:
-            leads = index.compare("eq", index.insert(ClusterRankOp()).rank, 0)
+            leads = index.compare("eq", index.insert(ClusterBlockIdOp()).result, 0)
             second = index.insert(arith.AndIOp(second, leads)).result
         one = index.insert(arith.AndIOp(second, index.insert(ElectOp()).chosen)).result
         with index.where(one) as inside:

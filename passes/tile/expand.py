@@ -83,7 +83,7 @@ class ExpandArriveLast(RewritePattern):
         index = IndexBuilder(rewriter)
         count = constant_value(op.of)
         limit = index.value(index.sub(op.of if count is None else count, 1))
-        thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
+        thread, zero = index.insert(ThreadIdOp()).result, index.value(0)
         some = some_warps(op)
         some_of_them = (None, None) if some is None else (index.value(CONSUMERS_BARRIER), some * LANES)
         index.insert(BarrierOp() if some is None else ScopedBarrierOp(CTA, *some_of_them))

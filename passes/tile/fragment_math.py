@@ -17,9 +17,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ...dialect.isa.form import ElementType
 from ...dialect.isa.row import Target
-from ...dialect.warp.attention import BroadcastOp, StepOp
+from ...dialect.warp.attention import BroadcastOp
 from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
-from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
+from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
 from ..linalg.product import Product
@@ -90,7 +90,7 @@ def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) 
 def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end."""
-    columns = index.insert(StepOp("columns", index.value(start), fragment_of(fragment))).fragment
+    columns = index.insert(IndexOp(1, index.value(start), fragment_of(fragment))).result
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import gpu, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -237,7 +237,7 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
 
 def cta_number(index: IndexBuilder) -> SSAValue:
     """The number of this CTA."""
-    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    return index.insert(BlockIdOp()).result
 
 
 def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:

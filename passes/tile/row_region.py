@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp, column_of
+from ...dialect.warp.attention import BroadcastOp, ReduceOp, column_of
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
@@ -172,7 +172,7 @@ class RowChunk:
         kind = self.region.fragment(_type(value))
         if isinstance(value.owner, IndexOp):
             start = self.index.value(self.at)
-            return self.index.insert(StepOp("columns", start, self.region.fragment(i32))).fragment
+            return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)
         if self.region.is_column(value) and value.type in REPEATED:

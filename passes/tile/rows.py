@@ -14,14 +14,14 @@ from xdsl.ir import SSAValue
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attention import ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import AcrossOp, RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
+from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ScopedBarrierOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
@@ -253,7 +253,7 @@ class RowJoin:
             if not self.met:
                 index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
                 self.met = True
-            own = index.values([0, index.add(index.mul(index.insert(ClusterRankOp()).rank, warps), warp)])
+            own = index.values([0, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
             for cta in range(ctas):
                 index.insert(StoreOp(column, memory, own, cta=index.value(cta)))
             index.insert(ScopedBarrierOp(CLUSTER))

@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
+from ...dialect.warp.attention import BroadcastOp, ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
-from ...dialect.warp.elements import GeluOp
+from ...dialect.warp.elements import GeluOp, IndexOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
@@ -271,7 +271,7 @@ def _check(op: MapOp, kind: Attribute) -> None:
         fail(op, f"{op.name} to elements of {kind} is not lowered")
 
 
-# Rows of fragments taken together and spread out: `warp.reduce`, `warp.broadcast`, `warp.step`.
+# Rows of fragments taken together and spread out: `warp.reduce`, `warp.broadcast`, `warp.index`.
 
 
 def _rows(kind: FragmentType) -> list[int]:
@@ -321,18 +321,20 @@ def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
     lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
-@lowers(StepOp)
-def _step(lowering: KernelLowering, op: StepOp) -> None:
-    kind, s, axis = op.fragment.type, lowering.scalars, op.along.data[0]
-    own_place = lowering.addressing.lane_position(kind.layout.data)[axis == "c"]
+@lowers(IndexOp)
+def _index(lowering: KernelLowering, op: IndexOp) -> None:
+    if op.start is None:
+        fail(op, f"{op.name} without a start is that of an element, in a region")
+    kind, s, loop = fragment_of(op.result), lowering.scalars, op.number
+    own_place = lowering.addressing.lane_position(kind.layout.data)[loop]
     first, emitter = s.sum(own_place, lowering.scalar(op.start)), lowering.emitter
     numbers: dict[int, VirtualRegister] = {}
     for place in offsets(kind, 1):
-        offset = place[axis == "c"]
+        offset = place[loop]
         if offset not in numbers:
             if isinstance(first, VirtualRegister):
                 numbers[offset] = emitter.compute("add.s32", first, offset)
             else:
                 numbers[offset] = emitter.compute("mov.b32", first + offset)
-    registers = [numbers[place[axis == "c"]] for place in offsets(kind, 1)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+    registers = [numbers[place[loop]] for place in offsets(kind, 1)]
+    lowering.values[op.result] = own(lowering, op.result, registers)

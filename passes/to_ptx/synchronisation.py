@@ -23,7 +23,6 @@ from ...dialect.warp.synchronisation import (
     ArriveOp,
     AtomicIncOp,
     AwaitOp,
-    ClusterRankOp,
     CommitOp,
     FenceOp,
     MakeBarriersOp,
@@ -180,12 +179,7 @@ def _fence(lowering: KernelLowering, op: FenceOp) -> None:
     lowering.emitter.emit("wgmma.fence.sync.aligned")
 
 
-# Clusters and barriers: `warp.cluster_rank`, `warp.barrier`.
-
-
-@lowers(ClusterRankOp)
-def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
-    lowering.values[op.rank] = lowering.scalars.special("%cluster_ctarank", MOST_CTAS)
+# Barriers of every scope: `warp.barrier`.
 
 
 @lowers(ScopedBarrierOp)

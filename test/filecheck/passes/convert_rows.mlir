@@ -46,7 +46,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %p = warp.reduce add %x : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x4xi32, [c0 c1 r0 r1 r2 | r3]>
     %m = warp.reduce add %p : !warp.fragment<acc, 16x4xi32, [c0 c1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x1xi32, [x0 x1 r0 r1 r2 | r3]>
     %y = warp.broadcast %m : !warp.fragment<acc, 16x1xi32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %j = warp.step columns %i : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %j = warp.index 1 from %i : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %z = warp.map %y, %j : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> (%a: i32, %b: i32) {
       %0 = arith.addi %a, %b : i32
       warp.yield %0 : i32

@@ -39,17 +39,17 @@ func.func @parts(%x: !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>) {
 
 // -----
 
-// expected-error @+2 {{warp.step: expected numbers of rows or columns, got 'lanes'}}
+// expected-error @+2 {{warp.index: expected 0, the loop along rows, or 1, that along columns, got 2}}
 func.func @axis(%i: index) {
-  %0 = warp.step lanes %i : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %0 = warp.index 2 from %i : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.step: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+// expected-error @+2 {{warp.index: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @numbers(%i: index) {
-  %0 = warp.step rows %i : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %0 = warp.index 0 from %i : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
