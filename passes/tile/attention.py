@@ -30,10 +30,10 @@ from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, ReduceOp, column_of
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -166,7 +166,7 @@ class AttentionBuilder:
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
-        total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment)
+        total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).result)
         self._finish(SoftmaxState(largest, total, parts))
 
     def _end(self, rows: int) -> Index:
@@ -263,12 +263,12 @@ class AttentionBuilder:
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
         that rescales results of the largest scores `before`, and P of this tile."""
-        in_tile = index.insert(ReduceOp(Kind.Max, scores)).fragment
+        in_tile = index.insert(ReduceOp(Kind.Max, scores)).result
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, before, subtracted)
         p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
-        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
+        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
         sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
         return largest, sums, again, p
 

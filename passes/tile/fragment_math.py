@@ -17,11 +17,10 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ...dialect.isa.form import ElementType
 from ...dialect.isa.row import Target
-from ...dialect.warp.attention import BroadcastOp
 from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import ConstantOp
+from ...dialect.warp.fragments import BroadcastOp, ConstantOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions

@@ -22,8 +22,8 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
-from ...dialect.warp.attention import column_of
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
+from ...dialect.warp.fragments import column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.synchronisation import CLUSTER_SIZE

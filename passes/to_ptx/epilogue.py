@@ -11,10 +11,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attention import BroadcastOp, ReduceOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
 from ...dialect.warp.elements import GeluOp, IndexOp
 from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.fragments import BroadcastOp, ReduceOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
 from ..diagnostics import fail
@@ -281,7 +281,9 @@ def _rows(kind: FragmentType) -> list[int]:
 
 @lowers(ReduceOp)
 def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
-    source, result = fragment_of(op.input), op.fragment.type
+    if not isinstance(op.input.type, FragmentType):
+        fail(op, f"{op.name} of {op.input.type} stands in the region of warp.rows; kernels reduce rows of fragments")
+    source, result = op.input.type, fragment_of(op.result)
     opcode, by_row = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
     for row, register in zip(_rows(source), lowering.fragment(op.input), strict=True):
         by_row.setdefault(row, []).append(register)
@@ -290,7 +292,7 @@ def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
     for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
         if before.axis == "c" and after.axis == "x":
             reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
-    lowering.values[op.fragment] = reduced
+    lowering.values[op.result] = reduced
 
 
 def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> VirtualRegister:

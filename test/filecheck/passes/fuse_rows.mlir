@@ -7,7 +7,7 @@
 #mn = affine_map<(m, n) -> (m, n)>
 #m = affine_map<(m, n) -> (m)>
 
-// AGAIN: warp.across maximum
+// AGAIN: warp.reduce maximum
 
 // REMARK: fuse_rows.mlir:[[# @LINE + 30]]:3: remark: warp-fuse-rows: it is not fused with operations on the same rows: linalg.fill between its operations writes what it reads
 
@@ -16,10 +16,10 @@
 // CHECK-NOT:     memref.alloc
 // CHECK:         warp.rows %x into %y {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>]}
 // CHECK-NEXT:    ^bb0(%[[A:.*]]: f32):
-// CHECK-NEXT:      %[[M:.*]] = warp.across maximum %[[A]] : f32
+// CHECK-NEXT:      %[[M:.*]] = warp.reduce maximum %[[A]] : f32 to f32
 // CHECK-NEXT:      %[[D:.*]] = arith.subf %[[A]], %[[M]] : f32
 // CHECK-NEXT:      %[[E:.*]] = math.exp %[[D]] : f32
-// CHECK-NEXT:      %[[L:.*]] = warp.across add %[[E]] : f32
+// CHECK-NEXT:      %[[L:.*]] = warp.reduce add %[[E]] : f32 to f32
 // CHECK-NEXT:      %[[Y:.*]] = arith.divf %[[E]], %[[L]] : f32
 // CHECK-NEXT:      warp.yield %[[Y]] : f32
 // CHECK-NOT:     linalg
@@ -50,7 +50,7 @@ func.func @between(%x: memref<64x100xf32>, %y: memref<64x100xf32>, %s: memref<64
 // CHECK-LABEL: func.func @sums(
 // CHECK:         linalg.matmul
 // CHECK:         warp.rows %[[T:.*]] into %y, %s {{.*}} : memref<64x100xf32> into memref<64x100xf32>, memref<64xf32> {
-// CHECK:           %[[S:.*]] = warp.across add
+// CHECK:           %[[S:.*]] = warp.reduce add
 // CHECK:           %[[Q:.*]] = arith.divf %{{.*}}, %[[S]]
 // CHECK-NEXT:      warp.yield %[[Q]], %[[S]] : f32, f32
 // CHECK-NOT:     linalg.generic

@@ -81,11 +81,11 @@ func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// expected-error @+4 {{warp.across: expected add, mul, max, min, maximum, minimum, got neg}}
+// expected-error @+4 {{warp.reduce: expected add, mul, max, min, maximum, minimum, got neg}}
 func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
   ^bb0(%a: f32):
-    %0 = warp.across neg %a : f32
+    %0 = warp.reduce neg %a : f32 to f32
     warp.yield %0 : f32
   }
   return
@@ -127,7 +127,7 @@ func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
 func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #m]} : memref<4x8xf32> into memref<5xf32> {
   ^bb0(%a: f32):
-    %0 = warp.across add %a : f32
+    %0 = warp.reduce add %a : f32 to f32
     warp.yield %0 : f32
   }
   return
