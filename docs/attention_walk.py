@@ -132,9 +132,9 @@ The products are `warp.tile_mma`, and are lowered like those of `warp.matmul`.
             ATTENTION.level("warp-stage"),
             [
                 "warp.copy", "gpu.barrier", r"scf\.for", "warp.copy", "warp.copy", "gpu.barrier",
-                r"warp\.tile_mma", r"scf\.if", "warp.index 1 from", "warp.index 0 from", "arith.select", "warp.reduce max",
-                "math.exp2", "warp.broadcast", "math.fma", "math.exp2", "warp.reduce add", "warp.convert ",
-                "warp.convert_layout", r"warp\.tile_mma", "scf.yield", "warp.reduce add", "arith.divf",
+                r"warp\.tile_mma", r"scf\.if", "warp.index 1 from", "warp.index 0 from", "arith.select",
+                "warp.reduce max", "math.exp2", "warp.broadcast", "math.fma", "math.exp2", "warp.reduce add",
+                "warp.convert ", "warp.convert_layout", r"warp\.tile_mma", "scf.yield", "warp.reduce add", "arith.divf",
                 r"warp\.epilogue",
             ],
         ),

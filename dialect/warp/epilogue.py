@@ -29,9 +29,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import loops_of
 from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
-from .matrices import verify_indices
 from .memory import CtaTileType
-from .op_shapes import TypeOfOptional, bounds
+from .op_shapes import TypeOfOptional, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
 

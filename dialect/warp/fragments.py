@@ -31,7 +31,18 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ..layouts.layout import LANES, Bit, Layout, column, row
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    element_row,
+    float_type,
+    fragment_of,
+    known_element,
+    memory_of,
+    memory_space,
+)
 from .memory import CtaTileType
 from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
 from .stored import StoredIntegers
@@ -94,10 +105,23 @@ class ConstantOp(IRDLOperation):
     def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType | CtaTileType):
         super().__init__(properties={"value": value}, result_types=[fragment])
 
+    @staticmethod
+    def of(value: float, fragment: FragmentType | CtaTileType) -> ConstantOp:
+        """A fragment, or a tile, with a value as one of its elements."""
+        element = known_element(fragment.element_type)
+        if element.is_float:
+            return ConstantOp(FloatAttr(value, float_type(element)), fragment)
+        return ConstantOp(IntegerAttr(int(value), element.bits), fragment)
+
     def verify_(self) -> None:
         element_type = self.fragment.type.element_type
         if self.value.type != element_type:
             raise VerifyException(f"expected a value of the element type {element_type}, got {self.value.type}")
+
+
+def is_zero(fragment: SSAValue) -> bool:
+    """Whether all elements of a fragment are a constant zero."""
+    return isinstance(made := fragment.owner, ConstantOp) and not made.value.value.data
 
 
 @irdl_op_definition
@@ -164,7 +188,7 @@ class ConvertOp(FragmentChange):
     @property
     def integers(self) -> StoredIntegers | None:
         """The stored integers of the input; None if the input has no integers."""
-        return StoredIntegers.of(self.stored, self.zero)
+        return None if self.stored is None else StoredIntegers.of(self.stored, self.zero)
 
     @property
     def order(self) -> list[int]:

@@ -21,7 +21,7 @@ from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -40,7 +40,6 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from ..schedule.warpgroup_model import BUFFERS
-from ..tile.fragment_math import constant
 from .ring import Ring
 
 # Products that a warp of the producer's starts, whose sums are in tensor memory: what all loops over K have of it.
@@ -175,9 +174,9 @@ class TensorProducts(ABC):
             (sums,) = index.either(
                 index.compare("slt", self.loop.lb, self.loop.ub),
                 lambda inside: [inside.insert(LoadOp(memory, place, kind)).fragment],
-                lambda inside: [constant(inside, kind, 0)],
+                lambda inside: [inside.insert(ConstantOp.of(0.0, kind)).fragment],
             )
-        if isinstance(start.owner, ConstantOp) and start.owner.value.value.data == 0:
+        if is_zero(start):
             return sums
         if kind != whole:
             start = index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment

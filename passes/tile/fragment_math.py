@@ -15,12 +15,11 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialect.isa.form import ElementType
 from ...dialect.isa.row import Target
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
+from ...dialect.warp.attributes import fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import BroadcastOp, ConstantOp
+from ...dialect.warp.fragments import BroadcastOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions
@@ -39,16 +38,6 @@ def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> 
     with ImplicitBuilder(block):
         YieldOp(compute(block.args))
     return index.insert(MapOp(inputs, fragment_of(inputs[0]), Region(block))).fragment
-
-
-def constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
-    """A fragment with one value."""
-    return index.insert(ConstantOp(number_of(kind.element, value), kind)).fragment
-
-
-def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
-    """A value as an attribute of an element type."""
-    return FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
 
 
 def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:

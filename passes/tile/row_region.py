@@ -18,9 +18,9 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import IDENTITIES, BroadcastOp, Kind, ReduceOp, column_of
+from ...dialect.warp.fragments import IDENTITIES, BroadcastOp, ConstantOp, Kind, ReduceOp, column_of
 from ..patterns import Index, IndexBuilder, Turn
-from .fragment_math import constant, mapped, number, power, until
+from .fragment_math import mapped, number, power, until
 
 # The region of `warp.rows` on fragments: `warp.reduce` becomes one of fragments, what is between them `warp.map`.
 #
@@ -105,7 +105,8 @@ class RowRegion(NamedTuple):
     ) -> SSAValue:
         """One reduction as a loop along rows."""
         kind = op.kind.data
-        start = constant(index, column_of(self.fragment(_type(op.input)), parts=True), IDENTITIES[kind])
+        column = column_of(self.fragment(_type(op.input)), parts=True)
+        start = index.insert(ConstantOp.of(IDENTITIES[kind], column)).fragment
         with index.loop(0, end, step, [start]) as turn:
             part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
             turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]

@@ -21,11 +21,11 @@ from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
-from .fragment_ops import own
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
+from .products import own
 from .scalars import common_divisor, divisor_of
 
 # Vectors in memory: `along` of `warp.load`.
