@@ -156,7 +156,7 @@ LOWERINGS = _homes(
         scf.for, scf.if, scf.yield, warp.elect
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.index, warp.map, warp.reduce",
+        "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,

@@ -1,5 +1,6 @@
-"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.reduce`, `warp.broadcast`,
-`warp.convert_layout`."""
+"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.reduce`;
+`warp.convert_layout`.
+"""
 
 from __future__ import annotations
 
@@ -216,7 +217,7 @@ class ConvertOp(FragmentChange):
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")
 
 
-# Along the rows of fragments: `warp.reduce`, `warp.broadcast`.
+# Along the rows of fragments: `warp.reduce`.
 #
 # What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
 # element. A column of sums may still be in parts, one for each lane of a row::
@@ -226,7 +227,7 @@ class ConvertOp(FragmentChange):
 #     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
 
 ROW_BITS = (32, 64)
-"""Of an element that becomes of a row."""
+"""Of the elements of a column."""
 
 
 def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
@@ -246,6 +247,16 @@ def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
     """The type of what becomes of each row of a fragment."""
     layout = column_layout(kind.layout.data, parts=parts)
     return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+def alike(kind: FragmentType, other: FragmentType) -> bool:
+    """Whether fragments differ at most in the type of their elements."""
+    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
+
+
+def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
+    """Whether a type is that of columns of a fragment, of elements that fill registers."""
+    return kind.bits in ROW_BITS and kind == column_of(fragment.with_element(kind.element_type))
 
 
 @irdl_op_definition
@@ -295,24 +306,6 @@ class ReduceOp(IRDLOperation):
         complete, parts = column_of(source), column_of(source, parts=True)
         if result not in (complete, parts):
             raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
-
-
-@irdl_op_definition
-class BroadcastOp(FragmentChange):
-    """Repeats the only element of each row in all columns. It needs no instruction::
-
-    %b = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
-                          to !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
-    """
-
-    name = "warp.broadcast"
-
-    def verify_(self) -> None:
-        source, result = fragment_of(self.input), fragment_of(self.fragment)
-        if source.bits not in ROW_BITS:
-            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
-        if (expected := column_of(result)) != source:
-            raise VerifyException(f"expected a column {expected}, got {source}")
 
 
 # `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.

@@ -21,7 +21,7 @@ from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, is_zero
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -439,7 +439,9 @@ class AttentionProducts(TensorProducts):
                 for value in change.inputs:
                     kind = fragment_of(value)
                     part = FragmentType.of(kind.role.data, rows, width, kind.element_type, kind.layout.data, kind.bits)
-                    if value is old:
+                    if not alike(kind, fragment_of(old)):
+                        parts.append(value)
+                    elif value is old:
                         parts.append(inside.insert(LoadOp(self.outputs, at, part)).fragment)
                     else:
                         parts.append(inside.insert(SubfragmentOp(value, (0, left), part.shape)).fragment)

@@ -45,7 +45,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
-from .fragment_math import fma, mapped, number, power, spread, times
+from .fragment_math import fma, mapped, number, power, times
 from .operands import OperandTiles, copies_done, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
@@ -269,9 +269,9 @@ class AttentionBuilder:
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, before, subtracted)
-        p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
+        p = mapped(index, self._raised, scores, self._biased(index, subtracted))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
-        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
+        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
         return largest, sums, again, p
 
     def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
@@ -300,7 +300,7 @@ class AttentionBuilder:
     @staticmethod
     def _added_to(index: IndexBuilder, sums: SSAValue, again: SSAValue, added: SSAValue) -> SSAValue:
         """Sums times a column, and what a tile adds, in f32: instructions on bytes cut long sums short."""
-        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
+        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
         """2^(c s - c m) of a score, and of what is added for m."""

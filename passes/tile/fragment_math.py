@@ -16,10 +16,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.isa.row import Target
-from ...dialect.warp.attributes import fragment_of, schedule_around, target_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_around, target_of
 from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import BroadcastOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions
@@ -33,21 +32,21 @@ APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
-    """A fragment like the first input, made element by element."""
+    """A fragment like the first input, made element by element; other inputs may be columns."""
+    return mapped_to(index, fragment_of(inputs[0]), compute, *inputs)
+
+
+def mapped_to(index: IndexBuilder, kind: FragmentType, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
+    """A fragment of a type, made element by element."""
     block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
     with ImplicitBuilder(block):
         YieldOp(compute(block.args))
-    return index.insert(MapOp(inputs, fragment_of(inputs[0]), Region(block))).fragment
-
-
-def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
-    """A column as a fragment like another one."""
-    return index.insert(BroadcastOp(column, fragment_of(like))).fragment
+    return index.insert(MapOp(inputs, kind, Region(block))).fragment
 
 
 def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
     """Each row of a fragment times the element of a column."""
-    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, spread(index, column, fragment))
+    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, column)
 
 
 def number(value: float, kind: Attribute = f32) -> SSAValue:

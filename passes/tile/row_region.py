@@ -18,9 +18,9 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import IDENTITIES, BroadcastOp, ConstantOp, Kind, ReduceOp, column_of
+from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
 from ..patterns import Index, IndexBuilder, Turn
-from .fragment_math import mapped, number, power, until
+from .fragment_math import mapped, mapped_to, number, power, until
 
 # The region of `warp.rows` on fragments: `warp.reduce` becomes one of fragments, what is between them `warp.map`.
 #
@@ -175,8 +175,13 @@ class RowChunk:
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)
         if self.region.is_column(value) and value.type in REPEATED:
-            return self.index.insert(BroadcastOp(self.column(value), kind)).fragment
-        return self._mapped(value, kind, self._is_element, self.spread)
+            return mapped_to(self.index, kind, lambda x: x[0], self.column(value))
+        return self._mapped(value, kind, self._is_element, self._input)
+
+    def _input(self, value: SSAValue) -> SSAValue:
+        """A value as an input of `warp.map`, which repeats columns."""
+        is_repeated = value not in self.elements and self.region.is_column(value) and value.type in REPEATED
+        return self.column(value) if is_repeated else self.spread(value)
 
     def column(self, value: SSAValue) -> SSAValue:
         """A value for each row."""
@@ -199,11 +204,10 @@ class RowChunk:
         return value in self.elements or is_column or isinstance(value.owner, IndexOp)
 
     def inverse(self, value: SSAValue) -> SSAValue:
-        """One over a value of each row, spread out."""
+        """One over a value of each row."""
         if value not in self.inverses:
-            column = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
-            kind = self.region.fragment(f32)
-            self.inverses[value] = self.index.insert(BroadcastOp(column, kind)).fragment
+            divided = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
+            self.inverses[value] = divided
         return self.inverses[value]
 
     def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:

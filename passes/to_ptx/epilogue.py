@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
-from ...dialect.warp.elements import GeluOp, IndexOp
+from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import BroadcastOp, ReduceOp
+from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
 from ..diagnostics import fail
@@ -229,13 +229,20 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     elements = packing.elements
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
+    if (column := _repeated(op)) is not None:
+        registers = lowering.fragment(column)
+        repeated = [registers[place] for place in _places(fragment_of(column), kind)]
+        lowering.values[op.fragment] = own(lowering, op.fragment, repeated)
+        return
+    places = {value: _places(value.type, kind) for value, _ in used if isinstance(value.type, FragmentType)}
     each, result, elements_ = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
 
     def arguments(number: int) -> dict[SSAValue, HeldElement]:
         elements: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                elements[argument] = packing.element(value.type.element, lowering.fragment(value), number)
+                element = packing.element(value.type.element, lowering.fragment(value), places[value][number])
+                elements[argument] = element
             else:
                 elements[argument] = HeldElement(lowering.number(value))
         return elements
@@ -247,6 +254,23 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
             if all(other in elements_ for other in of_register):
                 result[number // each] = packing.pack(kind.element_type, [elements_[other] for other in of_register])
     lowering.values[op.fragment] = [result[number] for number in range(kind.registers)]
+
+
+def _repeated(op: MapOp) -> SSAValue | None:
+    """The column whose elements a map repeats as they are, which takes no instruction; None of other maps."""
+    end = op.body.block.first_op
+    made = end.elements[0] if isinstance(end, YieldOp) else None
+    column = op.inputs[made.index] if isinstance(made, BlockArgument) else None
+    is_column = column is not None and isinstance(column.type, FragmentType) and column.type.bits in ROW_BITS
+    return column if is_column else None
+
+
+def _places(kind: FragmentType, result: FragmentType) -> Sequence[int]:
+    """Which element of an input goes with each element of a result: the same, or in a column the one of its row."""
+    if alike(kind, result):
+        return range(per_register(result) * result.registers)
+    of_row = {row: number for number, row in enumerate(_rows(kind))}
+    return [of_row[row] for row in _rows(result)]
 
 
 def _groups(op: MapOp, count: int) -> list[list[int]]:
@@ -271,7 +295,7 @@ def _check(op: MapOp, kind: Attribute) -> None:
         fail(op, f"{op.name} to elements of {kind} is not lowered")
 
 
-# Rows of fragments taken together and spread out: `warp.reduce`, `warp.broadcast`, `warp.index`.
+# Rows of fragments taken together, and the numbers of their elements: `warp.reduce`, `warp.index`.
 
 
 def _rows(kind: FragmentType) -> list[int]:
@@ -314,13 +338,6 @@ def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister,
     others = [emitter.compute("shfl.sync.bfly.b32", each, distance, *WARP, type=each.type) for each in words]
     other = emitter.compute("mov.b64", others, type="f64") if is_wide else others[0]
     return emitter.compute(opcode, register, other)
-
-
-@lowers(BroadcastOp)
-def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
-    by_row = dict(zip(_rows(fragment_of(op.input)), lowering.fragment(op.input), strict=True))
-    registers = [by_row[row] for row in _rows(op.fragment.type)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
 
 
 @lowers(IndexOp)

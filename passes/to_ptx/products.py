@@ -250,7 +250,7 @@ def _computes(op: Operation, element: ElementType) -> None:
 # Registers that several fragments have: `warp.subfragment`.
 
 READERS = frozenset((
-    "arith.select", "warp.broadcast", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce", "warp.stack",
+    "arith.select", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce", "warp.stack",
     "warp.subfragment",
 ))  # fmt: skip
 """Operations that leave the registers of their operands as they are."""

@@ -132,8 +132,7 @@ func.func @gate(%a: memref<64x100xf32>, %b: memref<64x100xf32>, %y: memref<64x10
 // KERNEL:        %[[J:.*]] = warp.index 1 from
 // KERNEL-NEXT:   %[[IN:.*]] = warp.map %[[X]], %[[J]]
 // KERNEL:        %[[M:.*]] = warp.reduce maximum %[[IN]] : !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]> to !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>
-// KERNEL-NEXT:   %[[B:.*]] = warp.broadcast %[[M]]
-// KERNEL-NEXT:   %[[E:.*]] = warp.map %[[X]], %[[B]]
+// KERNEL-NEXT:   %[[E:.*]] = warp.map %[[X]], %[[M]]
 // KERNEL:        warp.reduce add
 // KERNEL:        warp.store
 // KERNEL-NOT:    warp.load

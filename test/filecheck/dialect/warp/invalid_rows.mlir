@@ -31,9 +31,11 @@ func.func @lanes(%x: !matrix) {
 
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// expected-error @+2 {{warp.broadcast: expected a column !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>}}
+// expected-error @+2 {{warp.map: expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>}}
 func.func @parts(%x: !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>) {
-  %0 = warp.broadcast %x : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]> to !matrix
+  %0 = warp.map %x : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]> -> !matrix (%e: f32) {
+    warp.yield %e : f32
+  }
   return
 }
 
