@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
-from xdsl.dialects import arith, gpu, memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FloatAttr,
@@ -245,8 +245,8 @@ def _outer(nest: Nest) -> list[int]:
 
 def _compute_one(thread: ElementThread) -> None:
     """Finds the element of this thread, and computes it if there is one."""
-    index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
-    cta, lane = index.insert(BlockIdOp(dimension)).result, index.insert(ThreadIdOp(dimension)).result
+    index = thread.index
+    cta, lane = index.insert(BlockIdOp()).result, index.insert(ThreadIdOp()).result
     number: Index = index.add(index.mul(cta, THREADS), lane)
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
