@@ -366,9 +366,10 @@ class NarrowSums(RewritePattern):
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     """Gives each operation a single result, and lets products read operands without the operations that moved them.
     With `tf32`, f32 factors may be rounded."""
-    from . import moved_operands, reshapes, tensors
+    from . import moved_operands, reshapes, sizes, tensors
 
     wide = tensors.FuseWide()
+    apply_patterns(sizes.PATTERNS, function)
     tensors.drop_unused(function.body.block, function)
     first = tensors.OneResultEach(), PassSizes(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
     apply_patterns(first, function)
