@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, cf, tensor
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects.builtin import IndexType
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.ir import OpResult, SSAValue
@@ -108,16 +108,24 @@ class DropAssertion(RewritePattern):
             rewriter.erase(op)
 
 
+def _computed(size: Size, rewriter: PatternRewriter) -> SSAValue | None:
+    """A size as an index; None if it depends on anything but the sizes of tensors."""
+    index, product = IndexBuilder(Builder(rewriter.insertion_point)), size.number
+    for value, dimension in size.factors:
+        if dimension is None:
+            return None
+        product = index.mul(product, index.insert(tensor.DimOp(value, index.value(dimension))).result)
+    return index.value(product)
+
+
 class TakeSize(RewritePattern):
-    """Replaces a size that is computed by way of i64 by that of the tensor that it is."""
+    """Replaces a size that is computed by way of i64 by the sizes of tensors that it is the product of."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: arith.IndexCastOp, rewriter: PatternRewriter) -> None:
-        number, factors = amount(op.input)
-        if op.result.type == IndexType() and number == 1 and len(factors) == 1 and factors[0].dimension is not None:
-            ((source, dimension),) = factors
-            at = rewriter.insert(arith.ConstantOp(IntegerAttr(dimension, IndexType()))).result
-            rewriter.replace(op, tensor.DimOp(source, at))
+        size = _computed(amount(op.input), rewriter) if op.result.type == IndexType() else None
+        if size is not None:
+            rewriter.replace(op, [], [size])
 
 
 class ReshapeByGroups(RewritePattern):
@@ -128,7 +136,7 @@ class ReshapeByGroups(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ReshapeOp, rewriter: PatternRewriter) -> None:
-        source, made, sizes = op.source.type, op.result.type, op.shape.owner
+        source, made = op.source.type, op.result.type
         of_source, of_result = _sizes(op.source), _sizes(op.result)
         merged, divided = _groups(of_source, of_result), _groups(of_result, of_source)
         if merged is not None and divided is not None:
@@ -140,10 +148,12 @@ class ReshapeByGroups(RewritePattern):
             rewriter.replace(
                 op, tensor.CollapseShapeOp.build(operands=[op.source], properties=groups, result_types=[made])
             )
-        elif divided is not None and isinstance(sizes, tensor.FromElementsOp):
+        elif divided is not None:
             shape = shape_of(op.result)
-            unknown = [value for size, value in zip(shape, sizes.elements, strict=True) if size < 0]
-            indices = [rewriter.insert(arith.IndexCastOp(value, IndexType())).result for value in unknown]
+            unknown = [_computed(of_result[d], rewriter) for d, size in enumerate(shape) if size < 0]
+            indices = [index for index in unknown if index is not None]
+            if len(indices) < len(unknown):
+                fail(op, f"expected the sizes of {op.name} to follow from those of tensors")
             rewriter.replace(op, tensor.ExpandShapeOp(op.source, indices, reassociation(divided), shape, made))
         else:
             fail(op, f"expected {op.name} to merge or to divide dimensions of {source}, got {made}")
@@ -187,6 +197,7 @@ class ReadInOrder(RewritePattern):
         for repeated in [place[1] for place in places if place is not None]:
             _assert_same(repeated, op, rewriter)
         body = op.body.clone()
+        end = body.block.last_op
         element = body.block.insert_arg(reads[0].result.type, number)
         for each in reversed(list(body.block.ops)):
             if isinstance(each, tensor.ExtractOp) and each.indices:
@@ -195,6 +206,10 @@ class ReadInOrder(RewritePattern):
                 Rewriter.erase_op(each)
         maps = [access.map for access in nest.accesses]
         maps.insert(number, map_along(nest.loops, along))
+        same = source.type == op.results[0].type and end is not None and end.operands[0] is element
+        if same and along == list(range(nest.loops)) and nest.writes[0].loops == tuple(along):
+            rewriter.replace(op, [], [source])
+            return
         made = generic(op, [*op.inputs, source], list(op.outputs), body, maps, results=op.result_types)
         rewriter.replace(op, made)
 
