@@ -666,11 +666,41 @@ def test_reshapes_to_computed_sizes_and_sizes_that_may_be_one() -> None:
     for n in (1, 7):
         x, y = draw(2, 3, n), draw(6, n)
         np.testing.assert_array_equal(kernel(x, y, device="interp"), x.reshape(6, n) - y)
-    assert kernel.ptx.count(".entry") == 1 and "setp.eq" not in kernel.ptx
+    assert kernel.ptx.count(".entry") == 1
+    assert "setp.eq" not in kernel.ptx
     with pytest.raises(WarploomError, match=r"<mlir>:19:3: .*a dimension of size 1 is not repeated"):
         kernel(draw(2, 3, 7), draw(6, 1), device="interp")
     with pytest.raises(WarploomError, match=r"<mlir>:16:3: .*expected tensor.reshape to merge or to divide"):
         compile(RESHAPED.replace("ROWS", "5").replace("6x?", "5x?"), target="sm_80")
+
+
+SCAN = """func.func @f(%x: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<SIZExf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %y = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %l = tensor.empty() : tensor<SIZExf32>
+  %s = linalg.fill ins(%zero : f32) outs(%l : tensor<SIZExf32>) -> tensor<SIZExf32>
+  %r:2 = tm_tensor.scan dimension(ALONG) inclusive(HOW) ins(%x : tensor<5x7xf32>)
+      outs(%y, %s : tensor<5x7xf32>, tensor<SIZExf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %a, %b : f32
+    tm_tensor.yield %0 : f32
+  } -> tensor<5x7xf32>, tensor<SIZExf32>
+  return %r#0, %r#1 : tensor<5x7xf32>, tensor<SIZExf32>
+}"""
+
+
+@pytest.mark.parametrize(("along", "inclusive"), [(1, True), (0, False)])
+def test_what_rows_add_up_to_so_far(along: int, inclusive: bool) -> None:
+    """A thread for each row goes along it, and writes a sum in each turn."""
+    text = SCAN.replace("SIZE", "57"[1 - along]).replace("ALONG", str(along)).replace("HOW", str(inclusive).lower())
+    kernel, x = compile(text, target="sm_80"), draw(5, 7)
+    sums, last = kernel(x, device="interp")
+    exact = np.cumsum(x, along, np.float64)
+    expected = exact if inclusive else exact - x
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last, exact.take(-1, along), rtol=1e-5, atol=1e-6)
+    assert kernel.ptx.count(".entry") == 1
 
 
 def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
