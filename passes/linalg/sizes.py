@@ -22,23 +22,23 @@ from ..patterns import IndexBuilder, constant_value
 from .operand import reassociation
 
 
-class Factor(NamedTuple):
+class SizeFactor(NamedTuple):
     """A number that is not known: a dimension of a tensor, or, without one, a value of its own."""
 
     value: SSAValue
     dimension: int | None = None
 
 
-class Size(NamedTuple):
+class SizeProduct(NamedTuple):
     """A product of a number and of factors, which are sorted."""
 
     number: int
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[SizeFactor, ...] = ()
 
-    def times(self, other: Size) -> Size:
+    def times(self, other: SizeProduct) -> SizeProduct:
         """The product of two sizes."""
         factors = sorted((*self.factors, *other.factors), key=lambda f: (id(f.value), f.dimension or 0))
-        return Size(self.number * other.number, tuple(factors))
+        return SizeProduct(self.number * other.number, tuple(factors))
 
     @property
     def is_natural(self) -> bool:
@@ -46,11 +46,11 @@ class Size(NamedTuple):
         return self.number >= 0 and all(factor.dimension is not None for factor in self.factors)
 
 
-def size_of(value: SSAValue, dimension: int) -> Size:
+def size_of(value: SSAValue, dimension: int) -> SizeProduct:
     """The size of a dimension of a tensor."""
     shape, op = shape_of(value), value.owner
     if shape[dimension] >= 0:
-        return Size(shape[dimension])
+        return SizeProduct(shape[dimension])
     match op:
         case tensor.EmptyOp():
             return amount(op.dynamic_sizes[sum(size < 0 for size in shape[:dimension])])
@@ -61,13 +61,13 @@ def size_of(value: SSAValue, dimension: int) -> Size:
         case tensor.ReshapeOp() if isinstance(made := op.shape.owner, tensor.FromElementsOp):
             return amount(made.elements[dimension])
         case _:
-            return Size(1, (Factor(value, dimension),))
+            return SizeProduct(1, (SizeFactor(value, dimension),))
 
 
-def amount(value: SSAValue) -> Size:
+def amount(value: SSAValue) -> SizeProduct:
     """A whole number as a product."""
     if (number := constant_value(value)) is not None:
-        return Size(number)
+        return SizeProduct(number)
     match op := value.owner:
         case arith.IndexCastOp():
             return amount(op.input)
@@ -78,9 +78,9 @@ def amount(value: SSAValue) -> Size:
         case arith.SelectOp() if (condition := holds(op.cond)) is not None:
             return amount(op.lhs if condition else op.rhs)
         case arith.ExtUIOp() if (condition := holds(op.input)) is not None:
-            return Size(int(condition))
+            return SizeProduct(int(condition))
         case _:
-            return Size(1, (Factor(value),))
+            return SizeProduct(1, (SizeFactor(value),))
 
 
 def holds(condition: SSAValue) -> bool | None:
@@ -108,7 +108,7 @@ class DropAssertion(RewritePattern):
             rewriter.erase(op)
 
 
-def _computed(size: Size, rewriter: PatternRewriter) -> SSAValue | None:
+def _computed(size: SizeProduct, rewriter: PatternRewriter) -> SSAValue | None:
     """A size as an index; None if it depends on anything but the sizes of tensors."""
     index, product = IndexBuilder(Builder(rewriter.insertion_point)), size.number
     for value, dimension in size.factors:
@@ -159,15 +159,15 @@ class ReshapeByGroups(RewritePattern):
             fail(op, f"expected {op.name} to merge or to divide dimensions of {source}, got {made}")
 
 
-def _sizes(value: SSAValue) -> list[Size]:
+def _sizes(value: SSAValue) -> list[SizeProduct]:
     return [size_of(value, dimension) for dimension in range(len(shape_of(value)))]
 
 
-def _groups(source: Sequence[Size], made: Sequence[Size]) -> list[list[int]] | None:
+def _groups(source: Sequence[SizeProduct], made: Sequence[SizeProduct]) -> list[list[int]] | None:
     """The dimensions of the source that each dimension of a reshape is a product of; None if it is not."""
     groups, rest = list[list[int]](), list(range(len(source)))
     for size in made:
-        group, product = list[int](), Size(1)
+        group, product = list[int](), SizeProduct(1)
         while rest and (product != size or not group):
             group.append(rest.pop(0))
             product = product.times(source[group[-1]])
