@@ -17,9 +17,6 @@ from ..diagnostics import fail
 
 JUMPS = ("bra", "ret", "exit")
 
-PREDICATED = ("ld", "st")
-"""Instructions that keep their guard, as inline PTX: a load under a branch would end the block that it is in."""
-
 
 @dataclass(eq=False)
 class Node:
@@ -109,8 +106,8 @@ class _Splitter:
         self._fall_into(Node())
 
     def _computation(self, op: InstOp, guard: str) -> None:
-        """One under a guard is a node of its own, with its neighbours of the same guard, unless it keeps the guard."""
-        if not guard or traits(op.spelling()[0]).root in PREDICATED:
+        """One under a guard is a node of its own, with its neighbours of the same guard."""
+        if not guard:
             self.current.instructions.append(op)
             return
         last = self.nodes[-2] if len(self.nodes) > 1 else None

@@ -56,7 +56,7 @@ from .nvvm_operations import convert as to_nvvm
 
 def convert(instruction: PtxInstruction) -> str:
     """Adds the operations for an instruction. Returns its opcode if that is inline PTX, "" otherwise."""
-    if not instruction.guard and (to_nvvm(instruction) or to_llvm(instruction)):
+    if to_nvvm(instruction) or to_llvm(instruction):
         return ""
     instruction.inline()
     return instruction.opcode
@@ -137,7 +137,7 @@ class _Function:
 
     def _fill(self, node: Node) -> None:
         for instruction in self.instructions[node]:
-            if (opcode := convert(instruction)) and not instruction.guard:
+            if opcode := convert(instruction):
                 self.inlined[opcode] += 1
 
 

@@ -183,8 +183,8 @@ class PtxInstruction:
         self.registers = registers
         self.symbols = symbols
         self.build = Builder(block)
-        self.opcode, form, self.guard = op.spelling()
-        self.values = op.operands[bool(self.guard) :]
+        self.opcode, form, guard = op.spelling()
+        self.values = op.operands[bool(guard) :]
         kinds = list(map(declared_type, self.values))
         self.operands, type_of = read_form(self.opcode, form, kinds)
         fits = fitting(self.opcode, self.operands, type_of)
@@ -335,8 +335,6 @@ class _Inline:
         outputs = [f"={letter}" for *_, letter in self.results]
         clobbers = ["~{memory}"] if effects else []
         text = f"{of.opcode} {', '.join(texts)}".strip() + ";"
-        if of.guard:
-            text = f"{of.guard}${self._value(of.registers.read(of.op.operands[0]), LETTERS['pred'], count)} {text}"
         result = None if not kinds else kinds[0] if len(kinds) == 1 else struct(kinds)
         op = llvm.InlineAsmOp(
             text, ",".join([*outputs, *self.constraints, *clobbers]), self.arguments,
@@ -372,7 +370,7 @@ class _Inline:
         place = len(self.results)
         letter = self._letter(register)
         self.results.append((register, register_type(self.of.type_of(register)), letter))
-        if self.of.guard or (slot is not None and slot.accumulates):
+        if slot is not None and slot.accumulates:
             self.arguments.append(self.of.registers.read(self.of.declared(register)))
             self.constraints.append(str(place))
         return f"${place}"

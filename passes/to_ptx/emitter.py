@@ -47,7 +47,6 @@ class VirtualRegister:
     offset: int = 0
 
 
-Guard: TypeAlias = VirtualRegister | Literal[True]
 IndexValue: TypeAlias = VirtualRegister | int
 """What an index is at this level: a register, or a number known while compiling."""
 
@@ -281,14 +280,16 @@ class Emitter:
             return
         self._append(self._statement(opcode, operands), guard, unless)
 
-    def emit_form(
-        self, opcode: str, form: str, registers: Sequence[VirtualRegister], guard: Guard, unless: VirtualRegister | None
-    ) -> None:
+    def emit_form(self, opcode: str, form: str, registers: Sequence[VirtualRegister]) -> None:
         """Appends an instruction here whose operands are text, with `?` for each register."""
-        written = Written(form, (*registers,), (form, *(each.type for each in registers)))
-        self._append(self._of_form(opcode, written), guard, unless)
+        self._append(self._of_form(opcode, Written(form, (*registers,), (form, *(each.type for each in registers)))))
 
-    def _append(self, statement: BodyStatement, guard: Guard, unless: VirtualRegister | None) -> None:
+    def _append(
+        self,
+        statement: BodyStatement,
+        guard: VirtualRegister | Literal[True] = True,
+        unless: VirtualRegister | None = None,
+    ) -> None:
         opcode, form, registers, _, _, since, location = statement
         if self._deferred:
             self._emit_deferred(registers)

@@ -336,7 +336,7 @@ def _intrinsic(kernel: LlvmKernel, op: llvm.CallIntrinsicOp) -> None:
 @_lowers(llvm.InlineAsmOp)
 def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     """One instruction of inline PTX on the registers of the operation."""
-    match = re.fullmatch(r"\s*(?:@(!?)\$(\d+)\s+)?([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
+    match = re.fullmatch(r"\s*([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
     if match is None:
         fail(op, "inline PTX is lowered where it is one instruction")
     results = [] if op.res is None else kernel.fresh(op.res.type)
@@ -348,19 +348,14 @@ def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
     words += inputs
     registers: list[VirtualRegister] = []
 
-    def named(number: str) -> VirtualRegister:
-        if int(number) >= len(words):
-            fail(op, f"inline PTX names ${number}, and there are {len(words)} registers")
-        return words[int(number)]
-
-    def placed(match: re.Match[str]) -> str:
-        registers.append(named(match[1]))
+    def number(match: re.Match[str]) -> str:
+        if int(match[1]) >= len(words):
+            fail(op, f"inline PTX names ${match[1]}, and there are {len(words)} registers")
+        registers.append(words[int(match[1])])
         return "?"
 
-    form = re.sub(r"\$(\d+)", placed, match[4] or "").strip()
-    guard = None if match[2] is None else named(match[2])
-    holds, unless = (True, guard) if match[1] or guard is None else (guard, None)
-    kernel.emitter.emit_form(match[3], form, registers, holds, unless)
+    form = re.sub(r"\$(\d+)", number, match[2] or "")
+    kernel.emitter.emit_form(match[1], form.strip(), registers)
     if op.res is not None:
         kernel.give(op, *results)
 
