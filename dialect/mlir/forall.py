@@ -64,7 +64,8 @@ class ReshapeOp(tensor.ReshapeOp):
     """xDSL's `tensor.reshape`, whose verifier multiplies sizes that are not known."""
 
     def verify_(self) -> None:
-        if min(*self.source.type.get_shape(), *self.result.type.get_shape(), 0) == 0:
+        kinds = [value.type for value in (self.source, self.result)]
+        if all(isinstance(kind, TensorType) and min(kind.get_shape(), default=0) >= 0 for kind in kinds):
             super().verify_()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from xdsl.dialects.builtin import BoolAttr, IntAttr, IntegerAttr, UnitAttr, VectorType, f32, i1, i8, i16, i32, i64
 from xdsl.dialects.llvm import LLVMPointerType, LLVMStructType
-from xdsl.ir import Dialect
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -19,15 +18,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.irdl.declarative_assembly_format import (
-    CustomDirective,
-    ParsingState,
-    PrintingState,
-    TypeDirective,
-    VariadicOperandVariable,
-    irdl_custom_directive,
-)
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
@@ -320,30 +311,9 @@ class WgmmaMmaAsyncOp(NvvmOp):
     )
 
 
-@irdl_custom_directive
-class RegisterText(CustomDirective):
-    """The type that each register of a matrix has."""
-
-    types: TypeDirective
-
-    def parse(self, parser: Parser, state: ParsingState) -> None:
-        registers = state.operands[cast("VariadicOperandVariable", self.types.inner).index] or ()
-        self.types.set(state, (parser.parse_type(),) * len(registers))
-
-    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        state.print_whitespace(printer)
-        printer.print_attribute(self.types.get(op)[0])
-
-
-_MATRICES = " ".join(f"`{x}` `` `[` $operand{x} `]`" for x in "ABC")
-_METADATA = "`sparseMetadata` `` `[` $sparseMetadata `]` `selector` `` `[` $sparsitySelector `]`"
-_SCALES = " ".join(f"`scale{x}` `` `[` $scale{x}Data `,` $byteId{x} `,` $threadId{x} `]`" for x in "AB")
-_REGISTERS = "`,`".join(f" custom<RegisterText>(type($operand{x})) " for x in "ABC")
-_TYPES = f"attr-dict `:` `(`{_REGISTERS}`)` `->` type($res)"
-
-
 class _Mma(NvvmOp):
-    """A product of a warp: the registers of the matrices, then the types of a register of each, and of the result."""
+    """A product of a warp: operands in brackets behind their names, the matrices register by register, then the types
+    of a register of each matrix, and of the result."""
 
     operandA = var_operand_def()  # noqa: N815
     operandB = var_operand_def()  # noqa: N815
@@ -355,13 +325,95 @@ class _Mma(NvvmOp):
 
     irdl_options = SEGMENTS
     traits = traits_def(Pure())
-    custom_directives = (RegisterText,)
+
+    @classmethod
+    def _parts(cls) -> Mapping[str, Mapping[str, Attribute | None]]:
+        """The named parts of the syntax, a subset of `PARTS`, with the operands of each."""
+        operands = {name for name, _ in cls.get_irdl_definition().operands}
+        return {name: part for name, part in PARTS.items() if part.keys() <= operands}
+
+    def _values(self, part: Mapping[str, Attribute | None]) -> Sequence[SSAValue]:
+        values: list[SSAValue | Sequence[SSAValue]] = [getattr(self, name) for name in part]
+        return [value for each in values for value in ((each,) if isinstance(each, SSAValue) else each)]
+
+    def print(self, printer: Printer) -> None:
+        for name, part in self._parts().items():
+            printer.print_string(f" {name}")
+            with printer.in_square_brackets():
+                printer.print_list(self._values(part), printer.print_ssa_value)
+        shown = {name: value for name, value in self.properties.items() if name != "operandSegmentSizes"}
+        printer.print_op_attributes(dict(sorted((shown | self.attributes).items())))
+        printer.print_string(" : ")
+        with printer.in_parens():
+            firsts = [values[0].type for values in (self.operandA, self.operandB, self.operandC)]
+            printer.print_list(firsts, printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.res.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        def parse_values(name: str) -> list[UnresolvedOperand]:
+            parser.parse_keyword(name)
+            return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+
+        values = [parse_values(name) for name in cls._parts()]
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        place = parser.pos
+        kinds = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+        if len(kinds) != len(MATRICES):
+            parser.raise_error("expected a type for each of A, B and C", place)
+        parser.parse_punctuation("->")
+        result = parser.parse_type()
+        operands = [
+            [parser.resolve_operand(value, kind) for value in each] for each, kind in zip(values, kinds, strict=False)
+        ]
+        for each, part in zip(values[len(MATRICES) :], list(cls._parts().values())[len(MATRICES) :], strict=True):
+            kinds = [kind for kind in part.values() if kind is not None]
+            operands += [[value] for value in parser.resolve_operands(each, kinds, place)]
+        names = cls.get_irdl_definition().properties
+        properties = {name: value for name, value in attributes.items() if name in names}
+        extra = {name: value for name, value in attributes.items() if name not in names}
+        return cls.build(operands=operands, result_types=[result], properties=properties, attributes=extra)
+
+
+MATRICES: Mapping[str, Mapping[str, Attribute | None]] = {name: {f"operand{name}": None} for name in "ABC"}
+
+PARTS = {
+    **MATRICES,
+    "sparseMetadata": {"sparseMetadata": i32},
+    "selector": {"sparsitySelector": i32},
+    **{f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"},
+}
+"""What stands behind each name: operands by their types; the registers of a matrix have one that the text says."""
+
+
+@irdl_op_definition
+class MmaOp(_Mma):
+    """D = A B + C of one warp by `mma`."""
+
+    name = "nvvm.mma.sync"
+
+    b1Op = opt_prop_def(types.MMA_BIT_OP)  # noqa: N815
+    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
+    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
+    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
 
 
 class _Sparse(NvvmOp):
     sparseMetadata = operand_def(i32)  # noqa: N815
     sparsitySelector = operand_def(i32)  # noqa: N815
     orderedMetadata = opt_prop_def(UnitAttr)  # noqa: N815
+
+
+@irdl_op_definition
+class MmaSparseOp(_Mma, _Sparse):
+    """D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which."""
+
+    name = "nvvm.mma.sp.sync"
+
+    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
+    kind = opt_prop_def(types.MMA_KIND)
 
 
 class _Scaled(NvvmOp):
@@ -377,35 +429,10 @@ class _Scaled(NvvmOp):
 
 
 @irdl_op_definition
-class MmaOp(_Mma):
-    """D = A B + C of one warp by `mma`."""
-
-    name = "nvvm.mma.sync"
-    assembly_format = f"{_MATRICES} {_TYPES}"
-
-    b1Op = opt_prop_def(types.MMA_BIT_OP)  # noqa: N815
-    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
-    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
-    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
-
-
-@irdl_op_definition
-class MmaSparseOp(_Mma, _Sparse):
-    """D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which."""
-
-    name = "nvvm.mma.sp.sync"
-    assembly_format = f"{_MATRICES} {_METADATA} {_TYPES}"
-
-    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
-    kind = opt_prop_def(types.MMA_KIND)
-
-
-@irdl_op_definition
 class MmaScaledOp(_Mma, _Scaled):
     """D = A B + C of one warp by `mma`, with scales of blocks of A and B."""
 
     name = "nvvm.mma.block_scale"
-    assembly_format = f"{_MATRICES} {_SCALES} {_TYPES}"
 
 
 @irdl_op_definition
@@ -413,7 +440,6 @@ class MmaSparseScaledOp(_Mma, _Sparse, _Scaled):
     """The same with a sparse A."""
 
     name = "nvvm.mma.sp.block_scale"
-    assembly_format = f"{_MATRICES} {_METADATA} {_SCALES} {_TYPES}"
 
 
 OPERATIONS: list[type[NvvmOp]] = [
