@@ -130,6 +130,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
     "util": ("dialect.mlir.util", "UTIL"),
+    "tm_tensor": ("dialect.mlir.util", "TM_TENSOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
