@@ -417,7 +417,7 @@ def _has_small_groups(product: Product) -> bool:
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
     tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
-    return nanoseconds(cost(product, tile, schedule.pack, target))
+    return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 
 def group_of(product: Product, tile: GroupTile) -> int:

@@ -23,6 +23,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
 from .defaults import unknown_pitches
+from .model import LISTED, Fit, fit_of
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -40,33 +41,11 @@ EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192),
 elements."""
 
 
-class Fit(NamedTuple):
-    """Fitted constants. In cycles: the least time of a K tile, its time besides products, a tile's start and end, and
-    the meeting of parts of K. Per cycle: elements of D that an SM stores, bytes of sums that a CTA writes, bytes that
-    the last one reads, and bytes that all SMs read from and write to memory."""
-
-    least_step: float
-    overhead: float
-    latency: float
-    summed: float
-    stored: float
-    written: float
-    read: float
-    memory: float
-
-
-DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
-"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
-
-LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
-"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
-two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
-
 NOT_OVERLAPPED = 0.315
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
-START_NS, CYCLES_PER_NS = 1176, 1.945
-"""What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
+START_NS = 1176
+"""What a launch takes beside, in nanoseconds (from the same fit)."""
 
 HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
@@ -302,7 +281,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
     ctas = min(target.sms, tiles * tile.parts)
-    fit = LISTED if product.convolves else DRAWN
+    fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
@@ -324,9 +303,9 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
-def nanoseconds(cycles: float) -> float:
+def nanoseconds(cycles: float, target: Target) -> float:
     """The time of a launch of so many cycles of the model."""
-    return START_NS + cycles / CYCLES_PER_NS
+    return START_NS + cycles / fit_of(target).per_ns
 
 
 def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
