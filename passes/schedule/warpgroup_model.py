@@ -23,7 +23,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
 from .defaults import unknown_pitches
-from .model import LISTED, Fit, fit_of
+from .model import LISTED, OTHERS, Fit, fit_of
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -39,7 +39,6 @@ MULTIPLIED_BYTES = 4096
 EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192), 16, 256, 1 << 15
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
-
 
 NOT_OVERLAPPED = 0.363
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
@@ -304,11 +303,12 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
     ctas = min(target.sms, tiles * tile.parts)
-    fit = LISTED if product.convolves else fit_of(target)
+    halves = product.a.element.bits == product.b.element.bits == 16
+    fit = LISTED if product.convolves else fit_of(target) if halves else OTHERS
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
-    if not product.convolves or _across_lines(product, packed):
+    if (halves and not product.convolves) or _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, ctas))
     waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
