@@ -31,7 +31,8 @@ class Target:
     `sm` is the number in the name; `suffix` is "", "a" (architecture-specific) or "f"
     (family-specific). `ptx` is the first PTX version that knows the name. `shared` is the most
     shared memory, in bytes, one CTA can be given (dynamic, opt-in). `sms` is a typical number of
-    multiprocessors, used only to choose schedules.
+    multiprocessors, used only to choose schedules, and so is `timing`: the constants of the model of warpgroups that
+    were fitted to one device (`Fit` in `passes/schedule/model.py`), if any were.
     """
 
     sm: int
@@ -39,6 +40,7 @@ class Target:
     ptx: Version
     shared: int
     sms: int
+    timing: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:

@@ -128,6 +128,43 @@ WIDE_K = 32
 """The least K of tiles of wide elements that pays (H200, 4096: tf32 249 TFLOP/s, 241 with 16; f64 58, 50 with 16)."""
 
 
+# What tiles of warpgroups take (`warpgroup_model.py`), of which the cycles are others.
+
+
+class Fit(NamedTuple):
+    """Fitted constants. In cycles: the least time of a K tile, its time besides products, a tile's start and end, and
+    the meeting of parts of K. Per cycle: elements of D that an SM stores, bytes of sums that a CTA writes, bytes that
+    the last one reads, and bytes that all SMs read from and write to memory. Last, cycles in a nanosecond.
+
+    `warploom tune --device` fits them to another device (`Target.timing`)."""
+
+    least_step: float
+    overhead: float
+    latency: float
+    summed: float
+    stored: float
+    written: float
+    read: float
+    memory: float
+    per_ns: float = 1.945
+
+
+DRAWN = Fit(218, 104, 1480, 2360, 12.1, 97, 42, 1634)
+"""Fitted to 760 schedules of 53 sizes, most of them drawn (`bench/draw.py`, H100: 6 % from what they take)."""
+
+OTHERS = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
+"""Of elements of other than 16 bits, by an earlier fit: none were measured for that of `DRAWN`."""
+
+LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
+"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
+two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
+
+
+def fit_of(target: Target) -> Fit:
+    """The constants for a target: those of the device that was measured, or else of an H100."""
+    return Fit(*target.timing) if target.timing else DRAWN
+
+
 # Whether to copy an operand to aligned rows first: what its rows cost the product, and what packing costs.
 #
 # All in the cycles of the model in `model.py`, about a third of a nanosecond on an H200, where the numbers were

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations, product
-from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from ...dialect.isa.form import FP8, SCALES_OF_WORD, Shape
 from ...dialect.isa.form import ProductForm as Row
@@ -22,7 +18,6 @@ from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
-from ..source import read_text
 from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
@@ -292,87 +287,6 @@ def _check_registers(schedule: Schedule, row: Row, target: Target) -> None:
             f"{schedule.warps} warps of {m}x{n} take about {lane * schedule.threads} registers, an SM of {target} "
             f"has {target.registers}; use fewer warps or a smaller warp tile"
         )
-
-
-# Schedules that were measured to be the fastest: a JSON file that `warploom tune` writes and `warp-schedule` reads.
-#
-# By device, then by what the product is: sizes, element types, how the operands lie. For each the fastest schedule,
-# and every one measured with its time, so that a search can go on where it stopped.
-
-FORMAT = 1
-
-AT = ", at "
-"""What stands between a product of unknown sizes and the sizes of the arguments that it was measured with."""
-
-
-class Entry(TypedDict):
-    """One product on one device: the fastest schedule, and microseconds by schedule; None for one that failed."""
-
-    best: str
-    measured: dict[str, float | None]
-
-
-class Device(TypedDict):
-    """Measurements on one device. `target` is that of its kernels."""
-
-    target: str
-    products: dict[str, Entry]
-
-
-@dataclass
-class Tuned:
-    """The contents of a file."""
-
-    path: Path
-    devices: dict[str, Device] = field(default_factory=dict[str, Device])
-
-    @staticmethod
-    def read(path: str | Path) -> Tuned:
-        """Reads a file.
-
-        Raises:
-            ScheduleError: for a missing file, or one in another format.
-        """
-        place = Path(path)
-        try:
-            content = json.loads(read_text(place))
-            if content["format"] != FORMAT:
-                raise ScheduleError(f"{path}: tuned schedules in format {content['format']}, expected {FORMAT}")
-            devices = cast("dict[str, Device]", content["devices"])
-            for entry in (e for d in devices.values() for e in d["products"].values()):
-                Schedule.parse(entry["best"])
-        except ScheduleError:
-            raise
-        except OSError as error:
-            raise ScheduleError(f"{path}: {error.strerror or error}; `warploom tune` writes such files") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ScheduleError(f"{path}: expected a file of schedules that `warploom tune` wrote") from error
-        return Tuned(place, devices)
-
-    def write(self) -> None:
-        """Replaces the file at once. A write that is interrupted leaves the old file."""
-        text = json.dumps({"format": FORMAT, "devices": self.devices}, indent=1) + "\n"
-        temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, self.path)
-
-    def entry(self, device: str, target: str, key: str) -> Entry:
-        """The entry of a product on a device, created if missing. A device with several measured targets has an entry
-        for each."""
-        measured_for = self.devices.get(device)
-        name = device if measured_for is None or measured_for["target"] == target else f"{device} as {target}"
-        of_device = self.devices.setdefault(name, Device(target=target, products={}))
-        return of_device["products"].setdefault(key, Entry(best="", measured={}))
-
-    def best(self, target: str, key: str) -> Schedule | None:
-        """The fastest schedule of a product on the first device of a target that has an entry for it. For dynamic sizes
-        it is that of the first arguments that were measured."""
-        for device in self.devices.values():
-            at = next((name for name in device["products"] if name.startswith(key + AT)), key)
-            entry = device["products"].get(key, device["products"].get(at))
-            if device["target"] == target and entry is not None and entry["best"]:
-                return Schedule.parse(entry["best"])
-        return None
 
 
 # Fields that are given for warpgroups: who they say multiplies, and what goes with another tile.

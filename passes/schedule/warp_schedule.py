@@ -28,7 +28,8 @@ from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
 from .candidates import default_schedule, override
 from .needs import key_of
-from .validity import Tuned, asked_of, followed
+from .tuned import Tuned
+from .validity import asked_of, followed
 from .warpgroup import declined
 
 # `warp-schedule`: gives every matrix product its schedule, chosen for its size and target.
@@ -131,6 +132,7 @@ class SchedulePass(ScheduleOptions):
             if options.get("batch_invariant") == "True":
                 product, tuned = replace(product, batch_invariant=True), None  # what was measured is for one size
             chosen = None if tuned is None else tuned.best(target.name, key_of(product))
+            target = target if tuned is None else tuned.measured(target)
             if chosen is None:
                 accumulate = str(options.get("accumulate", ""))
                 chosen = default_schedule(product, target, accumulate, by := asked_of(options))

@@ -66,8 +66,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
     """
     cta = schedule.cta
     rows, columns = schedule.covered
-    if product.block_scales and schedule.warp == (2 * rows, columns):
-        rows *= 2  # one sum of products after the other
+    if can_stack(product, schedule) and schedule.warp == (2 * rows, columns):
+        rows *= 2  # one instruction after the other
     if schedule.warp != (rows, columns):
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
@@ -79,6 +79,12 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"staging = {schedule.staging}: a warpgroup stages {rows} rows of D")
     if not schedule.staging and images_of(product.d):
         raise ScheduleError(f"staging = 0: tensor copies alone store pixels with others between them; use {rows}")
+
+
+def can_stack(product: Product, schedule: Schedule) -> bool:
+    """Whether a warpgroup may multiply tiles of twice the rows of its instruction, one half after the other."""
+    plain = can_exchange(product) and not schedule.exchanged and schedule.in_registers == PLAIN
+    return bool(product.block_scales) or (plain and schedule.mma.m == ROWS and schedule.promote == PLAIN)
 
 
 def check_blocks(schedule: Schedule, product: Product) -> None:
@@ -417,7 +423,7 @@ def _has_small_groups(product: Product) -> bool:
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
     tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
-    return nanoseconds(cost(product, tile, schedule.pack, target))
+    return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 
 def group_of(product: Product, tile: GroupTile) -> int:

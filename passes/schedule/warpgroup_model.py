@@ -23,6 +23,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
 from .defaults import unknown_pitches
+from .model import LISTED, OTHERS, Fit, fit_of
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -39,34 +40,11 @@ EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192),
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
 
-
-class Fit(NamedTuple):
-    """Fitted constants. In cycles: the least time of a K tile, its time besides products, a tile's start and end, and
-    the meeting of parts of K. Per cycle: elements of D that an SM stores, bytes of sums that a CTA writes, bytes that
-    the last one reads, and bytes that all SMs read from and write to memory."""
-
-    least_step: float
-    overhead: float
-    latency: float
-    summed: float
-    stored: float
-    written: float
-    read: float
-    memory: float
-
-
-DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
-"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
-
-LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
-"""Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in
-two parts, 512x512x4096 in two and four, 256x256x8192 in eight)."""
-
-NOT_OVERLAPPED = 0.315
+NOT_OVERLAPPED = 0.363
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
-START_NS, CYCLES_PER_NS = 1176, 1.945
-"""What a launch takes beside, and cycles of the model in a nanosecond (from the same fit)."""
+START_NS = 1982
+"""What a launch takes beside, in nanoseconds (from the same fit)."""
 
 HALF_LINES = 1.05
 """By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
@@ -75,7 +53,7 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
+NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.24, 64
 """By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
 bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 5160x12232x48 96 us in 160 columns, 76 in 256 (H100)."""
 
@@ -85,14 +63,17 @@ SHARED_BYTES_PER_CYCLE = 128
 STEP_BYTES = 32
 """Bytes along K that an instruction multiplies."""
 
-ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
+ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.24
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
-memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
-`bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
+memory is written and read that adds to those of arriving (from the same fit)."""
 
-MULTICAST, SHARED_TILE = 1.2, 16384
-"""What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
-lines (two that share 64 rows of A are no faster)."""
+MULTICAST = 0.2
+"""What a line costs more for each further CTA that it goes to, of what one line costs (H100, clusters of up to 8)."""
+
+WITHIN_LINES = {64: 1.0, 32: 1.56}
+"""What a row costs that begins at multiples of so many bytes, of whole lines; elsewhere the lines that it is in. What
+tensor copies bring from multiples of 16 bytes changes its place in 32 bytes (H100, in a cycle of an SM 25 bytes, from
+multiples of 32 35, of 64 37 to 49, of whole lines 45 to 49)."""
 
 CHANGED, TURN = {True: 24, False: 8}, 40
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -103,8 +84,12 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
 36.9 and 38.8 microseconds with one line and with two, along N 33.3 and 31.6; 64x64 along N 32.8 and 27.4)."""
 
-PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2))
+PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Into how many parts K may be cut; clusters that may share what they copy."""
+
+PAIR, FOR_MANY, IN_CLUSTERS = 2, 3, (10, 11)
+"""CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; the part of SMs that larger ones run
+on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
 PARTS_MARGIN, EXCHANGED_MARGIN = 1.05, 1.02
 """By how much parts of K must be better (H100: 4096x24576x1536 424 us with a last set of tiles in three parts, 413
@@ -156,9 +141,12 @@ TILES = (*((m, n) for m, widths in WIDTHS.items() for n in widths), (128, 64))
 """Tiles that are tried, in order: of two that cost the same the first is taken. 192x192 leaves room for three stages
 only, which is slower by a fifth where rows begin within lines."""
 
+HIGH_TILES = ((256, 160), (256, 144))
+"""Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
+160x192; of 176 columns none was faster)."""
+
 TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
-
 
 NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
 """Tiles for results of few columns."""
@@ -194,12 +182,16 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
     across_lines = _across_lines(product, packed)
     every = TILES if product.sparsity == 1 else TWO_CONSUMERS
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
-    tiles = [(m, n, False) for m, n in every]
-    tiles += exchanged_tiles(product) if packed == "none" else ()  # no transposes of packed operands were measured
+    tiles = [GroupTile(m, n) for m, n in every]
+    if packed == "none":  # no others of packed operands were measured
+        tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES] if can_stack(product) and across_lines else []
+    fewest = product.m * product.n * product.matrices // max(tile.m * tile.n for tile in tiles)
+    clusters = CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]
     for parts in parts_of(product):
-        for cluster in CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]:
-            for m, n, exchanged in tiles:
-                tile = GroupTile(m, n, parts, cluster, exchanged=exchanged)
+        for cluster in clusters if parts * fewest <= target.sms else clusters[: FOR_MANY if parts == 1 else 0]:
+            for each in tiles:
+                tile = each._replace(parts=parts, cluster=cluster)
                 if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
                     yield tile
 
@@ -210,14 +202,20 @@ def can_exchange(product: Product) -> bool:
     return dense and product.second is None and not product.convolves
 
 
-def exchanged_tiles(product: Product) -> Iterator[tuple[int, int, bool]]:
+def can_stack(product: Product) -> bool:
+    """Whether a default may have twice the rows of its instruction in a warpgroup: of plain products of 16 bits."""
+    plain = can_exchange(product) and not product.batch and not product.dynamic and not product.batch_invariant
+    return plain and product.a.element.bits == product.b.element.bits == product.d.element.bits == 16
+
+
+def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
     """Tiles of the transposes: those that divide the rows of D with little beyond."""
     known = product.is_known("m") and product.k > SHORT_K and not unknown_pitches(product)
     if not (can_exchange(product) and known) or product.ends is not None or product.batch_invariant:
         return
     few = -(-product.m // EXCHANGED_STEP) * EXCHANGED_STEP
     rows = (m for m in range(min(few, MOST_EXCHANGED), 0, -EXCHANGED_STEP) if m % ROWS and (m > ROWS or few <= ROWS))
-    yield from ((m, n, True) for m, n in combinations(rows, EXCHANGED) if m * n <= MOST_EXCHANGED_TILE)
+    yield from ((m, n) for m, n in combinations(rows, EXCHANGED) if m * n <= MOST_EXCHANGED_TILE)
 
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
@@ -248,14 +246,17 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
     indivisible = (product.batch and not product.convolves) or product.batch_invariant
-    (high, wide), even = tile.cluster, target.sms % prod(tile.cluster) == 0
-    full = even and product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
+    (high, wide), together = tile.cluster, prod(tile.cluster)
+    full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
     if product.dynamic or not full or (tile.parts > 1 and indivisible):
         return False
-    if tile.parts == 1:
-        return True
-    deep = product.k_tiles(k_of(product)) >= 2 * tile.parts
-    return deep and 0 < tile_count(product, tile) * tile.parts <= target.sms
+    at_once, shared = target.sms, target.sms % together == 0
+    if together > PAIR:
+        at_once, shared = at_once * IN_CLUSTERS[0] // IN_CLUSTERS[1], not (tile.m % (8 * wide) or tile.n % (8 * high))
+    if tile.parts == 1 and together <= PAIR:
+        return shared
+    deep = tile.parts == 1 or product.k_tiles(k_of(product)) >= 2 * tile.parts
+    return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once
 
 
 def starts_from_zero(product: Product) -> bool:
@@ -302,11 +303,12 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
     ctas = min(target.sms, tiles * tile.parts)
-    fit = LISTED if product.convolves else DRAWN
+    halves = product.a.element.bits == product.b.element.bits == 16
+    fit = LISTED if product.convolves else fit_of(target) if halves else OTHERS
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
-    if _across_lines(product, packed):
+    if (halves and not product.convolves) or _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, ctas))
     waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
@@ -324,9 +326,9 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
-def nanoseconds(cycles: float) -> float:
+def nanoseconds(cycles: float, target: Target) -> float:
     """The time of a launch of so many cycles of the model."""
-    return START_NS + cycles / CYCLES_PER_NS
+    return START_NS + cycles / fit_of(target).per_ns
 
 
 def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> float:
@@ -397,9 +399,10 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         (product.b, "b", held_columns(product, tile.n), LINE if product.b.transposed else panel, down),
     ):
         rows = size * LINE / wide
-        lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
+        pitch = _pitch(operand, role, packed)
+        lines = rows * WITHIN_LINES.get(pitch, 1 + max(0, wide - pitch) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
-        asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
+        asked += lines * (1 + MULTICAST * (shared - 1))
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
     return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + in_shared
 

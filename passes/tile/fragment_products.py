@@ -25,7 +25,7 @@ from ...dialect.warp.attributes import (
     type_of_element,
 )
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.epilogue import StackOp, SubfragmentOp
+from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
@@ -41,8 +41,8 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
 from .fragment_math import mapped
-from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
-from .register_products import RegisterProduct, group_scales, shape_of_scales
+from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place
+from .register_products import RegisterProduct, WarpgroupProduct, group_scales, shape_of_scales, stacked
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -411,10 +411,7 @@ class BlockScaledProduct(WarpgroupProduct):
                 index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
                 total = mapped(index, _rescaled, total, sum_, *pair)
             done.append(total)
-        every, *below = done
-        for part_of_rows in below:
-            every = index.insert(StackOp(every, part_of_rows)).fragment
-        return every
+        return stacked(index, done)
 
     def _sums(
         self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, starts: Sequence[SSAValue]

@@ -10,28 +10,26 @@ from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, StringAttr, i8, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, memory_of
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
+from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
-from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
@@ -447,52 +445,3 @@ class DenseProduct(FragmentProduct):
 
 
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
-
-
-class WarpgroupProduct(Multiplication):
-    """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
-
-    @staticmethod
-    def multiplies(op: TileMmaOp) -> bool:
-        schedule = schedule_of(op)
-        in_registers = schedule.in_registers != "none" or (op.metadata is not None and schedule.mma.m <= ROWS)
-        return schedule.together > 1 and not in_registers and op.row_scales is None
-
-    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
-        schedule, (a, b) = self.tiling.schedule, self.operands
-        along_m, along_n, exchanged = a.operand.transposed, not b.operand.transposed, schedule.exchanged
-        promoted, total = schedule.promote != "none", accumulator
-        if promoted:
-            accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
-        side = self.op.factors[2:] if schedule.mma.m > ROWS else ()
-        steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
-        sparse, of_steps = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
-        zero = is_zero(accumulator)
-        index.insert(FenceOp(WGMMA))
-        for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, of_steps, sparse, strict=True)):
-            factors, along = [(of_a, where_a), (self.tiles[1], b.place(outside, at))], [along_m, along_n]
-            if exchanged:
-                factors, along = factors[::-1], along[::-1]
-            flags = {"mn_major_a": along[0], "mn_major_b": along[1], "transposed": exchanged}
-            flags["overwrite"] = zero and not promoted and not number
-            op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, sparse=chosen, side_operands=side)
-            if side:
-                op.step = IntegerAttr(number, i64)
-            if kind := self.op.variant.kind:
-                op.kind = StringAttr(kind)
-            accumulator = index.insert(op).d
-        index.insert(CommitOp(WGMMA))
-        index.insert(WaitOp(WGMMA, 0))
-        return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
-
-    def a_of(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
-        """A of a step: its tile and the place in it, or its registers."""
-        tile, _ = self.tiles
-        if isinstance(tile.type, FragmentType):
-            return self.operands[0].of_step(index, tile, at), []
-        return tile, self.operands[0].place(outside, at)
-
-    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
-        """The metadata and the selector of each step; none of a dense A."""
-        del index
-        return [None] * len(steps)

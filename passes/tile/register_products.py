@@ -1,17 +1,18 @@
-"""Products of warpgroups with an operand in registers, which is changed on its way there: `in_registers`."""
+"""Products of warpgroups: of tiles in shared memory; with an operand in registers, which is changed on its way there
+(`in_registers`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, StringAttr, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
-from ...dialect.warp.epilogue import SubfragmentOp
+from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -29,6 +30,88 @@ from ..schedule.defaults import VECTORS
 from .operands import CHUNK, Multiplication, Place
 from .store_epilogue import held_type
 from .tiling import Tiling, schedule_of
+
+
+def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
+    """Parts of the rows of a fragment, below each other."""
+    every, *below = parts
+    for part in below:
+        every = index.insert(StackOp(every, part)).fragment
+    return every
+
+
+class WarpgroupProduct(Multiplication):
+    """`warp.wgmma`: A and B are read from shared memory, and only accumulators are in registers."""
+
+    @staticmethod
+    def multiplies(op: TileMmaOp) -> bool:
+        schedule = schedule_of(op)
+        in_registers = schedule.in_registers != "none" or (op.metadata is not None and schedule.mma.m <= ROWS)
+        return schedule.together > 1 and not in_registers and op.row_scales is None
+
+    def multiply(self, outside: IndexBuilder, index: IndexBuilder, warp: Place, accumulator: SSAValue) -> SSAValue:
+        schedule = self.tiling.schedule
+        promoted, total = schedule.promote != "none", accumulator
+        if promoted:
+            accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
+        (rows, columns), (high, _), places, parts = schedule.warp, schedule.covered, [warp], [accumulator]
+        if rows > high:
+            tops = range(0, rows, high)
+            places = [warp | {"m": outside.add(warp["m"], top)} for top in tops]
+            parts = [index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment for top in tops]
+        steps = [[at | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)] for at in places]
+        sparse = self.sparse(index, steps[0])
+        of_a = [[self.a_of(outside, index, at) for at in of_part] for of_part in steps]
+        zero = is_zero(accumulator)
+        index.insert(FenceOp(WGMMA))
+        of_parts = zip(parts, steps, of_a, strict=True)
+        done = [self._steps(outside, index, *each, sparse, first=zero and not promoted) for each in of_parts]
+        accumulator = stacked(index, done)
+        index.insert(CommitOp(WGMMA))
+        index.insert(WaitOp(WGMMA, 0))
+        return index.insert(ElementwiseOp(Kind.Add, total, accumulator)).fragment if promoted else accumulator
+
+    def _steps(
+        self,
+        outside: IndexBuilder,
+        index: IndexBuilder,
+        accumulator: SSAValue,
+        steps: Sequence[Place],
+        of_a: Sequence[tuple[SSAValue, list[SSAValue]]],
+        sparse: Sequence[tuple[SSAValue, int] | None],
+        *,
+        first: bool,
+    ) -> SSAValue:
+        """The products of a K tile, of as many rows as the instruction has; the `first` one from zero."""
+        (a, b), exchanged = self.operands, self.tiling.schedule.exchanged
+        side = self.op.factors[2:] if self.tiling.schedule.mma.m > ROWS else ()
+        for number, (at, (tile, where), chosen) in enumerate(zip(steps, of_a, sparse, strict=True)):
+            factors = [(tile, where), (self.tiles[1], b.place(outside, at))]
+            along = [a.operand.transposed, not b.operand.transposed]
+            if exchanged:
+                factors, along = factors[::-1], along[::-1]
+            flags = {"mn_major_a": along[0], "mn_major_b": along[1], "transposed": exchanged}
+            flags["overwrite"] = first and not number
+            op = WgmmaOp(*factors[0], *factors[1], accumulator, **flags, sparse=chosen, side_operands=side)
+            if side:
+                op.step = IntegerAttr(number, i64)
+            if kind := self.op.variant.kind:
+                op.kind = StringAttr(kind)
+            accumulator = index.insert(op).d
+        return accumulator
+
+    def a_of(self, outside: IndexBuilder, index: IndexBuilder, at: Place) -> tuple[SSAValue, list[SSAValue]]:
+        """A of a step: its tile and the place in it, or its registers."""
+        tile, _ = self.tiles
+        if isinstance(tile.type, FragmentType):
+            return self.operands[0].of_step(index, tile, at), []
+        return tile, self.operands[0].place(outside, at)
+
+    def sparse(self, index: IndexBuilder, steps: Sequence[Place]) -> Sequence[tuple[SSAValue, int] | None]:
+        """The metadata and the selector of each step; none of a dense A."""
+        del index
+        return [None] * len(steps)
+
 
 MOST_GROUPS = 8
 """Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""

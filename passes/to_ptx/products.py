@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.dialects import arith, scf
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.isa.form import FP8, ElementType
 from ...dialect.isa.wgmma import UNIT, WARPS, MatrixDescriptor, Wgmma, rows
@@ -282,10 +282,22 @@ def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
     (down, across), stride = part.tiles, source.tiles[1]
     top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
     tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
-    lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
+    chosen = [r for t in tiles for r in registers[t : t + size]]
+    lowering.values[op.fragment] = chosen if _takes_apart(op.source) else own(lowering, op.fragment, chosen)
+
+
+def _takes_apart(source: SSAValue) -> bool:
+    """Whether sums of a turn of a loop are only used in parts, each by a product of a warpgroup that adds to it."""
+    users = [use.operation for use in source.uses]
+    parts = [user for user in users if isinstance(user, SubfragmentOp)]
+    sums = all(isinstance(use.operation, WgmmaOp) and use.operation.c is part.fragment
+               for part in parts for use in part.fragment.uses)  # fmt: skip
+    disjoint = len({part.at for part in parts}) == len(users) and len({part.fragment.type for part in parts}) == 1
+    return isinstance(source.owner, Block) and sums and disjoint
 
 
 @lowers(StackOp)
 def _stack(lowering: KernelLowering, op: StackOp) -> None:
     registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+    sums = all(isinstance(part.owner, WgmmaOp) and only_use_is_here(part, op) for part in (op.top, op.bottom))
+    lowering.values[op.fragment] = registers if sums else own(lowering, op.fragment, registers)

@@ -14,6 +14,9 @@ Measure schedules of the one product of FILE.mlir on the GPU and keep the times 
 The keys of the file are device, sizes and element types. It is written after every measurement. A search that was
 stopped continues there, and one with a larger --limit adds to it. Use the schedules with `warploom run --tuned`,
 `compile(..., tuned=...)` or `warploom-opt -p 'warp-schedule{tuned="..."}'`.
+
+With --device, measure products of many sizes instead of FILE.mlir, and fit the constants of the model of products of
+warpgroups to the times. They are kept in the file, too: other products are then scheduled for that device.
 """
 
 TUNE_EXAMPLES = """\
@@ -22,9 +25,13 @@ examples:
   warploom tune matmul.mlir --limit 200 --tuned h200.json
   warploom tune dynamic.mlir --in A=random:512x4096 --in B=random:4096x4096
   warploom run matmul.mlir --tuned h200.json --device cuda
+  warploom tune --device --limit 12 --tuned h20.json
 """
 
 DEFAULT_FILE = "warploom-tuned.json"
+
+PRODUCTS = 24
+"""How many products are measured of a device, unless `--device` says so."""
 
 SHOWN = 5
 """How many of the fastest are shown unless `--top` says so."""
@@ -41,8 +48,11 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     tune.set_defaults(command=_run)
     tune.add_argument(
-        "file", metavar="FILE", help="an .mlir file with one function and one product, or - for standard input"
-    )
+        "file", metavar="FILE", nargs="?",
+        help="an .mlir file with one function and one product, or - for standard input",
+    )  # fmt: skip
+    tune.add_argument("--device", type=positive, nargs="?", const=PRODUCTS, metavar="N",
+                      help=f"measure N products (default {PRODUCTS}) and fit the model to this device")  # fmt: skip
     add_target(tune, "the file's own, else the one in use, with --list sm_90a")
     tune.add_argument("--tuned", type=_path, metavar="FILE.json",
                       help=f"keep the times and the schedules in this file (default {DEFAULT_FILE})")  # fmt: skip
@@ -66,12 +76,17 @@ def _path(text: str) -> Path:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .tune_report import list_schedules, tune_with_report
+    from .tune_report import list_schedules, tune_device_with_report, tune_with_report
 
+    if (args.device is None) == (args.file is None):
+        raise ArgumentError("tune takes a FILE, or --device without one")
+    of_file = {"--top": args.top, "--in": args.inputs, "--list": args.list, "--tf32": args.tf32}
+    if args.device is not None and (idle := [option for option, value in of_file.items() if value]):
+        raise ArgumentError(f"{', '.join(idle)}: --device measures products of its own; leave out one of them")
     measuring = {"--tuned": "tuned", "--top": "top", "--seed": "seed"}
     if args.list and (idle := [option for option, name in measuring.items() if getattr(args, name) is not None]):
         raise ArgumentError(f"{', '.join(idle)}: --list measures nothing; leave out one of them")
     if args.list:
         return list_schedules(args)
     args.tuned, args.top, args.seed = args.tuned or Path(DEFAULT_FILE), args.top or SHOWN, args.seed or 0
-    return tune_with_report(args)
+    return tune_with_report(args) if args.device is None else tune_device_with_report(args)

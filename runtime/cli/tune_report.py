@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,12 +18,14 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from ...dialect.isa.row import target as target_row
+from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
-from ...passes.linalg.product import read
+from ...passes.linalg.product import Product, read
 from ...passes.pipeline import lower, standard_pipeline
 from ...passes.schedule.candidates import candidates, products, spread
+from ...passes.schedule.model import DRAWN, Fit
 from ...passes.schedule.needs import key_of
-from ...passes.schedule.validity import AT, Tuned
+from ...passes.schedule.tuned import AT, Timed, Tuned, fitted
 from ...passes.universe import make_context
 from ..arguments.arrays import Argument, borrow
 from ..arguments.signature import Signature, describe
@@ -68,16 +72,27 @@ def schedules(module: ModuleOp, target: str, *, tf32: bool = False) -> tuple[str
         ArgumentError: unless there is exactly one product.
         CompileError: for an unknown target, or a product that the target has no instruction for.
     """
+    product = product_of(module, target, tf32=tf32)
+    with as_compile_errors():
+        return key_of(product), candidates(product, target_row(target))
+
+
+def product_of(module: ModuleOp, target: str, *, tf32: bool = False) -> Product:
+    """The one product of a module.
+
+    Raises:
+        ArgumentError: unless there is exactly one product.
+        CompileError: for an unknown target.
+    """
     raised = module.clone()
     with as_compile_errors():
-        row = target_row(target)
+        target_row(target)
         before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
         lower(raised, make_context(), before_scheduling)
         raised_products = list(products(raised))
         if len(raised_products) != 1:
             raise ArgumentError(f"tuning takes a function with one product, got {len(raised_products)}")
-        product = read(raised_products[0])
-        return key_of(product), candidates(product, row)
+        return read(raised_products[0])
 
 
 def arguments(
@@ -139,6 +154,59 @@ def tune(
             if on_measured is not None:
                 on_measured(result, len(chosen))
     return sorted(results, key=lambda r: (r.microseconds is None, r.microseconds or 0.0))
+
+
+# A device: products of many sizes, each in several schedules, and the model's constants fitted to their times.
+
+LEAST, MOST, STEP = 64, 8192, 8
+"""Sizes of a device's products are between these, log-uniform, and multiples of `STEP`."""
+
+FEWEST = 24
+"""Schedules of warpgroups that a fit of constants takes at least."""
+
+
+def text_of(m: int, n: int, k: int) -> str:
+    """A product of bf16 with the weights of `nn.Linear`."""
+    a, b, d = (f"memref<{rows}x{columns}xbf16>" for rows, columns in ((m, k), (n, k), (m, n)))
+    return f"""func.func @product(%A: {a}, %B: {b}, %D: {d}) {{
+  %zero = arith.constant 0.0 : bf16
+  linalg.fill ins(%zero : bf16) outs(%D : {d})
+  linalg.matmul_transpose_b ins(%A, %B : {a}, {b}) outs(%D : {d})
+  return
+}}"""
+
+
+def drawn(count: int, seed: int) -> list[str]:
+    """Products of sizes that a seed gives."""
+    source, low, high = random.Random(seed), math.log(LEAST), math.log(MOST)
+    sizes = [round(math.exp(source.uniform(low, high)) / STEP) * STEP for _ in range(3 * count)]
+    return [text_of(*sizes[i : i + 3]) for i in range(0, len(sizes), 3)]
+
+
+def tune_device(
+    gpu: Gpu, file: Path, *, target: str, count: int, limit: int, seed: int = 0, on_measured: OnMeasured | None = None
+) -> tuple[Fit, float, int]:
+    """Measures `limit` schedules of each of `count` products, fits the model's constants to them, and keeps both in a
+    file: the constants, how far the model is from the times by them, and how many times there are.
+
+    Raises:
+        ArgumentError: for a target without warpgroups, or where too little was measured.
+    """
+    row, timed = target_row(target), list[Timed]()
+    if row.sm < WARPGROUP_SM:
+        raise ArgumentError(f"--device fits the model of products of warpgroups, which {target} has not; tune products")
+    for text in drawn(count, seed):
+        results = tune(parse(text), gpu, file, target=target, limit=limit, seed=seed, on_measured=on_measured)
+        times = {r.schedule: r.microseconds for r in results if r.microseconds and r.schedule.together > 1}
+        timed += [(product_of(parse(text), target), times)] if times else []
+    if (number := sum(len(times) for _, times in timed)) < FEWEST:
+        raise ArgumentError(f"{number} schedules of warpgroups were measured, a fit takes {FEWEST}; use --limit")
+    row = replace(row, sms=gpu.device.multiprocessors)
+    fit, error = fitted(timed, row)
+    tuned = Tuned.read(file)
+    tuned.device(gpu.device.name, target).update(sms=row.sms, timing=[*fit])
+    tuned.write()
+    return fit, error, number
 
 
 class Bench:
@@ -256,6 +324,22 @@ def tune_with_report(args: argparse.Namespace) -> int:
     for result in failed:
         if result.problem:
             out.print(f"left out: {result.schedule}: {result.problem}", soft_wrap=True)
+    return 0
+
+
+def tune_device_with_report(args: argparse.Namespace) -> int:
+    """Measures a device, and prints the constants that were fitted."""
+    device = gpu()
+    target = args.target or device.device.target
+    with _progress() as on_measured:
+        fit, error, number = tune_device(
+            device, args.tuned, target=target, count=args.device, limit=args.limit, seed=args.seed,
+            on_measured=on_measured,
+        )  # fmt: skip
+    print(f"{number} schedules of {args.device} products on {device.device}, in {args.tuned}")
+    print(f"the model is {100 * error:.1f} % from their times, with these constants (an H100's):")
+    for name, value, of_h100 in zip(Fit._fields, fit, DRAWN, strict=True):
+        print(f"  {name} = {value:.4g} ({of_h100:g})")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,10 @@ from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import Schedule, ScheduleError
 from warploom.passes import opt
 from warploom.passes.schedule.candidates import candidates, default_schedule, spread
-from warploom.passes.schedule.validity import Tuned, check
+from warploom.passes.schedule.model import DRAWN
+from warploom.passes.schedule.tuned import Tuned
+from warploom.passes.schedule.validity import check
+from warploom.passes.schedule.warpgroup import time_of
 from warploom.runtime import ArgumentError, CompileError, WarploomError, compile
 from warploom.runtime.cli import tune_report
 from warploom.runtime.cli.command import main
@@ -28,6 +32,7 @@ TEXT = """func.func @f(%A: memref<100x200xf16>, %B: memref<200x300xf16>, %C: mem
 }"""
 KEY = "100x300x200 f16 x f16 -> f32, added to C"
 OTHER = "cta = 32x64x32, warp = 16x32, mma = m16n8k16, stages = 2, swizzle = 64, group = 1, accumulate = f32"
+SMALL: Any = SimpleNamespace(device=GpuDevice(0, "A GPU", (9, 0), "13.0", 78, 227 * 1024))
 GPU: Any = SimpleNamespace(device=GpuDevice(0, "A GPU", (9, 0), "13.0", 132, 227 * 1024))
 
 
@@ -265,3 +270,62 @@ def test_the_target_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     file.write_text(file.read_text().replace("sm_80", "sm_120"))
     assert main(command) == 1
     assert "A GPU (sm_90, driver 13.0) does not run PTX for sm_120; tune for sm_90a" in capsys.readouterr().err
+
+
+class OtherDevice(FakeBench):
+    """A clock by which a device takes what the model says of other constants, and 3 microseconds more."""
+
+    constants = DRAWN._replace(overhead=160.0, stored=3.0, memory=700.0)
+
+    def __init__(self, module: Any, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.product = tune_report.product_of(module, "sm_90a")
+
+    def measure(self, schedule: Schedule) -> Measured:
+        if schedule.together == 1:
+            return Measured(schedule, 1000.0)
+        device = replace(target("sm_90a"), sms=78, timing=tuple(self.constants))
+        return Measured(schedule, time_of(self.product, schedule, device) / 1000 + 3)
+
+
+def test_a_device_is_measured_and_its_products_scheduled_by_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fit is near a clock of other constants, and products that were not measured get the schedules of these."""
+    monkeypatch.setattr(tune_report, "Bench", OtherDevice)
+    monkeypatch.setattr(tune_report, "gpu", lambda: SMALL)
+    file = tmp_path / "small.json"
+    assert main(["tune", "--device", "4", "--limit", "7", "--tuned", str(file), "--seed", "3"]) == 0
+    said = capsys.readouterr().out
+    assert float(said.partition("the model is ")[2].partition(" %")[0]) < 2
+    kept = json.loads(file.read_text())["devices"]["A GPU"]
+    assert kept["sms"] == 78
+    assert kept["timing"][7] < 0.8 * DRAWN.memory
+    assert len(kept["products"]) == 4
+    device = replace(target("sm_90a"), sms=78, timing=tuple(OtherDevice.constants))
+    same, others = 0, 0
+    for size in ((4096, 4096, 4096), (1000, 520, 2048), (256, 8192, 1024)):
+        text = tune_report.text_of(*size)
+        product = tune_report.product_of(parse(text), "sm_90a")
+        chosen = compile(text, tuned=file).schedule[0]
+        expected = default_schedule(product, device)
+        taken, least = (time_of(product, each, device) for each in (chosen, expected) if each is not None)
+        assert taken <= 1.02 * least, (size, chosen, expected)
+        same += chosen == expected
+        others += chosen != compile(text).schedule[0]
+    assert same
+    assert others, "the constants change nothing"
+
+
+def test_devices_that_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(tune_report, "gpu", lambda: GPU)
+    kept = ["--tuned", str(tmp_path / "tuned.json")]
+    for arguments, error in (
+        ((), "tune takes a FILE, or --device without one"),
+        (("f.mlir", "--device"), "tune takes a FILE, or --device without one"),
+        (("--device", "1", "--list"), "--list: --device measures products of its own; leave out one of them"),
+        (("--device", "1", "--target", "sm_80"), "--device fits the model of products of warpgroups, which sm_80 has"),
+        (("--device", "1", "--limit", "2"), "schedules of warpgroups were measured, a fit takes 24; use --limit"),
+    ):
+        assert main(["tune", *arguments, *kept]) == 1
+        assert error in capsys.readouterr().err

@@ -32,6 +32,7 @@ CASES = [
     Product(MIXED, "sparse", "A B", (144, 120, 320), {**tile(128, 64, "1x2"), "mma": "m64n64k32"}),
     Product(MIXED, "sparse", "A B", (120, 120, 320), {**tile(64, 128, "2x1"), "mma": "m64n128k32"}),
     Product(BF16, "cleared", "A B", (139, 75, 133), tile(128, 64, "2x2", ctas=4)),  # rows that are packed first
+    Product(BF16, "residual", "A Bt", (264, 168, 136), tile(256, 160, "2x1", warp=(128, 160))),  # 128 rows each
     Product(BF16, "batch", "A B", (120, 72, 136), tile(64, 64, "2x1")),
     Product(BF16, "divisible", "A B", (264, 72, 64), tile(128, 64, "2x1")),  # of sizes that only a call has
 ]
@@ -50,9 +51,9 @@ def test_products_are_right_and_silent(product: Product) -> None:
 @pytest.mark.parametrize(
     ("size", "tile", "cluster"),
     [
-        ((1608, 1608, 1608), (208, 128), (1, 2)),
-        ((904, 1000, 2000), (64, 128), (2, 1)),
-        ((1400, 1400, 1400), (144, 128), (2, 1)),
+        ((1608, 1608, 1608), (208, 128), (2, 2)),
+        ((904, 1000, 2000), (80, 128), (4, 2)),
+        ((1400, 1400, 1400), (144, 128), (2, 2)),
         ((2048, 2048, 2048), (128, 256), (1, 1)),  # whole lines of memory
     ],
 )
