@@ -605,6 +605,32 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
+def test_rows_of_experts_are_read_by_the_sum() -> None:
+    """Rows sorted by expert are sums of as many rows each."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    chosen, x, rows, aten = torch.randint(0, 4, (15,)), drawn(5, 8), drawn(15, 8), torch.ops.aten
+
+    def summed(x: torch.Tensor, chosen: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return x.index_add(0, chosen.sort()[1].div(3, rounding_mode="floor"), rows)
+
+    mode = fake.FakeTensorMode()
+    with mode:
+        examples = [torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in (x, chosen, rows)]
+    module = tracing.make_fx(summed)(*examples)
+    choice.sums_in_f32(module.graph, mode)
+    targets = {node.target for node in module.graph.nodes}
+    assert aten.scatter.src in targets
+    assert not targets & {aten.index_add.default, aten.index_put.default}
+    for node in module.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": "cpu"}
+    module.recompile()
+    exact = x.double().index_add(0, chosen.argsort() // 3, rows.double())
+    assert torch.all((module(x, chosen, rows) - exact).abs() <= BF16 * exact.abs())
+
+
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The times that decide are in the explanation. On a CPU they are those of a stand-in for a GPU."""
     backend: Any = import_module("warploom.runtime.torch.backend")
