@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -60,13 +60,29 @@ SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
 """The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
 
 
+class TilePart(NamedTuple):
+    """Part `number` of the equal `parts` that the rows of a tile have (`axis` 0), or its columns (1)."""
+
+    number: int = 0
+    parts: int = 1
+    axis: int = 0
+
+
+WHOLE_TILE = TilePart()
+
+
+def _numbers(part: TilePart) -> DenseArrayBase | None:
+    """The property that says which part of a tile is copied."""
+    return None if part.parts == 1 else DenseArrayBase.from_list(i64, part if part.axis else part[:2])
+
+
 @irdl_op_definition
 class CopyOp(IRDLOperation):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
     The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
-    of n, with `part` [i, n]. The
-    leading dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as
+    of n, with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
+    stage of a pipeline. Elements outside the source are written as
     zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
     tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
@@ -118,7 +134,7 @@ class CopyOp(IRDLOperation):
         is_async: bool = False,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         packed: str = "",
-        part: tuple[int, int] = (0, 1),
+        part: TilePart = WHOLE_TILE,
         until: SSAValue | None = None,
         blocks: BlocksAttr | None = None,
     ):
@@ -127,24 +143,24 @@ class CopyOp(IRDLOperation):
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
-                "part": DenseArrayBase.from_list(i64, part) if part != (0, 1) else None,
+                "part": _numbers(part),
                 "packed": StringAttr(packed) if packed else None,
                 "blocks": blocks,
             },
         )
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Which part of the rows of the tile is copied, and of how many."""
-        number, count = (0, 1) if self.part is None else self.part.get_values()
-        return number, count
+    def place(self) -> TilePart:
+        """Which part of the tile is copied."""
+        place = WHOLE_TILE if self.part is None else TilePart(*self.part.get_values())
+        return place._replace(axis=1) if memory_of(self.destination).get_shape()[-2] == 1 else place
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
-        number, count = self.place
-        rows, columns = destination.get_shape()[-2:]
-        if not 0 <= number < count or (columns if rows == 1 else rows) % count:
-            raise VerifyException(f"expected a part of the rows of {destination}, got number {number} of {count}")
+        number, count, axis = self.place
+        if not 0 <= number < count or destination.get_shape()[axis - 2] % count:
+            what = "columns" if axis else "rows"
+            raise VerifyException(f"expected a part of the {what} of {destination}, got number {number} of {count}")
         verify_indices("the source", source, self.indices)
         wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
         if memory_space(destination) != wanted:

@@ -24,7 +24,7 @@ from ...dialect.warp.attributes import (
     memory_of,
     type_of_element,
 )
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import CopyOp, TilePart
 from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
@@ -374,7 +374,9 @@ class BlockTiles:
             # A box begins at a multiple of 16 bytes.
             group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
             where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
-            index.insert(CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=(part, self.parts)))
+            index.insert(
+                CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=TilePart(part, self.parts))
+            )
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.

@@ -19,7 +19,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
-from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
+from ...dialect.warp.cta import DENSE, SPREAD, CopyOp, TilePart
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import MatrixMove
@@ -154,6 +154,8 @@ class OperandTiles(Generic[ProductT]):
             per_line = LINE * BYTE // operand.memory_bits
             rows, columns = rows * columns // per_line, per_line
         line = columns * shared_bits(product, operand) // 8
+        if self.role == "b" and not operand.transposed:
+            line //= product.products  # whose panels have columns of one matrix
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
         element = i8 if self.packed == SPREAD else plain
@@ -189,7 +191,7 @@ class OperandTiles(Generic[ProductT]):
             return self._copy_packed(index, at, tile)
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
-            copied, part = source or matrix_of(index, each, at), (number, count)
+            copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
             index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
 
     def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
@@ -201,7 +203,7 @@ class OperandTiles(Generic[ProductT]):
             panel = index.add(index.div(at["n"], order.rows), number)
             block = index.add(index.mul(panel, product.k // order.columns), index.div(at["k"], order.columns))
             where = index.values([index.mul(block, BLOCK_LINES), 0])
-            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=(number, count)))
+            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=TilePart(number, count)))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

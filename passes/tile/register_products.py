@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
-from ...dialect.warp.cta import CopyOp
+from ...dialect.warp.cta import CopyOp, TilePart
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LoadOp
@@ -57,7 +57,7 @@ class GroupTiles:
         for part in range(self.parts):
             group = index.add(index.div(at["k"], self.tiling.product.group), part)
             where = index.values([group, at["n"]])
-            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(part, self.parts)))
+            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=TilePart(part, self.parts)))
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.
