@@ -202,8 +202,9 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
     members, closed = {product}, {product}
     if product.target is aten.convolution.default:  # what follows it is computed with the channels last
         members |= {user for user in product.users if user.target is aten.permute.default and len(product.users) == 1}
+    members |= _halves(product)
     *_, product = sorted(members, key=order.__getitem__)
-    queue = sorted(product.users, key=order.__getitem__)
+    queue = sorted({user for node in members for user in node.users} - members, key=order.__getitem__)
     while queue and len(members) < MOST:
         node = queue.pop(0)
         if node in members or node in taken or not follows(node, product):
@@ -213,6 +214,17 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
         if [x for x in members if not members.issuperset(x.users)] == [node]:
             closed = set(members)
     return closed
+
+
+def _halves(product: Node) -> set[Node]:
+    """The views of the halves of the columns of a product's result, such as a gate and what it multiplies, if these are
+    all that is read of it."""
+    split = next(iter(product.users), product)
+    halves = [*split.users]
+    if split.target not in SPLITS or len(product.users) != 1 or len(halves) != 2 or not all(map(is_tensor, halves)):
+        return set()
+    first, second = (shape_of(half.meta["val"]) for half in halves)
+    return {split, *halves} if first == second and 2 * first[-1] == shape_of(product.meta["val"])[-1] else set()
 
 
 def follows(node: Node, product: Node) -> bool:

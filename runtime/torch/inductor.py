@@ -227,13 +227,13 @@ def _saved(cluster: Cluster) -> tuple[float, int]:
     weights = float(sum(map(_bytes, [*converted, *read])))
     if cluster.last is cluster.core or is_attention(cluster.core):
         return weights, len(converted)
-    intermediate, result = _bytes(cluster.core), _bytes(cluster.last)
+    intermediate, result = float(_bytes(cluster.core)), _bytes(cluster.last)
     users = _users(cluster.last)
     if not _fused(users):
-        return weights + 2.0 * intermediate, len(converted) + 1
+        return weights + intermediate + result, len(converted) + 1
     # What inductor fuses on with the user of the result: it reads the product there, and stores the result for others.
     stored = 2.0 if len(users) == 1 else 1.0
-    return weights + 2.0 * intermediate - stored * result, len(converted)
+    return weights + intermediate + result - stored * result, len(converted)
 
 
 def _bytes(node: Node) -> int:

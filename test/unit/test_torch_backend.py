@@ -605,6 +605,30 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
+def test_a_gate_is_in_the_product_of_experts() -> None:
+    """Its halves are the columns of one product of groups, of weights as (k, n); a masked result stays apart."""
+    x, w, ends = drawn(23, 64), drawn(3, 64, 48), torch.tensor([5, 5, 21], dtype=torch.int32)
+    rows = (slice(0, 5), slice(5, 5), slice(5, 21))
+
+    def gated(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        gate, up = torch._grouped_mm(x, w, offs=ends).chunk(2, -1)
+        return functional.silu(gate) * up
+
+    def masked(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.arange(23)[:, None] < 21, torch._grouped_mm(x, w, offs=ends), 0.0)
+
+    compiled = Compiled(gated)
+    with torch.no_grad():
+        got, left = compiled.call(x, w)[:21].double(), Compiled(masked).call(x, w)[21:]
+    gate, up = torch.cat([x[part].double() @ w[e].double() for e, part in enumerate(rows)]).chunk(2, -1)
+    exact = functional.silu(gate) * up
+    # four roundings, the first of which silu' magnifies
+    assert torch.all((got - exact).abs() <= 1.1 * BF16 * (4 + gate.abs()) * exact.abs() + 1e-6)
+    assert torch.all(left == 0)
+    (part,) = compiled.explanations[0].compiled
+    assert [kernel.partition(":")[0] for kernel in part.kernels] == ["@grouped_mm_split_silu_mul_bfloat16"]
+
+
 def test_rows_of_experts_are_read_by_the_sum() -> None:
     """Rows sorted by expert are sums of as many rows each."""
     choice: Any = import_module("warploom.runtime.torch.inductor")
