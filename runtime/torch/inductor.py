@@ -113,13 +113,11 @@ def sums_in_f32(graph: Graph, mode: Any) -> None:
         with graph.inserting_before(node):
             make = _Maker(graph, mode, [])
             if (permutation := _permutation(node)) is not None:
-                numbers, device = index.meta["val"], {"dtype": torch.int64, "device": example.device}
-                count, sums = numbers.shape[0], example.shape[0]
-                numbers, start = (
-                    make(aten.arange.default, count, **device),
-                    make(aten.full.default, [count], 0, **device),
-                )
-                places = make(aten.scatter.src, start, 0, permutation, numbers)
+                count, sums = index.meta["val"].shape[0], example.shape[0]
+                kind = {"dtype": torch.int64, "device": example.device}
+                numbers = make(prims.iota.default, count, start=0, step=1, requires_grad=False, **kind)
+                unset = make(aten.full.default, [count], 0, **kind)
+                places = make(aten.scatter.src, unset, 0, permutation, numbers)
                 each = make(aten.index.Tensor, rows, [make(aten.view.default, places, [sums, count // sums])])
                 added = make(aten.sum.dim_IntList, make.converted(each, torch.float32), [1])
                 total = make(aten.add.Tensor, make.converted(before, torch.float32), added)
