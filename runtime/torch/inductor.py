@@ -212,7 +212,7 @@ def judged(cluster: Cluster, region: Region) -> Judgement:
 
 def _judged(cluster: Cluster, region: Region, rest: float) -> Judgement:
     ours, product = _measured(cluster, region)
-    theirs = product + rest
+    theirs = product * max(1, len(cluster.products)) + rest
     reckoned = f" and {rest:.1f} us for what follows" if rest else ""
     text = f"measured {ours:.1f} us, torch's kernel {product:.1f} us{reckoned}"
     return Judgement(ours <= max(MARGIN * theirs, theirs - LESS), text)
@@ -225,7 +225,7 @@ def _saved(cluster: Cluster) -> tuple[float, int]:
     weights = float(sum(map(_bytes, [*converted, *read])))
     if cluster.last is cluster.core or is_attention(cluster.core):
         return weights, len(converted)
-    intermediate, result = float(_bytes(cluster.core)), _bytes(cluster.last)
+    intermediate, result = float(sum(map(_bytes, cluster.products))), _bytes(cluster.last)
     users = _users(cluster.last)
     if not _fused(users):
         return weights + intermediate + result, len(converted) + 1

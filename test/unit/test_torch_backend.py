@@ -629,6 +629,27 @@ def test_a_gate_is_in_the_product_of_experts() -> None:
     assert [kernel.partition(":")[0] for kernel in part.kernels] == ["@grouped_mm_split_silu_mul_bfloat16"]
 
 
+def test_two_products_of_one_tensor_are_a_kernel_with_what_reads_both() -> None:
+    x, gate, up = drawn(40, 64), drawn(48, 64), drawn(48, 64)
+
+    def gated(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return functional.silu(x @ gate.t()) * (x @ up.t())
+
+    def twice(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        other = x @ up.t()
+        return functional.silu(x @ gate.t()) * other + other
+
+    compiled = [Compiled(function) for function in (gated, twice)]
+    with torch.no_grad():
+        got = compiled[0].call(x, gate, up).double()
+        compiled[1].call(x, gate, up)
+    first, second = x.double() @ gate.double().t(), x.double() @ up.double().t()
+    exact = functional.silu(first) * second
+    assert torch.all((got - exact).abs() <= 1.1 * BF16 * (4 + first.abs()) * exact.abs() + 1e-6)
+    assert [[op.count("mm") for op in each.operators] for each in compiled] == [[2], [1, 1]]
+    assert [len(part.kernels) for part in compiled[0].explanations[0].compiled] == [1]
+
+
 def test_rows_of_experts_are_read_by_the_sum() -> None:
     """Rows sorted by expert are sums of as many rows each."""
     choice: Any = import_module("warploom.runtime.torch.inductor")
