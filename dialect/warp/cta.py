@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -48,7 +48,7 @@ from .attributes import (
     same_words,
 )
 from .matrices import verify_indices
-from .op_shapes import BareWord, CountedType, bounds, flag
+from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag
 from .operands import MEMORY
 from .views import BlocksAttr
 
@@ -58,22 +58,6 @@ from .views import BlocksAttr
 
 SPREAD, DENSE = "b4x16_p64", "b6x16_p32"
 """The formats of 16 elements of 4 bits and of 6 bits that begin each 16 bytes (PTX ISA 5.5.1.1, 9.7.14.5.15)."""
-
-
-class TilePart(NamedTuple):
-    """Part `number` of the equal `parts` that the rows of a tile have (`axis` 0), or its columns (1)."""
-
-    number: int = 0
-    parts: int = 1
-    axis: int = 0
-
-
-WHOLE_TILE = TilePart()
-
-
-def _numbers(part: TilePart) -> DenseArrayBase | None:
-    """The property that says which part of a tile is copied."""
-    return None if part.parts == 1 else DenseArrayBase.from_list(i64, part if part.axis else part[:2])
 
 
 @irdl_op_definition
@@ -143,7 +127,7 @@ class CopyOp(IRDLOperation):
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
-                "part": _numbers(part),
+                "part": part.property,
                 "packed": StringAttr(packed) if packed else None,
                 "blocks": blocks,
             },

@@ -25,10 +25,11 @@ from ...dialect.warp.attributes import (
     memory_of,
     memory_space,
 )
-from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, WHOLE_TILE, CopyOp, TilePart
+from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import (
     FAR,

@@ -24,11 +24,11 @@ from ...dialect.warp.attributes import (
     memory_of,
     type_of_element,
 )
-from ...dialect.warp.cta import CopyOp, TilePart
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp

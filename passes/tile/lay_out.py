@@ -44,11 +44,11 @@ from ...dialect.warp.attributes import (
     memory_of,
     schedule_around,
 )
-from ...dialect.warp.cta import DENSE, CopyOp, PackOp, TilePart
+from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp

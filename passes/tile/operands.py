@@ -19,13 +19,13 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.mlir.gpu import BarrierOp, BlockIdOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
-from ...dialect.warp.cta import DENSE, SPREAD, CopyOp, TilePart
+from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds, bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, WGMMA, CommitOp, FenceOp, WaitOp

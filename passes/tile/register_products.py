@@ -10,11 +10,11 @@ from xdsl.ir import SSAValue
 
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
-from ...dialect.warp.cta import CopyOp, TilePart
+from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import form_of
 from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp

@@ -22,7 +22,7 @@ from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import GRADIENTS, is_attention
-from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
+from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, call_of, compile_whole, judged, sums_in_f32
@@ -31,7 +31,7 @@ from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
-from .views import SPLITS, VIEWS, has_channels_last, is_tensor, join_views, pixels_as_products, sink_views
+from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
 log = logging.getLogger(__name__)
 

@@ -294,16 +294,6 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
-def join_views(graph: Graph) -> None:
-    """Makes equal reshapes of a tensor one, so that products of it have the same operand."""
-    first = dict[tuple[Any, ...], Node]()
-    for node in [n for n in graph.nodes if n.target in RESHAPES and n.op == "call_function" and not n.kwargs]:
-        key = node.target, str(node.args)
-        if (same := first.setdefault(key, node)) is not node:
-            node.replace_all_uses_with(same)
-            graph.erase_node(node)
-
-
 def sink_views(graph: Graph, mode: Any) -> None:
     """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors."""
     for node in list(graph.nodes):
