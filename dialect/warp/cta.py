@@ -47,8 +47,7 @@ from .attributes import (
     memory_space,
     same_words,
 )
-from .matrices import verify_indices
-from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag
+from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
 from .operands import MEMORY
 from .views import BlocksAttr
 
