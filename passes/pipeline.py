@@ -167,9 +167,9 @@ def standard_pipeline(
             "warp-fold-fill",
             "warp-fuse-weights",
             "warp-fuse-epilogue",
+            "warp-group",
             "warp-fuse-elementwise",
             "warp-im2col",
-            "warp-group",
             # Fields of a schedule are those of one kernel, but for what holds of all.
             *(
                 ()

@@ -47,7 +47,7 @@ from .attributes import (
     memory_space,
     same_words,
 )
-from .op_shapes import BareWord, CountedType, bounds, flag, verify_indices
+from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
 from .operands import MEMORY
 from .views import BlocksAttr
 
@@ -64,8 +64,8 @@ class CopyOp(IRDLOperation):
     """Copies the tile at `source[indices]` to shared memory. Each thread of the CTA copies a part.
 
     The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
-    of n, with `part` [i, n]. The
-    leading dimensions are indexed, for example by the stage of a pipeline. Elements outside the source are written as
+    of n, with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
+    stage of a pipeline. Elements outside the source are written as
     zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
     tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
@@ -117,7 +117,7 @@ class CopyOp(IRDLOperation):
         is_async: bool = False,
         in_bounds: ArrayAttr[BoolAttr] | None = None,
         packed: str = "",
-        part: tuple[int, int] = (0, 1),
+        part: TilePart = WHOLE_TILE,
         until: SSAValue | None = None,
         blocks: BlocksAttr | None = None,
     ):
@@ -126,24 +126,24 @@ class CopyOp(IRDLOperation):
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
-                "part": DenseArrayBase.from_list(i64, part) if part != (0, 1) else None,
+                "part": part.property,
                 "packed": StringAttr(packed) if packed else None,
                 "blocks": blocks,
             },
         )
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Which part of the rows of the tile is copied, and of how many."""
-        number, count = (0, 1) if self.part is None else self.part.get_values()
-        return number, count
+    def place(self) -> TilePart:
+        """Which part of the tile is copied."""
+        place = WHOLE_TILE if self.part is None else TilePart(*self.part.get_values())
+        return place._replace(axis=1) if memory_of(self.destination).get_shape()[-2] == 1 else place
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)
-        number, count = self.place
-        rows, columns = destination.get_shape()[-2:]
-        if not 0 <= number < count or (columns if rows == 1 else rows) % count:
-            raise VerifyException(f"expected a part of the rows of {destination}, got number {number} of {count}")
+        number, count, axis = self.place
+        if not 0 <= number < count or destination.get_shape()[axis - 2] % count:
+            what = "columns" if axis else "rows"
+            raise VerifyException(f"expected a part of the {what} of {destination}, got number {number} of {count}")
         verify_indices("the source", source, self.indices)
         wanted = TENSOR_SPACE if memory_space(source) == SHARED_SPACE else SHARED_SPACE
         if memory_space(destination) != wanted:

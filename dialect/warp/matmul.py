@@ -473,8 +473,8 @@ class MatmulOp(FactorsOp, WithEpilogue):
                 continue  # whose lines have no loops of their own
             sizes.add(name, operand, loops_of(map_), self._shape_of_a() if name == "A" else None)
         if self.ends is not None:
-            if self.outer != 1 or any(self.forms):
-                raise VerifyException("expected one loop over groups, and A and B in memory")
+            if self.outer != 1 or any(form and not isinstance(form, PairedOp) for form in self.forms):
+                raise VerifyException("expected one loop over groups, A in memory, and B or a pair of them in memory")
             verify_groups(self.ends, self.maps, sizes)
         for number, form in enumerate(self.forms):
             if form is not None:

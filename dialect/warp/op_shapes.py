@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DenseArrayBase, IntAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
@@ -207,6 +207,25 @@ class CountedType(ParametrizedAttribute, TypeAttribute, ABC):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(str(self.count.data))
+
+
+# Parts of a tile that copies fill.
+
+
+class TilePart(NamedTuple):
+    """Part `number` of the equal `parts` that the rows of a tile have (`axis` 0), or its columns (1)."""
+
+    number: int = 0
+    parts: int = 1
+    axis: int = 0
+
+    @property
+    def property(self) -> DenseArrayBase | None:
+        """The property of an operation that says which part it is; None for the whole tile."""
+        return None if self.parts == 1 else DenseArrayBase.from_list(i64, self if self.axis else self[:2])
+
+
+WHOLE_TILE = TilePart()
 
 
 class FragmentChange(IRDLOperation, ABC):

@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.mlir.affine import FIXED, loops_of
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.cta import DisjointOp
-from ...dialect.warp.elements import IndexOp, PointwiseOp, YieldOp, element_type, with_functions, yielded
+from ...dialect.warp.elements import IndexOp, M, PointwiseOp, YieldOp, element_type, with_functions, yielded
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
@@ -197,9 +197,15 @@ class Match(NamedTuple):
             return "it reads the product's result in another order than it is written"
         if self.temporary != self.elementwise.output and not self._is_private():
             return "others use the product's result too"
+        if product.grouped is not None and (product.grouped != M or self.elementwise.indexed or self._selects()):
+            return "it is of the sums of groups, asks for indices, or chooses what rows behind the last group have"
         if product.product_type == f64 and (narrow := self._fill_no_register()):
             return f"a lane holds 2 neighbouring sums of f64, and 2 elements of {narrow} fill no register"
         return "" if self._is_unshared() else "its output shares memory with what the product or it reads"
+
+    def _selects(self) -> bool:
+        """Whether results may not depend on the product's: rows behind the last group are not written then."""
+        return any(isinstance(op, arith.SelectOp) for op in self.elementwise.body.ops)
 
     def _fill_no_register(self) -> str:
         """The type of the first operand besides the product whose elements in a lane do not fill a register; "" without

@@ -30,12 +30,12 @@ from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.warp.attributes import BYTE, in_place_of, memory_of, target_of
 from ...dialect.warp.cta import DisjointOp
-from ...dialect.warp.elements import IndexOp, N, PointwiseOp, with_functions
+from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, with_functions
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import PairedOp, lie_alike
 from ..diagnostics import chose, remark
-from ..patterns import PatternPass, apply_patterns, constant_value
+from ..patterns import apply_patterns, constant_value
 from .element_expressions import NotFusedError, decline
 from .elementwise import check_unshared, read_elementwise
 from .fuse_epilogue import FUSE, FuseEpilogue, fuse, producers
@@ -55,27 +55,34 @@ FEW_ROWS, LARGE_WEIGHTS = 32, 1 << 25
 rows, 14336 columns, K = 4096: 101 microseconds for two, 115 for one)."""
 
 
-def objection(first: MatmulOp, second: MatmulOp, target: Target | None) -> str:
-    """Why two products are not one; "" if they are."""
-    same = [(one.a, one.maps, one.multiplied, one.words, one.product_type, one.init) for one in (first, second)]
+def objection(first: MatmulOp, second: MatmulOp, target: Target | None, apart: int = 0) -> str:
+    """Why two products are not one; "" if they are. The matrix of the second may begin columns `apart`."""
+    pair = first, second
+    same = [(one.a, one.maps, one.multiplied, one.words, one.product_type, one.init, one.ends) for one in pair]
     if same[0] != same[1] or not lie_alike(memory_of(first.b), memory_of(second.b)):
         return "they multiply other operands than one A and matrices that lie alike, or start from other numbers"
-    if first.c is not None or first.outer or first.products + second.products > 2 or any(first.forms):
+    plain = first.c is None and first.products + second.products == 2 and not any(first.forms)
+    if not plain or not _of_rows(first):
         return "they start from C, are batches, or of operands that are more than matrices"
     if min(*memory_of(first.a).get_shape(), *memory_of(first.b).get_shape()) < 0:
         return "sizes are not known"
     product = read(first)
     if product.a.element.bits != HALF:
         return f"expected elements of {HALF} bits, got {' x '.join(first.multiplied)}"
-    if not product.b.transposed:
-        return f"expected k along the rows of memory of both, got {product.b.type}"
     rows = (row for row in wgmma.rows() if [row.a.name, row.b.name] == [*first.multiplied])
     if target is None or not any(row.runs_on(target) for row in rows):
         weights = 2 * product.b.memory_bits // BYTE * prod(product.b.shape)
         few = product.m <= FEW_ROWS and weights > LARGE_WEIGHTS
         return f"{product.m} rows are multiplied by {weights} bytes, which slices of K read faster" if few else ""
-    odd = next((o for o in (product.a, product.b) if o.pitch_bits % (BYTE * UNIT)), None)
-    return "" if odd is None else f"rows of {odd.type} are no multiples of {UNIT} bytes"
+    odd = next((o for o in (product.a, product.b, read(second).b) if o.pitch_bits % (BYTE * UNIT)), None)
+    if odd is None and not product.b.transposed and apart * product.b.memory_bits % (BYTE * UNIT):
+        odd = product.b
+    return "" if odd is None else f"rows of {odd.type}, or of a half, are no multiples of {UNIT} bytes"
+
+
+def _of_rows(op: MatmulOp) -> bool:
+    """Whether a product is a single one, or of groups of its rows."""
+    return not op.outer or op.grouped == M
 
 
 class FusePair(RewritePattern):
@@ -104,9 +111,11 @@ class SplitColumns(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
         halves = _halves(op)
-        if halves is None or not _meet(*halves) or objection(op, op, target_of(op)):
+        if halves is None or not _meet(*halves):
             return
         builder, (rows, columns) = Builder(InsertPoint.before(op)), halves[0].result.type.get_shape()
+        if objection(op, op, target_of(op), columns):
+            return
         made = [memref.AllocOp([], [], MemRefType(memory_of(op.d).element_type, [rows, columns])) for _ in halves]
         along = loops_of(op.maps[1]).index(op.outer + N)
         shape = [columns if d == along else size for d, size in enumerate(memory_of(op.b).get_shape())]
@@ -128,7 +137,8 @@ class SplitColumns(RewritePattern):
 
 def _halves(op: MatmulOp) -> list[memref.SubviewOp] | None:
     """The views of the left and the right half of the columns of a product's result, if nothing else reads it."""
-    if op.outer or op.c is not None or not isinstance(op.d.owner, memref.AllocOp) or op.epilogue is not None:
+    plain = op.c is None and op.epilogue is None and isinstance(op.d.owner, memref.AllocOp)
+    if not plain or not _of_rows(op):
         return None
     users = {use.operation for use in op.d.uses} - {op}
     views = [user for user in users if isinstance(user, memref.SubviewOp)]
@@ -146,21 +156,22 @@ def _halves(op: MatmulOp) -> list[memref.SubviewOp] | None:
 
 
 def _meet(first: memref.SubviewOp, second: memref.SubviewOp) -> bool:
-    """Whether one operation reads both views, directly or through an elementwise operation on a view."""
+    """Whether one operation reads both views, directly or through elementwise operations on a view."""
     readers = [_readers(view.result) for view in (first, second)]
     return bool(readers[0] & readers[1])
 
 
 def _readers(memory: SSAValue) -> set[Operation]:
-    """The elementwise operations that read memory, and those that read the results of these."""
-    readers: set[Operation] = set()
-    for user in users_of(memory):
-        elementwise = read_elementwise(user)
-        if elementwise is None or memory not in elementwise.read:
-            continue
-        readers.add(user)
-        if isinstance(elementwise.output.owner, memref.AllocOp):
-            readers |= {other for other in users_of(elementwise.output) if other is not user}
+    """The elementwise operations that read memory, and those that read results of these, and so on."""
+    readers, memories = set[Operation](), [memory]
+    for each in memories:
+        for user in users_of(each):
+            elementwise = read_elementwise(user)
+            if elementwise is None or each not in elementwise.read:
+                continue
+            readers.add(user)
+            if isinstance(elementwise.output.owner, memref.AllocOp) and elementwise.output not in memories:
+                memories.append(elementwise.output)
     return readers
 
 
@@ -186,6 +197,12 @@ class ApproximateEpilogue(RewritePattern):
                 inner.properties["fastmath"] = FastMathFlagsAttr([*flags.data, FastMathFlag.APPROX_FUNC])
 
 
+def fuse_results(module: ModuleOp) -> None:
+    """Moves elementwise operations on the results of products, and of two products of one A, into these."""
+    apply_patterns([SplitColumns()], module)
+    apply_patterns([FusePair(), FuseEpilogue()], module)
+
+
 @dataclass(frozen=True)
 class FuseEpiloguePass(ModulePass):
     """Moves elementwise operations of `linalg` on the result of a product into its epilogue.
@@ -201,8 +218,7 @@ class FuseEpiloguePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
-        apply_patterns([SplitColumns()], op)
-        apply_patterns([FusePair(), FuseEpilogue()], op)
+        fuse_results(op)
         if self.approximate:
             apply_patterns([ApproximateEpilogue()], op)
 
@@ -344,10 +360,14 @@ class GroupProducts(RewritePattern):
         rewriter.has_done_action = True
 
 
-class GroupPass(PatternPass):
+class GroupPass(ModulePass):
     """Replaces a loop over groups of rows, whose ends are in memory, by one product with groups. Each iteration
-    multiplies the rows of a group by a B of its own, or sums them to a D of its own."""
+    multiplies the rows of a group by a B of its own, or sums them to a D of its own. Elementwise operations on the
+    results of all groups become part of the product."""
 
     name = "warp-group"
     needs: ClassVar = ("scf.for",)
-    patterns = (GroupProducts,)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if apply_patterns([GroupProducts()], op):
+            fuse_results(op)

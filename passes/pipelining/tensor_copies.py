@@ -29,6 +29,7 @@ from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, SPREAD, WAIT, Co
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.matrices import MatrixMove, matrices, unit
 from ...dialect.warp.memory import LoadOp, StoreOp
+from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart
 from ...dialect.warp.synchronisation import ASYNC_PROXY, BULK, CTA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.tensor_maps import (
     FAR,
@@ -107,16 +108,21 @@ def _images_of(tensor: TensorView, launch: LaunchedKernel) -> Im2colOp | None:
 
 
 def box_type(
-    tensor: TensorView, tile: Memory, parts: int = 1, images: Im2colOp | None = None, *, spread: bool = False
+    tensor: TensorView,
+    tile: Memory,
+    part: TilePart = WHOLE_TILE,
+    images: Im2colOp | None = None,
+    *,
+    spread: bool = False,
 ) -> TensorMapType:
-    """The type of a tensor map whose boxes are panels of a tile, or one of `parts` of them with as many rows each. Rows
-    are those of a matrix, or pixels of `images`. Elements of 4 bits are `spread` to bytes of the tile."""
+    """The type of a tensor map whose boxes are panels of a tile, or of a `part` of it. Rows are those of a
+    matrix, or pixels of `images`. Elements of 4 bits are `spread` to bytes of the tile."""
     moved = moved_as(tile.element_type)
     element = element_row(moved)
     moved = memory_of(tensor.memory).element_type if spread else moved
     width, lines = panel_of(tile, "the tile"), tile.get_shape()[-2]
-    rows = max(1, lines // parts)
-    columns = box_bytes(tile, parts if lines == 1 else 1) * 8 // (element.memory_bits if element else 8)
+    rows = lines if part.axis else lines // part.parts
+    columns = box_bytes(tile, part.parts) * 8 // (element.memory_bits if element else 8)
     swizzle = IntAttr(width if width > 16 else 0)
     if images is not None:
         rank = memory_of(images.memory).get_num_dims()
@@ -158,8 +164,8 @@ class TensorCopy(NamedTuple):
         spread = copy.packed is not None and copy.packed.data == SPREAD
         if copy.packed is not None and not spread and memory_of(copy.source).element_count():
             decline(copy, f"no tensor copy makes {copy.packed.data} of {memory_of(copy.source)}: pack it")
-        kind = box_type(tensor, tile, copy.place[1], images, spread=spread)
-        share = share if copy.place[1] == 1 else None
+        kind = box_type(tensor, tile, copy.place, images, spread=spread)
+        share = share if copy.place.parts == 1 else None
         if share is not None and share.mask is None:
             shape = list(tile.get_shape())
             shape[share.axis] //= share.count
@@ -167,14 +173,14 @@ class TensorCopy(NamedTuple):
             kind = box_type(tensor, memory_of(copy.destination), spread=spread)
         elif share is not None and tile.get_shape()[-1] // _columns(tile, kind) % share.count:
             share = None if tile.get_shape()[-2] % (ROWS * share.count) else share
-            kind = kind if share is None else box_type(tensor, tile, share.count, images, spread=spread)
+            kind = kind if share is None else box_type(tensor, tile, TilePart(0, share.count), images, spread=spread)
         return TensorCopy(copy, tensor, tensor.encoded(launch, kind), kind, share, images)
 
     @property
     def panels(self) -> int:
         """The number of panels of the tile, or of its part."""
-        parts = self.copy.place[1] if memory_of(self.copy.destination).get_shape()[-2] == 1 else 1
-        return memory_of(self.copy.destination).get_shape()[-1] // self.columns // parts
+        part = self.copy.place
+        return memory_of(self.copy.destination).get_shape()[-1] // self.columns // (part.parts if part.axis else 1)
 
     @property
     def columns(self) -> int:
@@ -189,16 +195,16 @@ class TensorCopy(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes that arrive from all CTAs, including those outside of the memory."""
-        rows = max(1, memory_of(self.copy.destination).get_shape()[-2] // self.copy.place[1])
+        lines, part = memory_of(self.copy.destination).get_shape()[-2], self.copy.place
+        rows = lines if part.axis else lines // part.parts
         return self.panels * self.kind.bytes * (rows // self.rows)
 
     def start(self, index: IndexBuilder, stage: SSAValue, ring: Ring) -> None:
         """Starts the copy of the tile to a stage of a ring."""
         row, column = list[Index](self.copy.indices)
         tile, panels = self.copy.destination, self.panels
-        one = memory_of(tile).get_shape()[-2] == 1
-        first: Index = 0 if one else self.copy.place[0] * self.rows  # one box has all rows of a part
-        second = self.copy.place[0] * self.columns if one else 0
+        number, _, axis = self.copy.place
+        first, second = (0, number * panels * self.columns) if axis else (number * self.rows, 0)  # a box has all rows
         down: Index = 0
         left: Index = 0
         if self.share is not None and self.share.mask is None:

@@ -29,7 +29,7 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
@@ -375,7 +375,9 @@ class BlockTiles:
             # A box begins at a multiple of 16 bytes.
             group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
             where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
-            index.insert(CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=(part, self.parts)))
+            index.insert(
+                CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=TilePart(part, self.parts))
+            )
 
 
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.

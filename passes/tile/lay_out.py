@@ -48,7 +48,7 @@ from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
@@ -179,7 +179,7 @@ def _copy_blocks(copy: CopyOp, blocks: BlocksAttr, packed: SSAValue) -> None:
     for part in range(parts):
         block = index.add(index.mul(index.add(down, part), blocks.along), index.div(column, order.columns))
         where = index.values([index.mul(block, order.threads), 0])
-        index.insert(CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=(part, parts)))
+        index.insert(CopyOp(packed, where, copy.destination, in_bounds=copy.in_bounds, part=TilePart(part, parts)))
     Rewriter.erase_op(copy)
     if isinstance(view, MatrixOp) and not view.matrix.uses:
         Rewriter.erase_op(view)

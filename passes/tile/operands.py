@@ -24,7 +24,7 @@ from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp,
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.op_shapes import bounds, bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds, bounds_attribute
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.stored import BLOCK_LINES, LINE, PACKED
 from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
@@ -152,6 +152,8 @@ class OperandTiles(Generic[ProductT]):
             per_line = LINE * BYTE // operand.memory_bits
             rows, columns = rows * columns // per_line, per_line
         line = columns * shared_bits(product, operand) // 8
+        if self.role == "b" and not operand.transposed:
+            line //= product.products  # whose panels have columns of one matrix
         width = max(CHUNK, min(self.tiling.schedule.swizzle, line & -line))
         plain = self.tiling.element_type(self.role) if operand.stored is None else operand.element_type
         element = i8 if self.packed == SPREAD else plain
@@ -187,7 +189,7 @@ class OperandTiles(Generic[ProductT]):
             return self._copy_packed(index, at, tile)
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
-            copied, part = source or matrix_of(index, each, at), (number, count)
+            copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
             index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
 
     def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
@@ -199,7 +201,7 @@ class OperandTiles(Generic[ProductT]):
             panel = index.add(index.div(at["n"], order.rows), number)
             block = index.add(index.mul(panel, product.k // order.columns), index.div(at["k"], order.columns))
             where = index.values([index.mul(block, BLOCK_LINES), 0])
-            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=(number, count)))
+            index.insert(CopyOp(product.b.value, where, tile, in_bounds=inside, part=TilePart(number, count)))
 
 
 def copies_done(index: IndexBuilder, schedule: Schedule) -> None:

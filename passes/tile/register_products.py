@@ -15,7 +15,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import StackOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.op_shapes import TilePart, bounds_attribute
 from ...dialect.warp.operands import form_of
 from ...dialect.warp.stored import BLOCK_LINES, PACKED, StoredOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
@@ -139,7 +139,7 @@ class GroupTiles:
         for part in range(self.parts):
             group = index.add(index.div(at["k"], self.tiling.product.group), part)
             where = index.values([group, at["n"]])
-            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=(part, self.parts)))
+            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=TilePart(part, self.parts)))
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.

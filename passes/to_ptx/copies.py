@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.op_shapes import in_memory
+from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, in_memory
 from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
 from .emitter import At, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
@@ -46,8 +46,8 @@ class TileCopies:
         self.thread, self.threads, self.widest = thread, threads, widest
 
     def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
-             part: tuple[int, int] = (0, 1)) -> None:  # fmt: skip
-        """Copies the tile at a place of the source to a stage, or to some of its rows. Elements outside of the source
+             part: TilePart = WHOLE_TILE) -> None:  # fmt: skip
+        """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source
         are zero.
 
         With `spread` each 8 bytes of the source become the first half of a chunk of the tile.
@@ -57,7 +57,10 @@ class TileCopies:
         while self._misaligned(first_column, size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
-        copied = replace(tile, rows=tile.rows // part[1])
+        extents = [tile.rows, tile.columns]
+        extents[part.axis] //= part.parts
+        copied = replace(tile, rows=extents[0], columns=extents[1])
+        down, along = (0, part.number * extents[1]) if part.axis else (part.number * extents[0], 0)
         for piece in self._pieces(copied, size, spread=spread):
             inside = self._inside(start, copied, piece, spread=spread)
             origin = self.scalars.address(source.base, [
@@ -65,8 +68,11 @@ class TileCopies:
                 (piece.row.constant, source.row_bytes), (piece.column.lane, source.element_bytes),
                 (first_column, source.element_bytes), (piece.column.constant, source.element_bytes),
             ])  # fmt: skip
-            line = piece.line._replace(constant=piece.line.constant + part[0] * copied.rows)
-            target = self.addressing.shared(tile, stage, line, piece.along)
+            line, place = (
+                position._replace(constant=position.constant + more)
+                for position, more in ((piece.line, down), (piece.along, along))
+            )
+            target = self.addressing.shared(tile, stage, line, place)
             (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
 
     @staticmethod

@@ -22,7 +22,7 @@ from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
 from .attention import GRADIENTS, is_attention
-from .clusters import Cluster, clusters, cones, is_product, narrowed, why_left, with_weights
+from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, call_of, compile_whole, judged, sums_in_f32
@@ -87,6 +87,7 @@ def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
         if name == "inference":
             pixels_as_products(module.graph, mode)
         sink_views(module.graph, mode)
+        join_views(module.graph)
 
 
 def _mode_of(examples: Sequence[Any]) -> Any:
@@ -115,8 +116,8 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     widest = list(clusters(module.graph))
     taken = {node for cluster in widest for node in cluster.nodes}
     grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
-    choices = (dict.fromkeys((with_weights(cluster, taken), cluster, cluster.product)) for cluster in grown)
-    for parts in replacing.each_of([list(parts) for parts in choices]):
+    choices = [(with_weights(cluster, taken), cluster, cluster.single, cluster.product) for cluster in grown]
+    for parts in replacing.each_of([list(dict.fromkeys(parts)) for parts in choices]):
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         order = {node: number for number, node in enumerate(module.graph.nodes)}
@@ -175,7 +176,9 @@ class _Replacing:
         return self.written[key]
 
     def _replaced(self, part: Cluster) -> bool:
-        """Replaces a part, unless it does not compile or is slower than torch's kernels."""
+        """Replaces a part, unless it does not compile or is slower than torch's kernels, or is gone with another."""
+        if self.gone.issuperset(part.nodes):
+            return True
         try:
             written = self._written(part)
             kernel = _compiled(part, written, self.options)
@@ -230,6 +233,8 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
     kernel = kernel_for(written, cluster.last.meta["val"].device, options)
     if is_attention(cluster.core) and len(kernel.schedules) > KERNELS[cluster.core.target in GRADIENTS]:
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
+    if len(cluster.products) > 1 and len(kernel.schedules) > 1:
+        raise UnsupportedError("the compiler does not fuse the two products of one matrix")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return kernel

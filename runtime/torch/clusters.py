@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -57,6 +58,15 @@ class Cluster:
         return Cluster((self.core,)) if is_product(self.core) else self
 
     @property
+    def products(self) -> tuple[Node, ...]:
+        return tuple(filter(is_product, self.nodes))
+
+    @property
+    def single(self) -> Cluster:
+        """The cluster without a second product."""
+        return replace(self, nodes=tuple(n for n in self.nodes if n not in self.products[1:]))
+
+    @property
     def last(self) -> Node:
         return self.nodes[-1]
 
@@ -106,8 +116,19 @@ def clusters(graph: Graph) -> Iterator[Cluster]:
             yield Cluster(tuple(sorted({*seen, node, *results}, key=order.__getitem__)))
         elif is_product(node) and node not in taken:
             members = _grown(node, taken, order)
-            taken |= members
+            taken |= {x for x in members if x is node or not is_product(x)}
             yield Cluster(tuple(sorted(members, key=order.__getitem__)))
+
+
+def join_views(graph: Graph) -> None:
+    """Makes equal reshapes of a tensor one, so that products of it have the same operand."""
+    first = dict[tuple[Any, ...], Node]()
+    for node in [n for n in graph.nodes if n.target in RESHAPES and n.op == "call_function" and not n.kwargs]:
+        key = node.target, str(node.args)
+        same = first.setdefault(key, node)
+        if same is not node and all(user.op != "output" for user in node.users):
+            node.replace_all_uses_with(same)
+            graph.erase_node(node)
 
 
 def cones(last: Node, taken: Collection[Node], order: Mapping[Node, int]) -> Iterator[Cluster]:
@@ -199,20 +220,48 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
 
 def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[Node]:
     """The product and the most pointwise operations behind it of which only the last one's result is used elsewhere."""
-    members, closed = {product}, {product}
+    core, members, closed = product, {product}, {product}
     if product.target is aten.convolution.default:  # what follows it is computed with the channels last
         members |= {user for user in product.users if user.target is aten.permute.default and len(product.users) == 1}
+    members |= _halves(product)
     *_, product = sorted(members, key=order.__getitem__)
-    queue = sorted(product.users, key=order.__getitem__)
+    queue = sorted({user for node in members for user in node.users} - members, key=order.__getitem__)
     while queue and len(members) < MOST:
         node = queue.pop(0)
         if node in members or node in taken or not follows(node, product):
             continue
         members |= {node, *_operand_chain(node, members | taken)}
+        members |= _second(node, core, members | taken)
         queue = sorted({*queue, *node.users}, key=order.__getitem__)
         if [x for x in members if not members.issuperset(x.users)] == [node]:
             closed = set(members)
     return closed
+
+
+def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
+    """Another product of the same A that only a node reads, whose matrix lies in memory: both can be one kernel."""
+    if sum(map(is_product, others & {*node.all_input_nodes})) or product.target is not aten.mm.default:
+        return set()
+    pairs = [x for x in node.all_input_nodes if x.target is product.target and len(x.users) == 1 and x not in others]
+    alike = [x for x in pairs if x.args[0] is product.args[0] and _like(x, product) and _lies(x) and _lies(product)]
+    return {*alike[:1]}
+
+
+def _lies(product: Node) -> bool:
+    """Whether the second matrix of a product is an input of the graph, as it lies or turned."""
+    b: Any = product.args[1]
+    return (b.all_input_nodes[0] if b.target in TURNS else b).op == "placeholder"
+
+
+def _halves(product: Node) -> set[Node]:
+    """The views of the halves of the columns of a product's result, such as a gate and what it multiplies, if these are
+    all that is read of it."""
+    split = next(iter(product.users), product)
+    halves = [*split.users]
+    if split.target not in SPLITS or len(product.users) != 1 or len(halves) != 2 or not all(map(is_tensor, halves)):
+        return set()
+    first, second = (shape_of(half.meta["val"]) for half in halves)
+    return {split, *halves} if first == second and 2 * first[-1] == shape_of(product.meta["val"])[-1] else set()
 
 
 def follows(node: Node, product: Node) -> bool:

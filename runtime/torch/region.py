@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -130,6 +131,7 @@ def name_of(nodes: Sequence[Node]) -> str:
     names = (
         str(node.target).removeprefix("aten.").removeprefix("prims.").removeprefix("warploom.").partition(".")[0]
         for node in nodes
+        if node.target is not operator.getitem
     )
     operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
     dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")

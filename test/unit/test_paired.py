@@ -56,10 +56,11 @@ def two_products(m: int, f: int, k: int) -> str:
   %zero = arith.constant 0.0 : f32{products}{gate("%T", "%U", f"{g}, {g}", d)}"""
 
 
-def weights_in_one(m: int, f: int, k: int) -> str:
+def weights_in_one(m: int, f: int, k: int, *, across: bool = False) -> str:
+    """Both weights in one matrix; with `across` it lies as (k, n)."""
     a, w, d, g = (
         f"memref<{m}x{k}xbf16>",
-        f"memref<{2 * f}x{k}xbf16>",
+        f"memref<{k}x{2 * f}xbf16>" if across else f"memref<{2 * f}x{k}xbf16>",
         f"memref<{m}x{f}xbf16>",
         f"memref<{m}x{2 * f}xf32>",
     )
@@ -67,7 +68,8 @@ def weights_in_one(m: int, f: int, k: int) -> str:
     views = "".join(
         f"\n  %h{i} = memref.subview %T[0, {i * f}] [{m}, {f}] [1, 1] : {g} to {half}" for i, half in enumerate(halves)
     )
-    return f"""{HEAD}func.func @f(%A: {a}, %W: {w}, %D: {d}) {{
+    head = HEAD.replace("(n, k)", "(k, n)") if across else HEAD
+    return f"""{head}func.func @f(%A: {a}, %W: {w}, %D: {d}) {{
   %zero = arith.constant 0.0 : f32
   %T = memref.alloc() : {g}
   linalg.fill ins(%zero : f32) outs(%T : {g})
@@ -165,8 +167,27 @@ def test_schedules_that_part_the_two_products_are_refused(given: dict[str, Any],
         compile(two_products(70, 56, 72), target="sm_80", **given)
 
 
-def test_so_is_one_product_whose_halves_are_read() -> None:
+@pytest.mark.parametrize(
+    ("target", "across", "given"),
+    [
+        ("sm_90a", False, {}),
+        ("sm_90a", True, {"mma": "m64n192k16", "cta": (128, 192, 64)}),
+        ("sm_80", True, {}),
+    ],
+    ids=str,
+)
+def test_so_is_one_product_whose_halves_are_read(target: str, across: bool, given: dict[str, Any]) -> None:
+    """Of weights along k, and of (k, n), whose halves are parts of the columns of a tile; 96 of them take narrower
+    panels."""
     a, w = operands(70, 72, 64)
-    kernel = compile(weights_in_one(70, 72, 64), target="sm_90a")
+    kernel = compile(weights_in_one(70, 72, 64, across=across), target=target, **given)
     assert len(kernel.plan.launches) == 1
-    check(kernel, a, w, [w])
+    check(kernel, a, w, [w.T.copy() if across else w])
+
+
+def test_halves_that_begin_within_16_bytes_are_of_one_product() -> None:
+    """Tensor copies read no second half from column 60 on."""
+    a, w = operands(24, 60, 64)
+    kernel = compile(weights_in_one(24, 60, 64, across=True), target="sm_90a")
+    assert len(kernel.plan.launches) == 2
+    check(kernel, a, w, [w.T.copy()])

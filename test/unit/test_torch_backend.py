@@ -106,14 +106,12 @@ def test_forward_and_backward() -> None:
     assert not compiled.reasons, "norms and sums are kernels of their own"
 
 
-def test_a_gate_is_computed_behind_one_of_two_products() -> None:
+def test_a_gate_is_computed_in_the_kernel_of_its_two_products() -> None:
     def gated(x: Any, w: Any, v: Any) -> Any:
         return functional.silu(x @ w) * (x @ v)
 
     with torch.inference_mode():
-        compiled = assert_compiled(
-            gated, drawn(5, 16), drawn(16, 8), drawn(16, 8), parts=[("mm", "silu", "mul"), ("mm",)]
-        )
+        compiled = assert_compiled(gated, drawn(5, 16), drawn(16, 8), drawn(16, 8), parts=[("mm", "silu", "mm", "mul")])
     (explanation,) = compiled.explanations
     assert explanation.graph == "inference"
     assert not explanation.left
@@ -603,6 +601,77 @@ def test_sums_by_index_are_of_f32() -> None:
     )
     assert torch.all((found - exact).abs() <= BF16 * exact.abs())
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
+
+
+def test_a_gate_is_in_the_product_of_experts() -> None:
+    """Its halves are the columns of one product of groups, of weights as (k, n); a masked result stays apart."""
+    x, w, ends = drawn(23, 64), drawn(3, 64, 48), torch.tensor([5, 5, 21], dtype=torch.int32)
+    rows = (slice(0, 5), slice(5, 5), slice(5, 21))
+
+    def gated(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        gate, up = torch._grouped_mm(x, w, offs=ends).chunk(2, -1)
+        return functional.silu(gate) * up
+
+    def masked(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.arange(23)[:, None] < 21, torch._grouped_mm(x, w, offs=ends), 0.0)
+
+    compiled = Compiled(gated)
+    with torch.no_grad():
+        got, left = compiled.call(x, w)[:21].double(), Compiled(masked).call(x, w)[21:]
+    gate, up = torch.cat([x[part].double() @ w[e].double() for e, part in enumerate(rows)]).chunk(2, -1)
+    exact = functional.silu(gate) * up
+    # four roundings, the first of which silu' magnifies
+    assert torch.all((got - exact).abs() <= 1.1 * BF16 * (4 + gate.abs()) * exact.abs() + 1e-6)
+    assert torch.all(left == 0)
+    (part,) = compiled.explanations[0].compiled
+    assert [kernel.partition(":")[0] for kernel in part.kernels] == ["@grouped_mm_split_silu_mul_bfloat16"]
+
+
+def test_two_products_of_one_tensor_are_a_kernel_with_what_reads_both() -> None:
+    x, gate, up = drawn(40, 64), drawn(48, 64), drawn(48, 64)
+
+    def gated(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return functional.silu(x @ gate.t()) * (x @ up.t())
+
+    def twice(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        other = x @ up.t()
+        return functional.silu(x @ gate.t()) * other + other
+
+    compiled = [Compiled(function) for function in (gated, twice)]
+    with torch.no_grad():
+        got = compiled[0].call(x, gate, up).double()
+        compiled[1].call(x, gate, up)
+    first, second = x.double() @ gate.double().t(), x.double() @ up.double().t()
+    exact = functional.silu(first) * second
+    assert torch.all((got - exact).abs() <= 1.1 * BF16 * (4 + first.abs()) * exact.abs() + 1e-6)
+    assert [[op.count("mm") for op in each.operators] for each in compiled] == [[2], [1, 1]]
+    assert [len(part.kernels) for part in compiled[0].explanations[0].compiled] == [1]
+
+
+def test_rows_of_experts_are_read_by_the_sum() -> None:
+    """Rows sorted by expert are sums of as many rows each."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    chosen, x, rows, aten = torch.randint(0, 4, (15,)), drawn(5, 8), drawn(15, 8), torch.ops.aten
+
+    def summed(x: torch.Tensor, chosen: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return x.index_add(0, chosen.sort()[1].div(3, rounding_mode="floor"), rows)
+
+    mode = fake.FakeTensorMode()
+    with mode:
+        examples = [torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in (x, chosen, rows)]
+    module = tracing.make_fx(summed)(*examples)
+    choice.sums_in_f32(module.graph, mode)
+    targets = {node.target for node in module.graph.nodes}
+    assert aten.scatter.src in targets
+    assert not targets & {aten.index_add.default, aten.index_put.default}
+    for node in module.graph.nodes:
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": "cpu"}
+    module.recompile()
+    exact = x.double().index_add(0, chosen.argsort() // 3, rows.double())
+    assert torch.all((module(x, chosen, rows) - exact).abs() <= BF16 * exact.abs())
 
 
 def test_slower_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:

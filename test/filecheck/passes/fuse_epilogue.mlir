@@ -98,20 +98,20 @@ func.func @accumulates(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %d: memref<4x6x
   return
 }
 
-// Two products into one result: the second takes the first as an input.
+// Two products into one result: the second, of another A, takes the first as an input.
 // CHECK-LABEL: func.func @gated
 // CHECK:         %[[T:\w+]] = memref.alloc
 // CHECK:         warp.matmul f16 x f16 %a, %b init 0.000000e+00 : f32 into %[[T]] :
 // CHECK:         %[[E:\w+]] = warp.pointwise %[[T]]
-// CHECK:         warp.matmul f16 x f16 %a, %b2 init 0.000000e+00 : f32 into %d through %[[E]]
-func.func @gated(%a: memref<4x5xf16>, %b: memref<5x6xf16>, %b2: memref<5x6xf16>, %d: memref<4x6xf32>) {
+// CHECK:         warp.matmul f16 x f16 %a2, %b2 init 0.000000e+00 : f32 into %d through %[[E]]
+func.func @gated(%a: memref<4x5xf16>, %a2: memref<4x5xf16>, %b: memref<5x6xf16>, %b2: memref<5x6xf16>, %d: memref<4x6xf32>) {
   %z = arith.constant 0.0 : f32
   %t = memref.alloc() : memref<4x6xf32>
   %u = memref.alloc() : memref<4x6xf32>
   linalg.fill ins(%z : f32) outs(%t : memref<4x6xf32>)
   linalg.matmul ins(%a, %b : memref<4x5xf16>, memref<5x6xf16>) outs(%t : memref<4x6xf32>)
   linalg.fill ins(%z : f32) outs(%u : memref<4x6xf32>)
-  linalg.matmul ins(%a, %b2 : memref<4x5xf16>, memref<5x6xf16>) outs(%u : memref<4x6xf32>)
+  linalg.matmul ins(%a2, %b2 : memref<4x5xf16>, memref<5x6xf16>) outs(%u : memref<4x6xf32>)
   linalg.mul ins(%t, %u : memref<4x6xf32>, memref<4x6xf32>) outs(%d : memref<4x6xf32>)
   memref.dealloc %t : memref<4x6xf32>
   memref.dealloc %u : memref<4x6xf32>

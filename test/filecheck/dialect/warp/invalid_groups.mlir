@@ -44,7 +44,7 @@ func.func @count(%ends: memref<7xi32>, %A: memref<96x32xf16>, %B: memref<8x32x64
 
 // -----
 
-// expected-error @+2 {{warp.matmul: expected one loop over groups, and A and B in memory}}
+// expected-error @+2 {{warp.matmul: expected one loop over groups, A in memory, and B or a pair of them in memory}}
 func.func @loops(%ends: memref<8xi32>, %A: memref<96x32xf16>, %B: memref<32x64xf16>, %D: memref<96x64xf32>) {
   warp.matmul f16 x f16 %A, %B init 0.0 : f32 into %D grouped by %ends : memref<96x32xf16>, memref<32x64xf16>, memref<96x64xf32> grouped memref<8xi32>
   return
