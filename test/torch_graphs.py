@@ -1,7 +1,7 @@
 """Random graphs through the backend of `torch.compile`, on the interpreter, against eager mode.
 
     python test/torch_graphs.py                       # 500 graphs of a random seed, which is printed
-    python test/torch_graphs.py --seed 77 --graphs 20 --jobs 4
+    python test/torch_graphs.py --seed 77 --first 40 --graphs 20 --jobs 4
     python test/torch_graphs.py --only 77000012       # one graph, with its steps
 
 A graph has pointwise operations, choices by masks, reductions along one or several dimensions, norms, products with
@@ -486,6 +486,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(100_000))
     parser.add_argument("--graphs", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first graph, where a run goes on")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--only", type=int, metavar="SEED")
@@ -496,7 +497,7 @@ def main() -> int:
         return 0
     print(f"seed {options.seed}", flush=True)
     start, done, wrong = time.monotonic(), 0, list[int]()
-    seeds = [1000 * options.seed + n for n in range(options.graphs)]
+    seeds = [1000 * options.seed + n for n in range(options.first, options.first + options.graphs)]
     with get_context("spawn").Pool(options.jobs) as pool:
         for seed, text in pool.imap_unordered(_one, seeds):
             done += 1

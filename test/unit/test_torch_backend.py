@@ -67,10 +67,10 @@ def close(found: Any, exact: Any, roundings: float) -> bool:
 def assert_compiled(
     function: Callable[..., Any], *inputs: Any, parts: list[tuple[str, ...]], **options: Any
 ) -> Compiled:
-    """The function's value, with these parts compiled."""
+    """The function's value, with these parts compiled. Eager mode is up to 2.7 roundings off behind two products."""
     compiled = Compiled(function, **options)
     exact = function(*(x.double() for x in inputs))
-    assert close(compiled.call(*inputs), exact, 2.0)
+    assert close(compiled.call(*inputs), exact, 3.0)
     assert compiled.operators == parts
     return compiled
 
