@@ -106,6 +106,9 @@ ROWS: dict[str, Callable[..., Any]] = {
 
 
 ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+PROGRESS = 50
+"""How often the number of graphs that are done is printed."""
+
 DRAWS = 8
 """How often roundings are drawn anew."""
 
@@ -315,9 +318,11 @@ class Drawing:
         self.add(f"to {other}", partial(_converted, other), x)
 
     def write(self) -> None:
-        """A change of a value in place, or of a part of it: of inputs too, where there are no gradients."""
+        """A change of a value in place, or of a part of it: of inputs too, where there are no gradients. Elements that
+        share memory are not written, for what torch makes of that in graphs differs from its eager mode."""
         x = self.pick()
-        if (x < self.inputs and self.graph.training) or not self.values[x].dim():
+        shares = any(n > 1 and step == 0 for n, step in zip(self.values[x].shape, self.values[x].stride(), strict=True))
+        if (x < self.inputs and self.graph.training) or not self.values[x].dim() or shares:
             return
         n, rank = self.values[x].shape[-1], self.values[x].dim()
         choices: list[tuple[str, Callable[[Any], Any]]] = [
@@ -504,6 +509,8 @@ def main() -> int:
             if text:
                 wrong.append(seed)
                 print(f"{drawn(seed).text}\n  {text}", flush=True)
+            if not done % PROGRESS:
+                print(f"{done} graphs, {len(wrong)} wrong", flush=True)
             if time.monotonic() - start > options.seconds:
                 pool.terminate()
                 break

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -15,7 +15,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.linalg.ops import IndexOp
+from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
@@ -26,7 +29,7 @@ from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .convolutions import gradients as convolution_gradients
 from .options import aten, decompositions, prims, pytree
 from .products import PRODUCTS
-from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
+from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, part_of_split, unsqueezed
 
 
@@ -93,6 +96,64 @@ def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: int, s
     return builder.generic([], shape_of(like), like.dtype, body)
 
 
+def _picked(
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Mapping[int, Value], own: Mapping[int, int],
+    behind: int = 0,
+) -> Value:  # fmt: skip
+    """Elements at the places along some dimensions, by these; dimension d of the others runs along dimension `own[d]`
+    of the result, which has so many dimensions `behind` those of places. An element at a place that there is not is
+    NaN, or 0 of integers."""
+    shape, sizes = shape_of(like), [value.shape[d] for d in places]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError("elements are picked along dimensions of static sizes")
+    if any(place.dtype not in (torch.int32, torch.int64) for place in places.values()):
+        raise UnsupportedError("places are integers of 32 or 64 bits")
+    indices = [reduce(unsqueezed, range(len(x.shape), len(x.shape) + behind), x) for x in places.values()]
+
+    missing = math.nan if value.dtype.is_floating_point else 0
+
+    def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
+        inner = inside.number(1, scalar_of(torch.bool))
+        for d, place, size in zip(places, elements, sizes, strict=True):
+            wrapped = RULES["add"](inside, [place, size])
+            at = RULES["where"](inside, [RULES["lt"](inside, [place, 0]), wrapped, place])
+            for name, bound in (("ge", 0), ("lt", size)):
+                inner = RULES["bitwise_and"](inside, [inner, RULES[name](inside, [at, bound])])
+            near = RULES["where"](inside, [inner, at, 0])
+            coordinates[d] = inside.insert(arith.IndexCastOp(near.value, IndexType())).result
+        by_dimension = {of: coordinates[d] for d, of in enumerate(value.dims) if of is not None}
+        zero = builder.index(0)
+        at = [by_dimension.get(d, zero) for d in range(value.tensor.type.get_num_dims())]
+        element = inside.insert(ExtractOp(value.tensor, at, value.tensor.type.element_type)).result
+        return RULES["where"](inside, [inner, inside.loaded(element, value.dtype), missing])
+
+    return builder.generic(indices, shape, value.dtype, body)
+
+
+def _index(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Sequence[Value | None]) -> Value:
+    """Indexing by tensors; their dimensions come first where these are apart."""
+    along = {d: place for d, place in enumerate(places) if place is not None}
+    first = min(along) if max(along) - min(along) < len(along) else 0
+    behind = len(value.shape) - len(along) - first
+    others = [d for d in range(len(value.shape)) if d not in along]
+    loops = [*range(first), *range(like.dim() - behind, like.dim())]
+    return _picked(builder, like, value, along, dict(zip(others, loops, strict=True)), behind)
+
+
+def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, **_: object) -> Value:
+    at = dim % len(value.shape)
+    return _picked(builder, like, value, {at: places}, {d: d for d in range(like.dim()) if d != at})
+
+
+def _index_select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value) -> Value:
+    return _index(builder, like, value, [*[None] * (dim % len(value.shape)), places])
+
+
+def _embedding(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Value, *_: object) -> Value:
+    return _index(builder, like, value, [places])
+
+
 CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
     **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
@@ -109,8 +170,12 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.amin.default: _reduction("minimum", math.inf),
     aten.any.dim: _reduction("bitwise_or", 0),
     aten.any.default: _reduction("bitwise_or", 0),
+    aten.index.Tensor: _index,
+    aten.gather.default: _gather,
+    aten.index_select.default: _index_select,
+    aten.embedding.default: _embedding,
 }
-"""Operations that take elements along some dimensions together."""
+"""Operations that take elements along some dimensions together, or some of them."""
 
 HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
 
@@ -249,7 +314,7 @@ def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
     return along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32)
 
 
-def _gather(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
+def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
     """One element of each row as a sum whose other terms are 0."""
     there = _is_at(value, dim, places)
     return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
@@ -310,7 +375,7 @@ def simpler() -> dict[Any, Any]:
 OWN: Mapping[Any, Callable[..., Any]] = {
     aten.rms_norm.default: _rms_norm,
     prims.var.default: _variance,
-    aten.gather.default: _gather,
+    aten.gather.default: _gathered,
     aten.scatter.value: _scatter,
     aten.slice_backward.default: _slice_backward,
     aten.select_backward.default: _select_backward,
