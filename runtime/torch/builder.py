@@ -258,7 +258,7 @@ def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Valu
     return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
 
-ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
+ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32}
 """The type in which products are summed, by that of the operands; f32 for the other floats."""
 
 

@@ -586,6 +586,14 @@ def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
     assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (0.0, 0)
 
 
+def test_bytes_without_a_sign_are_not_multiplied_as_signed_ones() -> None:
+    """As torchao multiplies on a CPU: activations of uint8, less 128 times the sums of the weights."""
+    a, b = torch.randint(0, 256, (18, 24), dtype=torch.uint8), torch.randint(-128, 128, (24, 16), dtype=torch.int8)
+    compiled = Compiled(torch._int_mm)
+    assert torch.equal(compiled.call(a, b).long(), a.long() @ b.long())
+    assert compiled.reasons == ["products of torch.uint8 are not lowered"]
+
+
 PICKS: dict[str, Callable[..., Any]] = {
     "embedding": lambda x, at: functional.embedding(at, x[:, 0]),
     "places counted from behind": lambda x, at: x[at - 5],
