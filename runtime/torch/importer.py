@@ -302,7 +302,8 @@ def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float
     """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = list(range(value.dim())) if dims is None else list(dims)
     count = max(0, math.prod(value.shape[d] for d in axes) - correction)
-    return (value - value.mean(axes, keepdim=True)).square().sum(axes) / count
+    # Not `value - mean`, which norms subtract too: what two kernels read is stored.
+    return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
 
 
 def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
