@@ -110,14 +110,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "warp-pipeline": ("warp.copy",),
     "warp-tensor-memory": ("tensor_memory",),
     "warp-synchronise": ("warp.make_ring",),
-    "warp-expand": (
-        "warp.sum_sliced_k",
-        "warp.store_part",
-        "warp.arrive_last",
-        "warp.add_parts",
-        "warp.find_group",
-        "warp.group",
-    ),
+    "warp-expand": ("warp.sum_sliced_k", "warp.find_group"),
     "convert-vector-to-warp": ("vector.contract",),
 }
 """Of what a module must have one for a pass to have something to do."""
@@ -137,6 +130,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "memref": ("dialect.mlir.upstream", "MEMREF"),
     "arith": ("dialect.mlir.upstream", "ARITH"),
     "util": ("dialect.mlir.util", "UTIL"),
+    "tm_tensor": ("dialect.mlir.util", "TM_TENSOR"),
     "ptx": ("dialect.ptx.ops", "PTX"),
     "transform": ("dialect.schedule.transform", "TRANSFORM"),
     "warp": ("dialect.warp.dialect", "WARP"),
@@ -159,13 +153,11 @@ LOWERINGS = _homes(
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
-        gpu.block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant, scf.for, scf.if,
-        scf.yield, warp.elect
+        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant,
+        scf.for, scf.if, scf.yield, warp.elect
         """,
-        "passes.to_ptx.epilogue": "warp.broadcast, warp.map, warp.reduce, warp.step",
-        "passes.to_ptx.fragment_ops": """
-        warp.constant, warp.convert, warp.convert_layout, warp.elementwise, warp.stack, warp.subfragment
-        """,
+        "passes.to_ptx.convert_layout": "warp.convert_layout",
+        "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
         "passes.to_ptx.memory_ops": """
         memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
         """,
@@ -183,27 +175,30 @@ LOWERINGS = _homes(
         nvvm.wgmma.wait.group.sync.aligned
         """,
         "passes.to_ptx.packing": "warp.pack",
-        "passes.to_ptx.products": "warp.mma, warp.set_registers, warp.wgmma",
+        "passes.to_ptx.products": """
+        warp.constant, warp.convert, warp.elementwise, warp.mma, warp.set_registers, warp.stack, warp.subfragment,
+        warp.wgmma
+        """,
         "passes.to_ptx.subgroup": """
         gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
         gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
         gpu.yield, memref.atomic_rmw
         """,
         "passes.to_ptx.synchronisation": """
-        warp.arrive, warp.atomic_inc, warp.await, warp.barrier, warp.cluster_rank, warp.commit, warp.fence,
-        warp.make_barriers, warp.tensor_load, warp.tensor_store, warp.wait
+        warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,
+        warp.tensor_load, warp.tensor_store, warp.wait
         """,
         "passes.to_ptx.tensor_memory": "memref.dealloc, warp.tensor_mma",
         "passes.to_ptx.thread_code": """
         arith.addf, arith.cmpf, arith.divf, arith.divsi, arith.extf, arith.extsi, arith.extui, arith.fptosi,
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
-        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_block_id, gpu.cluster_dim,
-        gpu.cluster_dim_blocks, gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos,
-        math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin,
-        math.sqrt, math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load,
-        memref.reinterpret_cast, memref.store, memref.subview, memref.view, vector.broadcast, vector.extract,
-        vector.insert, vector.load, vector.store
+        arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_dim, gpu.cluster_dim_blocks,
+        gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos, math.erf, math.exp,
+        math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin, math.sqrt,
+        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
+        memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
+        vector.store
         """,
     }
 )
@@ -235,10 +230,6 @@ MEANINGS = _homes(
         sub, sub.cc, subc, szext, xor
         """,
         "runtime.interp.meaning.matrix": "ldmatrix, mma, movmatrix, stmatrix",
-        "runtime.interp.meaning.refused": """
-        carry.untold, cp.async.bulk.edges, cvt.unsigned, fabric, fma.oob, fours, mbarrier.multicast, mbarrier.reports,
-        mul.halves, multimem, tcgen05.untold, tensor.class, tensor.replace later, tensor.unmodelled, texture
-        """,
         "runtime.interp.meaning.synchronisation": """
         bar.arrive, bar.red, bar.sync, barrier.cluster.arrive, barrier.cluster.wait, bra, brkpt,
         cp.async.mbarrier.arrive, exit, fence, getctarank, mapa, mbarrier.arrive, mbarrier.expect_tx, mbarrier.init,

@@ -116,11 +116,10 @@ to the most keys start first.
 ### A loop over tiles of K and V: `warp-stage`
 
 The loop carries the largest score of each row, partial sums of each row, and the sums of O. The scores of a tile stay
-in a fragment of accumulators, on which four operations work:
+in a fragment of accumulators, on which three operations work:
 
 - `warp.reduce` reduces its rows.
-- `warp.broadcast` repeats a column.
-- `warp.map` computes elements.
+- `warp.map` computes elements, and repeats those of a column along the rows.
 - `warp.convert_layout` converts P to the layout of operand A of the second product. From f32 accumulators to 16-bit
   operands, this only renames registers and needs no instruction.
 
@@ -132,9 +131,9 @@ The products are `warp.tile_mma`, and are lowered like those of `warp.matmul`.
             ATTENTION.level("warp-stage"),
             [
                 "warp.copy", "gpu.barrier", r"scf\.for", "warp.copy", "warp.copy", "gpu.barrier",
-                r"warp\.tile_mma", r"scf\.if", "warp.step columns", "warp.step rows", "arith.select", "warp.reduce max",
-                "math.exp2", "warp.broadcast", "math.fma", "math.exp2", "warp.reduce add", "warp.convert ",
-                "warp.convert_layout", r"warp\.tile_mma", "scf.yield", "warp.reduce add", "arith.divf",
+                r"warp\.tile_mma", r"scf\.if", "warp.index 1 from", "warp.index 0 from", "arith.select",
+                "warp.reduce max", "math.exp2", "math.fma", "math.exp2", "warp.reduce add",
+                "warp.convert ", "warp.convert_layout", r"warp\.tile_mma", "scf.yield", "warp.reduce add", "arith.divf",
                 r"warp\.epilogue",
             ],
         ),

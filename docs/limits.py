@@ -13,7 +13,7 @@ from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.ptx.instructions import ROWS
 from warploom.dialect.ptx.rows.grammar import name_of
 from warploom.runtime import WarploomError, compile
-from warploom.runtime.interp.meaning.refused import REASONS
+from warploom.runtime.interp.machine.decode import REFUSED
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by docs/limits.py; `make docs` writes it again. -->\n\n"
@@ -236,7 +236,7 @@ sizes. Such a kernel is right, and slow. `--remarks` says of each why no tensor 
 
 def _not_run() -> Iterator[str]:
     """The lines of the table of instructions that no CPU runs here."""
-    for meaning, reason in REASONS.items():
+    for meaning, reason in REFUSED.items():
         names = dict.fromkeys(name_of(row.samples()[0]) for row in ROWS if row.means == meaning)
         yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
 

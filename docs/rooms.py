@@ -278,7 +278,7 @@ OF_IDEAS = {
     "passes/tile/store_epilogue.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
     "staging of the epilogue": "dialect/schedule/schedule.py dialect/warp/fragments.py passes/schedule/defaults.py "
-    "passes/tile/store_epilogue.py passes/to_ptx/fragment_ops.py",
+    "passes/tile/store_epilogue.py passes/to_ptx/convert_layout.py",
     "sparsity": "dialect/isa/mma.py dialect/warp/mma.py dialect/warp/operands.py passes/linalg/product.py "
     "passes/tile/fragment_products.py passes/to_ptx/products.py",
     "products of warpgroups": "dialect/warp/warpgroup.py passes/schedule/warpgroup.py "
@@ -310,7 +310,7 @@ OF_IDEAS = {
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
-    "dialect/warp/fragments.py passes/to_ptx/fragment_ops.py",
+    "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py dialect/mlir/subgroup.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvgpu_types.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
     "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/subgroup.py passes/to_ptx/llvm_kernel.py "

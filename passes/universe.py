@@ -296,7 +296,9 @@ def _lazy(entry: tuple[str, str]) -> Callable[[], Any]:
 
 
 WARPLOOM_UNIVERSE = Universe(
-    all_dialects={name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util", "index")},
+    all_dialects={
+        name: _lazy(DIALECTS[name]) for name in ("warp", "ptx", "nvgpu", "nvvm", "util", "tm_tensor", "index")
+    },
     all_passes={name: _lazy(entry) for name, entry in PASSES.items()},
     all_targets={name: _lazy(entry) for name, entry in TARGETS.items()},
 )

@@ -27,6 +27,12 @@ CTA: Version = (7, 8)
 BLACKWELL: Specific = tuple(sorted((*wgmma.TENSOR_MEMORY, *SM_120), key=lambda row: row[0][-1]))
 """Where shapes and types of bytes run (9.7.14.5.15, .16), and other things that came with sm_100 and sm_120."""
 
+
+def blackwell(since: Version) -> Specific:
+    """These targets, from a version on at the earliest."""
+    return tuple((name, max(version, since)) for name, version in BLACKWELL)
+
+
 NIBBLES: Specific = tuple((name, (9, 4)) for name in ("sm_90a", "sm_100f", "sm_110f", "sm_120f"))
 """Where integers of 4 bits become those of 8."""
 
@@ -36,10 +42,6 @@ _PAIRS_ACROSS = _PAIRS.transposed()
 _BYTES = Layout.parse("c2 c3 r0 r1 r2 | c0 c1")
 _BYTES_ACROSS_16 = Layout.parse("r2 r3 c0 c1 c2 | r0 r1 c3")
 _BYTES_ACROSS_8 = Layout.parse("r1 r2 c0 c1 c2 | r0 c3")
-
-
-def _space(space: str) -> str:
-    return f".{space}" if space else ""
 
 
 def registers(name: str, count: int, *, written: bool = False) -> Slot:
@@ -52,15 +54,25 @@ class _Matrices(Form):
 
     count: int
     transpose: bool
+    shape: str
     type: str
+    space: str
+    source: str = ""
 
+    ROOT: ClassVar[str]
     MOVES: ClassVar[str]
     BYTES: ClassVar[tuple[Layout, Layout]]
     """The layouts of matrices of bytes, as they are and transposed."""
 
     def __post_init__(self) -> None:
         if self.count not in (1, 2, 4):
-            raise ValueError(f"{self.MOVES} 1, 2 or 4 matrices, got {self.count}")
+            raise ValueError(f"{self.ROOT} {self.MOVES} 1, 2 or 4 matrices, got {self.count}")
+
+    @cached_property
+    def spelling(self) -> str:
+        """The PTX opcode with all its qualifiers."""
+        words = ("trans" if self.transpose else "", self.space, self.type, self.source)
+        return ".".join((f"{self.ROOT}.sync.aligned.{self.shape}.x{self.count}", *filter(None, words)))
 
     @property
     def layout(self) -> Layout:
@@ -103,14 +115,8 @@ class LoadMatrix(_Matrices):
     space: str = SHARED
     only: Specific = ()
 
-    MOVES = "ldmatrix loads"
+    ROOT, MOVES = "ldmatrix", "loads"
     BYTES = (_BYTES, _BYTES_ACROSS_16)
-
-    @cached_property
-    def spelling(self) -> str:
-        """The PTX opcode with all its qualifiers."""
-        trans, source = ".trans" if self.transpose else "", f".{self.source}" if self.source else ""
-        return f"ldmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}{source}"
 
     @property
     def memory_bits(self) -> int:
@@ -144,14 +150,8 @@ class StoreMatrix(_Matrices):
     space: str = SHARED
     only: Specific = ()
 
-    MOVES = "stmatrix stores"
+    ROOT, MOVES = "stmatrix", "stores"
     BYTES = (_BYTES_ACROSS_8, _BYTES_ACROSS_8)
-
-    @cached_property
-    def spelling(self) -> str:
-        """The PTX opcode with all its qualifiers."""
-        trans = ".trans" if self.transpose else ""
-        return f"stmatrix.sync.aligned.{self.shape}.x{self.count}{trans}{_space(self.space)}.{self.type}"
 
     @property
     def layouts(self) -> Mapping[str, Layout]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..layouts.layout import Layout
 from .form import (
     F8F6F4,
+    FP8,
     KIND_F8F6F4,
     KIND_MXF4,
     KIND_MXF4NVF4,
@@ -299,93 +300,60 @@ TWO_LANES_BY_ROW = Layout.parse("r3 f0 r0 r1 r2 | c0 c1 c2", "rcf")
 FOUR_LANES = Layout.parse("r3 c3 r0 r1 r2 | c0 c1 c2", "rcf")
 
 
-def _sparse(shape: Shape, a: ElementType, b: ElementType, sums: ElementType, ptx: Version, sm: int, section: str,
-            granularity: Granularity, metadata: Layout, ordered: bool, only: Specific = (), satfinite: bool = False,
-            kind: str = "", scale: BlockScale | None = None) -> Mma:  # fmt: skip
-    return Mma(shape, a, b, sums, sums, ptx, sm, section, only, satfinite, kind=kind, scale=scale,
-               granularity=granularity, metadata=metadata, ordered=ordered)  # fmt: skip
+_VARIANTS: tuple[tuple[bool, Version], ...] = ((False, (7, 1)), (True, (8, 5)))
+"""Whether the metadata is ordered, and the first PTX version."""
+
+_METADATA: Mapping[tuple[int, int], tuple[Granularity, Layout, str]] = {
+    (16, 16): (TWO_OF_FOUR, ONE_LANE, "9.7.14.6.2.1"),
+    (16, 32): (TWO_OF_FOUR, TWO_LANES_BY_CHUNK, "9.7.14.6.2.2"),
+    (32, 16): (ONE_OF_TWO, TWO_LANES_BY_CHUNK, "9.7.14.6.2.3"),
+    (32, 8): (ONE_OF_TWO, ONE_LANE, "9.7.14.6.2.4"),
+    (8, 32): (TWO_OF_FOUR, TWO_LANES_BY_ROW, "9.7.14.6.2.5"),
+    (8, 64): (TWO_OF_FOUR, FOUR_LANES, "9.7.14.6.2.6"),
+    (4, 64): (FOUR_OF_EIGHT, TWO_LANES_BY_ROW, "9.7.14.6.2.7"),
+    (4, 128): (FOUR_OF_EIGHT, FOUR_LANES, "9.7.14.6.2.8"),
+}
+"""By the bits of an element and K how A is sparse, who has the metadata, and the section."""
 
 
 @cache
 def sparse_rows() -> tuple[Mma, ...]:
     """Every form of `mma.sp` and `mma.sp::ordered_metadata`."""
-    return (*_sparse_floating(), *_sparse_integer(), *_sparse_fp8(), *_sparse_f8f6f4(), *_sparse_scaled())
+    return (*_sparse_plain(), *_sparse_fp8(), *_sparse_kinds())
 
 
-_VARIANTS: tuple[tuple[bool, Version], ...] = ((False, (7, 1)), (True, (8, 5)))
-"""Whether the metadata is ordered, and the first PTX version."""
+def _doubled(row: Mma, ordered: bool, **others: Any) -> Mma:
+    """The sparse form of twice the depth of a dense one."""
+    shape = row.shape._replace(k=2 * row.shape.k)
+    granularity, metadata, section = _METADATA[row.operand_bits, shape.k]
+    return replace(row, shape=shape, section=section, granularity=granularity, metadata=metadata, ordered=ordered,
+                   **others)  # fmt: skip
 
 
-def _sparse_floating() -> Iterator[Mma]:
-    """9.7.14.6.3  half precision, bf16, tf32."""
-    for (shape, name, accumulators, granularity, metadata, section), (ordered, ptx) in product(
-        (
-            (Shape(16, 8, 16), "f16", "f16 f32", TWO_OF_FOUR, ONE_LANE, "9.7.14.6.2.1"),
-            (Shape(16, 8, 32), "f16", "f16 f32", TWO_OF_FOUR, TWO_LANES_BY_CHUNK, "9.7.14.6.2.2"),
-            (Shape(16, 8, 16), "bf16", "f32", TWO_OF_FOUR, ONE_LANE, "9.7.14.6.2.1"),
-            (Shape(16, 8, 32), "bf16", "f32", TWO_OF_FOUR, TWO_LANES_BY_CHUNK, "9.7.14.6.2.2"),
-            (Shape(16, 8, 8), "tf32", "f32", ONE_OF_TWO, ONE_LANE, "9.7.14.6.2.4"),
-            (Shape(16, 8, 16), "tf32", "f32", ONE_OF_TWO, TWO_LANES_BY_CHUNK, "9.7.14.6.2.3"),
-        ),
-        _VARIANTS,
-    ):
-        t = element_type(name)
-        for acc in element_types(accumulators):
-            yield _sparse(shape, t, t, acc, ptx, 80, section, granularity, metadata, ordered)
-
-
-def _sparse_integer() -> Iterator[Mma]:
-    """9.7.14.6.3  integers: any mix of signs; `.satfinite` clamps the sum instead of wrapping it."""
-    (s32,) = element_types("s32")
-    for (shape, names, granularity, metadata, section), (ordered, ptx) in product(
-        (
-            (Shape(16, 8, 32), "s8 u8", TWO_OF_FOUR, TWO_LANES_BY_ROW, "9.7.14.6.2.5"),
-            (Shape(16, 8, 64), "s8 u8", TWO_OF_FOUR, FOUR_LANES, "9.7.14.6.2.6"),
-            (Shape(16, 8, 64), "s4 u4", FOUR_OF_EIGHT, TWO_LANES_BY_ROW, "9.7.14.6.2.7"),
-            (Shape(16, 8, 128), "s4 u4", FOUR_OF_EIGHT, FOUR_LANES, "9.7.14.6.2.8"),
-        ),
-        _VARIANTS,
-    ):
-        for a, b, satfinite in product(element_types(names), element_types(names), (False, True)):
-            yield _sparse(shape, a, b, s32, ptx, 80, section, granularity, metadata, ordered, satfinite=satfinite)
-
-
-def _byte(a: ElementType, b: ElementType, acc: ElementType, ptx: Version, sm: int, ordered: bool = True,
-          only: Specific = (), kind: str = "", scale: BlockScale | None = None) -> Mma:  # fmt: skip
-    """m16n8k64 with elements in bytes."""
-    section = "9.7.14.6.2.6"
-    return _sparse(Shape(16, 8, 64), a, b, acc, ptx, sm, section, TWO_OF_FOUR, FOUR_LANES, ordered, only,
-                     kind=kind, scale=scale)  # fmt: skip
+def _sparse_plain() -> Iterator[Mma]:
+    """9.7.14.6.3  half precision, bf16, tf32, integers."""
+    for names in ("f16", "bf16", "tf32", "s8 u8", "s4 u4"):
+        dense = [row for row in rows() if row.a.name in names.split() and row.shape.m == 16]
+        for shape in sorted({row.shape for row in dense}):
+            of_shape = [row for row in dense if row.shape == shape]
+            for (ordered, ptx), row in product(_VARIANTS, of_shape):
+                yield _doubled(row, ordered, ptx=ptx, sm=80)
 
 
 def _sparse_fp8() -> Iterator[Mma]:
     """9.7.14.6.3  e4m3 and e5m2 in every mix; f16 sums only where `.kind::f8f6f4` has them too."""
-    f16, f32 = element_types("f16 f32")
-    for a, b in product(element_types("e4m3 e5m2"), repeat=2):
-        yield _byte(a, b, f32, (8, 4), 89, ordered=False)
-        yield _byte(a, b, f32, (8, 5), 89)
-        yield _byte(a, b, f16, (8, 7), 120, only=SM_120)
+    dense = (row for row in rows() if row.a.name in FP8 and not row.kind and row.shape.k == 32)
+    for row in sorted(dense, key=lambda row: (row.a.name, row.b.name, row.d.bits == 16)):
+        if row.d.bits == 16:
+            yield _doubled(row, True, ptx=(8, 7), sm=120, only=SM_120)
+        else:
+            yield from (_doubled(row, ordered, ptx=ptx) for ordered, ptx in ((False, (8, 4)), (True, (8, 5))))
 
 
-def _sparse_f8f6f4() -> Iterator[Mma]:
-    """9.7.14.6.3  `.kind::f8f6f4`: five types in every mix, one element to a byte."""
-    for (a, b), acc in product(product(map(element_type, F8F6F4), repeat=2), element_types("f16 f32")):
-        yield _byte(a, b, acc, (8, 7), 120, only=SM_120, kind=KIND_F8F6F4)
-
-
-SM_120A_121A: Specific = (("sm_120a", (8, 7)), ("sm_121a", (8, 8)))
-"""9.7.14.6.3, Target ISA Notes: where sparse mxf4 and mxf4nvf4 run."""
-
-
-def _sparse_scaled() -> Iterator[Mma]:
-    """9.7.14.3, table 36  block scaling; only mxf4nvf4 has to name the number of scales."""
-    f32, e2m1, ue8m0 = element_types("f32 e2m1 ue8m0")
-    for (a, b), written in product(product(map(element_type, F8F6F4), repeat=2), (False, True)):
-        scale = BlockScale(1, ue8m0, written)
-        yield _byte(a, b, f32, (8, 7), 120, only=SM_120, kind=KIND_MXF8F6F4, scale=scale)
-    for kind, scale in _scales_of_nibbles():
-        yield _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (8, 7), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT,
-                        FOUR_LANES, True, SM_120A_121A, kind=kind, scale=scale)  # fmt: skip
-    only: Specific = (("sm_120a", (9, 1)), ("sm_121a", (9, 1)))
-    yield _sparse(Shape(16, 8, 128), e2m1, e2m1, f32, (9, 1), 120, "9.7.14.6.2.8", FOUR_OF_EIGHT, FOUR_LANES, True,
-                  only, kind=KIND_MXF4NVF4, scale=BlockScale(4, ue8m0))  # fmt: skip
+def _sparse_kinds() -> Iterator[Mma]:
+    """9.7.14.6.3, and 9.7.14.3, table 36. Those of 4 bits run on the first members of the family, not in all of it:
+    9.7.14.6.3, Target ISA Notes."""
+    for row in rows():
+        if row.kind:
+            each = tuple((name.replace("sm_120f", "sm_121a"), version) for name, version in row.only)
+            yield _doubled(row, True, only=each if row.operand_bits == 4 else row.only)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
@@ -262,44 +262,40 @@ class Wgmma(ProductForm):
 @cache
 def rows() -> tuple[Wgmma, ...]:
     """Every form of `wgmma.mma_async` and `wgmma.mma_async.sp`."""
-    return (*_dense(), *_sparse())
+    dense = tuple(_dense())
+    return (*dense, *_sparse(dense))
 
 
 def _types() -> Iterator[tuple[str, str, str, Version]]:
-    """9.7.15.2  D, A, B, and the first PTX version of the dense form."""
+    """9.7.15.2  D, A, B, and the first PTX version."""
     yield from ((d, "f16", "f16", (8, 0)) for d in ("f16", "f32"))
     yield "f32", "bf16", "bf16", (8, 0)
     yield "f32", "tf32", "tf32", (8, 0)
     yield from ((d, a, b, (8, 0)) for d in ("f16", "f32") for a, b in product(FP8, repeat=2))
     yield from (("s32", a, b, (8, 0) if a == b else (8, 4)) for a, b in product(("s8", "u8"), repeat=2))
-
-
-def _sizes(element: ElementType) -> tuple[int, ...]:
-    return _FLOAT_N if element.is_float else _INTEGER_N
+    yield "s32", "b1", "b1", (8, 0)
 
 
 def _dense() -> Iterator[Wgmma]:
     """9.7.15.5.2."""
-    for d, a, b, ptx in (*_types(), ("s32", "b1", "b1", (8, 0))):
+    for d, a, b, ptx in _types():
         left, right, result = (element_type(name) for name in (a, b, d))
-        bit_op = "and" if a == "b1" else ""
-        for n, satfinite in product(_sizes(left), (False, True) if left.bits == 8 and not left.is_float else (False,)):
+        bit_op, clamped = "and" if a == "b1" else "", (False, True) if a in ("s8", "u8") else (False,)
+        for n, satfinite in product(_FLOAT_N if left.is_float else _INTEGER_N, clamped):
             shape = Shape(M, n, 8 * ROW_BYTES // left.bits)
             yield Wgmma(shape, left, right, result, result, ptx, "9.7.15.5.2", satfinite=satfinite, bit_op=bit_op)
 
 
-def _sparse() -> Iterator[Wgmma]:
-    """9.7.15.6."""
-    for d, a, b, ptx in _types():
-        left, right, result = (element_type(name) for name in (a, b, d))
-        granularity = ONE_OF_TWO if a == "tf32" else TWO_OF_FOUR
-        alone = FOUR_LANES if left.bits == 8 else TWO_LANES_BY_CHUNK
-        metadata = Layout(alone.lane, alone.element, _OF_WARP)
-        for n, satfinite in product(_sizes(left), (False, True) if not left.is_float else (False,)):
-            shape = Shape(M, n, 16 * ROW_BYTES // left.bits)
-            yield Wgmma(
-                shape, left, right, result, result, max(ptx, (8, 2)), "9.7.15.6", granularity, metadata, satfinite
-            )
+def _sparse(dense: Iterable[Wgmma]) -> Iterator[Wgmma]:
+    """9.7.15.6, each of twice the depth of a dense one."""
+    for one in dense:
+        if one.a.bits > 1:
+            granularity = ONE_OF_TWO if one.a.name == "tf32" else TWO_OF_FOUR
+            alone = FOUR_LANES if one.a.bits == 8 else TWO_LANES_BY_CHUNK
+            yield replace(
+                one, shape=one.shape._replace(k=2 * one.shape.k), ptx=max(one.ptx, (8, 2)), section="9.7.15.6",
+                granularity=granularity, metadata=Layout(alone.lane, alone.element, _OF_WARP),
+            )  # fmt: skip
 
 
 @cache

@@ -58,8 +58,9 @@ def alignment(shape: Shape, role: str, element: ElementType) -> int:
 
 
 @dataclass(frozen=True)
-class WmmaLoad(Form):
-    """One form of `wmma.load`: the fragment of matrix "a", "b" or "c" from memory."""
+class WmmaMove(Form):
+    """One form of `wmma.load`, the fragment of matrix "a", "b" or "c" from memory, or of `wmma.store`, that of "d" to
+    memory."""
 
     role: str
     layout: str
@@ -68,61 +69,33 @@ class WmmaLoad(Form):
     type: ElementType
     ptx: Version
     sm: int
-    section: str = "9.7.14.4.3"
+    section: str
+    meaning: str
     only: Specific = ()
     gone: Gone | None = None
     aligned: str = ".aligned"
 
-    meaning = "wmma.load"
+    @property
+    def loads(self) -> bool:
+        return self.role != "d"
 
     @cached_property
     def spelling(self) -> str:
         """The PTX opcode with all its qualifiers."""
         space = f".{self.space}" if self.space else ""
-        return f"wmma.load.{self.role}.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
+        words = f"{self.role}.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
+        return f"{self.meaning}.{words}"
 
     @cached_property
     def operands(self) -> tuple[Slot, ...]:
-        loaded = fragment("r", self.type, self.registers, written=True)
-        return (loaded, Slot("p", ADDRESS, self.space or "any"), _STRIDE)
+        place = Slot("p", ADDRESS, self.space or "any")
+        moved = fragment("r", self.type, self.registers, written=self.loads)
+        return (*((moved, place) if self.loads else (place, moved)), _STRIDE)
 
     @property
     def registers(self) -> int:
         """Registers per lane of the fragment."""
         return registers(self.shape, self.role, self.type)
-
-
-@dataclass(frozen=True)
-class WmmaStore(Form):
-    """One form of `wmma.store`: the fragment of matrix D to memory."""
-
-    layout: str
-    shape: Shape
-    space: str
-    type: ElementType
-    ptx: Version
-    sm: int
-    section: str = "9.7.14.4.4"
-    only: Specific = ()
-    gone: Gone | None = None
-    aligned: str = ".aligned"
-
-    meaning = "wmma.store"
-
-    @cached_property
-    def spelling(self) -> str:
-        """The PTX opcode with all its qualifiers."""
-        space = f".{self.space}" if self.space else ""
-        return f"wmma.store.d.sync{self.aligned}.{self.layout}.{self.shape}{space}.{self.type.name}"
-
-    @cached_property
-    def operands(self) -> tuple[Slot, ...]:
-        return (Slot("p", ADDRESS, self.space or "any"), fragment("r", self.type, self.registers), _STRIDE)
-
-    @property
-    def registers(self) -> int:
-        """Registers per lane of the fragment."""
-        return registers(self.shape, "d", self.type)
 
 
 @dataclass(frozen=True)
@@ -182,6 +155,10 @@ class Matrices:
     layouts: tuple[tuple[str, str], ...] = tuple(product(LAYOUTS, LAYOUTS))
     """The layouts of A and of B that there are."""
 
+    def layouts_of(self, role: str) -> tuple[str, ...]:
+        """Those of A, or of B."""
+        return tuple(layout for layout in LAYOUTS if any(pair["ab".index(role)] == layout for pair in self.layouts))
+
 
 _WIDE = (M16N16K16, M8N32K16, M32N8K16)
 
@@ -200,38 +177,30 @@ INTEGER = (
 )
 
 
-def _in_spaces(ptx: Version) -> Iterator[tuple[str, Version]]:
-    for space in SPACES:
-        yield space, max(ptx, CTA) if space == SHARED_CTA else ptx
+def _moves(roles: str) -> tuple[WmmaMove, ...]:
+    """The loads, or of D the stores, of matrices. What two kinds of numbers have alike came with the first."""
+    rows: dict[str, WmmaMove] = {}
+    for kind in (*FLOATING, *INTEGER):
+        for shape, role in product(kind.shapes, roles):
+            layouts, names = (kind.layouts_of(role), kind.inputs) if role in "ab" else (LAYOUTS, kind.sums)
+            section, meaning = ("9.7.14.4.4", "wmma.store") if role == "d" else ("9.7.14.4.3", "wmma.load")
+            for layout, space, type in product(layouts, SPACES, element_types(names)):
+                ptx = max(kind.ptx, CTA) if space == SHARED_CTA else kind.ptx
+                row = WmmaMove(role, layout, shape, space, type, ptx, kind.sm, section, meaning)
+                rows.setdefault(row.spelling, row)
+    return tuple(rows.values())
 
 
 @cache
-def load_rows() -> tuple[WmmaLoad, ...]:
+def load_rows() -> tuple[WmmaMove, ...]:
     """Every form of `wmma.load`."""
-    rows: dict[tuple[object, ...], WmmaLoad] = {}
-    for kind in (*FLOATING, *INTEGER):
-        for shape in kind.shapes:
-            operands = (
-                *(("a", layout, kind.inputs) for layout in sorted({a for a, _ in kind.layouts}, reverse=True)),
-                *(("b", layout, kind.inputs) for layout in sorted({b for _, b in kind.layouts}, reverse=True)),
-                *(("c", layout, kind.sums) for layout in LAYOUTS),
-            )
-            for (role, layout, names), (space, ptx) in product(operands, _in_spaces(kind.ptx)):
-                for type in element_types(names):
-                    row = WmmaLoad(role, layout, shape, space, type, ptx, kind.sm)
-                    rows.setdefault((role, layout, shape, space, type), row)
-    return tuple(rows.values())
+    return _moves("abc")
 
 
 @cache
-def store_rows() -> tuple[WmmaStore, ...]:
+def store_rows() -> tuple[WmmaMove, ...]:
     """Every form of `wmma.store`."""
-    rows: dict[tuple[object, ...], WmmaStore] = {}
-    for kind in (*FLOATING, *INTEGER):
-        for shape in kind.shapes:
-            for layout, (space, ptx), type in product(LAYOUTS, _in_spaces(kind.ptx), element_types(kind.sums)):
-                rows.setdefault((layout, shape, space, type), WmmaStore(layout, shape, space, type, ptx, kind.sm))
-    return tuple(rows.values())
+    return _moves("d")
 
 
 @cache
@@ -262,7 +231,7 @@ def _integer() -> Iterator[WmmaMma]:
 
 
 @cache
-def former_rows() -> tuple[WmmaLoad | WmmaStore | WmmaMma, ...]:
+def former_rows() -> tuple[WmmaMove | WmmaMma, ...]:
     """Forms of half precision that later versions dropped: without `.aligned` before 6.3, where m8n32k16 and m32n8k16
     came with 6.1; and `.satfinite`, which clamps infinities and turns NaN into +0, before 6.5."""
     satfinite = [replace(row, satfinite=True, gone=((6, 5), 0)) for row in mma_rows() if row.a.name == "f16"]

@@ -60,6 +60,15 @@ class PadOp(tensor.PadOp):
             raise VerifyException(f"expected as many amounts, and indices in the region, as dimensions, got {counts}")
 
 
+class ReshapeOp(tensor.ReshapeOp):
+    """xDSL's `tensor.reshape`, whose verifier multiplies sizes that are not known."""
+
+    def verify_(self) -> None:
+        kinds = [value.type for value in (self.source, self.result)]
+        if all(isinstance(kind, TensorType) and min(kind.get_shape(), default=0) >= 0 for kind in kinds):
+            super().verify_()
+
+
 @irdl_op_definition
 class ParallelInsertSliceOp(IRDLOperation):
     """Inserts a slice that an iteration of `scf.forall` computed into a shared tensor."""
@@ -211,7 +220,10 @@ class ForallOp(IRDLOperation):
 
 TENSOR = Dialect(
     "tensor",
-    [*(op for op in tensor.Tensor.operations if op is not tensor.PadOp), PadOp, ParallelInsertSliceOp],
+    [
+        *(op for op in tensor.Tensor.operations if op not in (tensor.PadOp, tensor.ReshapeOp)),
+        *(PadOp, ReshapeOp, ParallelInsertSliceOp),
+    ],
     list(tensor.Tensor.attributes),
 )
 """xDSL's `tensor` with these in place of its own."""

@@ -35,6 +35,7 @@ from xdsl.irdl import (
     prop_def,
     region_def,
     result_def,
+    traits_def,
     var_operand_def,
 )
 from xdsl.irdl.declarative_assembly_format import (
@@ -47,6 +48,7 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from . import gpu_async, launch, subgroup
@@ -254,6 +256,10 @@ class BarrierOp(gpu.BarrierOp):
     assembly_format = "attr-dict"
 
 
+X = gpu.DimensionAttr(gpu.DimensionEnum.X)
+"""The dimension along which the kernels of this project have their threads and their CTAs."""
+
+
 class ThreadNumber(IRDLOperation):
     """A number of threads, or of one, with an optional upper bound, which xDSL's definition lacks."""
 
@@ -269,7 +275,7 @@ class NumberAlong(ThreadNumber):
 
     dimension = prop_def(gpu.DimensionAttr)
 
-    def __init__(self, dimension: gpu.DimensionAttr) -> None:
+    def __init__(self, dimension: gpu.DimensionAttr = X) -> None:
         IRDLOperation.__init__(self, result_types=[IndexType()], properties={"dimension": dimension})
 
 
@@ -299,15 +305,18 @@ SubgroupIdOp = _number(
 NumSubgroupsOp = _number(ThreadNumber, _TYPED, gpu.NumSubgroupsOp, "The warps of a CTA: `gpu.num_subgroups : index`.")
 SubgroupSizeOp = _number(ThreadNumber, _TYPED, gpu.SubgroupSizeOp, "The lanes of a warp: `gpu.subgroup_size : index`.")
 
-CLUSTERS = tuple(
-    declared(
-        NumberAlong, f"gpu.{name}", _ALONG, f"{what} along a dimension.",
-    )
-    for name, what in (
-        ("cluster_id", "The number of a cluster in the grid"), ("cluster_dim", "The clusters of a grid"),
-        ("cluster_block_id", "The number of a CTA in its cluster"), ("cluster_dim_blocks", "The CTAs of a cluster"),
-    )
-)  # fmt: skip
+
+def _of_clusters(name: str, what: str) -> type[NumberAlong]:
+    return declared(NumberAlong, f"gpu.{name}", _ALONG, f"{what} along a dimension.", traits=traits_def(Pure()))
+
+
+ClusterBlockIdOp = _of_clusters("cluster_block_id", "The number of a CTA in its cluster")
+CLUSTERS = (
+    ClusterBlockIdOp,
+    _of_clusters("cluster_id", "The number of a cluster in the grid"),
+    _of_clusters("cluster_dim", "The clusters of a grid"),
+    _of_clusters("cluster_dim_blocks", "The CTAs of a cluster"),
+)
 
 
 OPERATIONS: tuple[type[Operation], ...] = (

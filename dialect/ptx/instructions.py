@@ -12,7 +12,7 @@ from typing import cast
 from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
-from .rows import arithmetic, conversions, copies, data, fabric, synchronisation, tcgen05, textures
+from .rows import arithmetic, conversions, copies, data, opaque, synchronisation, tcgen05
 from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -133,8 +133,8 @@ ROWS: tuple[PatternRow, ...] = (
     *synchronisation.WARPGROUP_ROWS,
     *tcgen05.TENSOR_CORE_ROWS,
     *arithmetic.VIDEO_ROWS,
-    *textures.TEXTURE_ROWS,
-    *fabric.FABRIC_ROWS,
+    *opaque.TEXTURE_ROWS,
+    *opaque.FABRIC_ROWS,
 )
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
 
@@ -227,16 +227,27 @@ _WRITING_NAMES = frozenset(("wmma.store", "multimem.red", "multimem.st", "tcgen0
 class Traits:
     """An instruction by its opcode.
 
-    `row` is the first row that spells it, None where none does; `bindings` what its qualifiers bind there. `name` is
-    the opcode up to its first qualifier ("cp.async.bulk.tensor"), `root` the first word of that.
+    `row` is the first row that spells it, None where none does; `bindings` what its qualifiers bind there.
     """
 
     opcode: str
     row: Row | None
     bindings: Bindings
-    name: str
-    root: str
-    qualifiers: frozenset[str]
+
+    @cached_property
+    def name(self) -> str:
+        """The opcode up to its first qualifier: "cp.async.bulk.tensor"."""
+        return name_of(self.opcode)
+
+    @cached_property
+    def root(self) -> str:
+        """The first word of the opcode."""
+        return self.opcode.partition(".")[0]
+
+    @cached_property
+    def qualifiers(self) -> frozenset[str]:
+        """The words behind the name."""
+        return frozenset(self.opcode.split(".")[self.name.count(".") + 1 :])
 
     @property
     def means(self) -> str:
@@ -381,7 +392,7 @@ class Traits:
     @property
     def aligned(self) -> bool:
         """Whether it is marked as executed by all lanes of a warp together."""
-        return "aligned" in self.qualifiers
+        return ".aligned" in self.opcode
 
     @property
     def takes_whole_warps(self) -> bool:
@@ -413,7 +424,4 @@ class Traits:
 def traits(opcode: str) -> Traits:
     """The row and properties of an instruction."""
     spelled = find(opcode)
-    row, bindings = spelled[0] if spelled else (None, Bindings())
-    name = name_of(opcode)
-    words = name.split(".")
-    return Traits(opcode, row, bindings, name, words[0], frozenset(opcode.split(".")[len(words) :]))
+    return Traits(opcode, *(spelled[0] if spelled else (None, Bindings())))

@@ -47,8 +47,7 @@ from .attributes import (
     memory_space,
     same_words,
 )
-from .matrices import verify_indices
-from .op_shapes import BareWord, CountedType, bounds, flag
+from .op_shapes import BareWord, CountedType, bounds, flag, verify_indices
 from .operands import MEMORY
 from .views import BlocksAttr
 

@@ -9,6 +9,7 @@ from xdsl.dialects.arith import FastMathFlagsAttr
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
+    IndexType,
     IntegerAttr,
     MemRefType,
     ShapedType,
@@ -27,6 +28,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -48,7 +50,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
-from .attributes import memory_of
+from .attributes import FragmentType, memory_of
 from .op_shapes import flag, is_pure
 
 # The loops of a product, m, n and k by number, and which of them the dimensions of operands run along.
@@ -262,18 +264,35 @@ class IndexOp(IRDLOperation):
 
     It is used in the region of `warp.pointwise`. The loop must be one that indexes D, for a product, or the scores, for
     attention.
+
+    Of a fragment, it is the index of each element along its rows, loop 0, or along its columns, loop 1, counted from
+    a start::
+
+        %j = warp.index 1 from %start : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     """
 
     name = "warp.index"
 
     loop = prop_def(IntegerAttr[i64])
-    result = result_def(i32)
+    start = opt_operand_def(IndexType())
+    result = result_def()
 
     traits = traits_def(Pure())
-    assembly_format = "$loop attr-dict `:` type($result)"
+    assembly_format = "$loop (`from` $start^)? attr-dict `:` type($result)"
 
-    def __init__(self, loop: int):
-        super().__init__(properties={"loop": IntegerAttr(loop, i64)}, result_types=[i32])
+    def __init__(self, loop: int, start: SSAValue | None = None, fragment: FragmentType | None = None):
+        """`fragment` has the layout of the result, of any elements."""
+        kind = i32 if fragment is None else fragment.with_element(i32)
+        super().__init__(operands=[start], properties={"loop": IntegerAttr(loop, i64)}, result_types=[kind])
+
+    def verify_(self) -> None:
+        kind = self.result.type
+        if isinstance(kind, FragmentType) != (self.start is not None):
+            raise VerifyException(f"expected a start of the elements of a fragment, and of no other, got {kind}")
+        if (kind.element_type if isinstance(kind, FragmentType) else kind) != i32:
+            raise VerifyException(f"expected elements of i32, got {kind}")
+        if isinstance(kind, FragmentType) and self.number not in (0, 1):
+            raise VerifyException(f"expected 0, the loop along rows, or 1, that along columns, got {self.number}")
 
     @property
     def number(self) -> int:

@@ -29,9 +29,9 @@ from xdsl.utils.exceptions import VerifyException
 from ..mlir.affine import loops_of
 from .attributes import FragmentType, fragment_of, in_place_of, memory_of
 from .elements import ElementRegion, LoopSizes, M, N, PointwiseOp, PointwiseType, pointwise_of, verify_elements
-from .matrices import verify_indices
+from .fragments import alike, is_column_of
 from .memory import CtaTileType
-from .op_shapes import TypeOfOptional, bounds
+from .op_shapes import TypeOfOptional, bounds, verify_indices
 
 # What `warp.matmul` and `warp.epilogue` share: C, D, and the epilogue that makes the elements of D.
 
@@ -232,15 +232,16 @@ def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
 
 @irdl_op_definition
 class MapOp(IRDLOperation):
-    """Computes each element of a fragment from the elements at the same position in other fragments, and from numbers::
+    """Computes each element of a fragment from the elements at the same position in other fragments, from those of the
+    same row in columns, as `warp.reduce` makes them, and from numbers::
 
         %y = warp.map %d, %bias : !warp.fragment<...>, !warp.fragment<...> -> !warp.fragment<...> (%x: f32, %b: f32) {
           %sum = arith.addf %x, %b : f32
           warp.yield %sum : f32
         }
 
-    The fragments differ only in the type of their elements. Operations in the region have the semantics of `arith` and
-    `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
+    Fragments that are no columns differ only in the type of their elements. Operations in the region have the semantics
+    of `arith` and `math`: each is rounded once to its type. docs/epilogues.md says how they are lowered.
     """
 
     name = "warp.map"
@@ -261,7 +262,10 @@ class MapOp(IRDLOperation):
         types: list[Attribute] = []
         for value in self.inputs:
             kind = value.type
-            if isinstance(kind, FragmentType) and kind.with_element(result.element_type) != result:
-                raise VerifyException(f"expected fragments that differ only in their elements, got {kind} and {result}")
+            if isinstance(kind, FragmentType) and not (alike(kind, result) or is_column_of(kind, result)):
+                raise VerifyException(
+                    f"expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got "
+                    f"{kind} and {result}"
+                )
             types.append(kind.element_type if isinstance(kind, FragmentType) else kind)
         verify_elements(self.body, types, result.element_type)

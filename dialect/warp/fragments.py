@@ -1,13 +1,16 @@
-"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.convert_layout`."""
+"""Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.reduce`;
+`warp.convert_layout`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from enum import auto
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, f64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
@@ -28,8 +31,19 @@ from xdsl.traits import ConstantLike, EffectInstance, MemoryEffect, MemoryEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import LANES, Layout, column, row
-from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, element_row, fragment_of, memory_of, memory_space
+from ..layouts.layout import LANES, Bit, Layout, column, row
+from .attributes import (
+    BYTE,
+    SHARED_SPACE,
+    FragmentType,
+    Memory,
+    element_row,
+    float_type,
+    fragment_of,
+    known_element,
+    memory_of,
+    memory_space,
+)
 from .memory import CtaTileType
 from .op_shapes import FragmentChange, TypeOfOptional, verify_one_warp
 from .stored import StoredIntegers
@@ -92,10 +106,23 @@ class ConstantOp(IRDLOperation):
     def __init__(self, value: FloatAttr | IntegerAttr, fragment: FragmentType | CtaTileType):
         super().__init__(properties={"value": value}, result_types=[fragment])
 
+    @staticmethod
+    def of(value: float, fragment: FragmentType | CtaTileType) -> ConstantOp:
+        """A fragment, or a tile, with a value as one of its elements."""
+        element = known_element(fragment.element_type)
+        if element.is_float:
+            return ConstantOp(FloatAttr(value, float_type(element)), fragment)
+        return ConstantOp(IntegerAttr(int(value), element.bits), fragment)
+
     def verify_(self) -> None:
         element_type = self.fragment.type.element_type
         if self.value.type != element_type:
             raise VerifyException(f"expected a value of the element type {element_type}, got {self.value.type}")
+
+
+def is_zero(fragment: SSAValue) -> bool:
+    """Whether all elements of a fragment are a constant zero."""
+    return isinstance(made := fragment.owner, ConstantOp) and not made.value.value.data
 
 
 @irdl_op_definition
@@ -162,7 +189,7 @@ class ConvertOp(FragmentChange):
     @property
     def integers(self) -> StoredIntegers | None:
         """The stored integers of the input; None if the input has no integers."""
-        return StoredIntegers.of(self.stored, self.zero)
+        return None if self.stored is None else StoredIntegers.of(self.stored, self.zero)
 
     @property
     def order(self) -> list[int]:
@@ -188,6 +215,97 @@ class ConvertOp(FragmentChange):
             source = source if self._reordered(source, result) is None else source.with_layout(result.layout.data)
         if source.with_element(result.element_type) != result:
             raise VerifyException(f"expected only the element type to change, got {source} to {result}")
+
+
+# Along the rows of fragments: `warp.reduce`.
+#
+# What a row gives is a column: a fragment of one column, whose layout says with the axis `x` which lanes hold the same
+# element. A column of sums may still be in parts, one for each lane of a row::
+#
+#     c1 c2 r0 r1 r2 | c0 r3       a matrix: each row lies in four lanes
+#     c0 c1 r0 r1 r2 | r3          what each lane makes of its own elements: four parts of a row
+#     x0 x1 r0 r1 r2 | r3          what four lanes make of these: each of them has the whole
+
+ROW_BITS = (32, 64)
+"""Of the elements of a column."""
+
+
+def column_layout(layout: Layout, *, parts: bool = False) -> Layout:
+    """The layout of a vector with one value for each row. With `parts`, each lane has the value of its own elements."""
+
+    def renamed(bits: tuple[Bit, ...]) -> Iterator[Bit]:
+        counts = {"c": count(), "x": count()}
+        for bit in bits:
+            axis = bit.axis if bit.axis == "r" or (parts and bit.axis == "c") else "x"
+            yield bit if axis == "r" else Bit(axis, next(counts[axis]))
+
+    element = tuple(bit for bit in layout.element if bit.axis == "r")
+    return Layout(tuple(renamed(layout.lane)), element, layout.warp)
+
+
+def column_of(kind: FragmentType, *, parts: bool = False) -> FragmentType:
+    """The type of what becomes of each row of a fragment."""
+    layout = column_layout(kind.layout.data, parts=parts)
+    return FragmentType.of(kind.role.data, kind.shape[0], layout.columns, kind.element_type, layout)
+
+
+def alike(kind: FragmentType, other: FragmentType) -> bool:
+    """Whether fragments differ at most in the type of their elements."""
+    return kind.shape == other.shape and kind.layout == other.layout and kind.with_element(other.element_type) == other
+
+
+def is_column_of(kind: FragmentType, fragment: FragmentType) -> bool:
+    """Whether a type is that of columns of a fragment, of elements that fill registers."""
+    return kind.bits in ROW_BITS and kind == column_of(fragment.with_element(kind.element_type))
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """Reduces each row of a fragment to one element, or to a partial result for each lane that has elements of the
+    row::
+
+        %m = warp.reduce max %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+                               to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+        %l = warp.reduce add %p : ... to !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>
+        %sum = warp.reduce add %l : ... to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
+
+    Elements have 32 or 64 bits. Each lane combines the first and the second half of its elements, then the halves of
+    the result, and so on. Then the lanes exchange their results by `shfl.sync.bfly`, beginning with the lowest bit of
+    the lane number. If one operand is NaN, `max` and `min` return the number, and `maximum` and `minimum` return NaN.
+
+    In the region of `warp.rows`, it reduces an element with all others of its row::
+
+        %m = warp.reduce max %x : f32 to f32
+    """
+
+    name = "warp.reduce"
+
+    kind = prop_def(KindAttr)
+    input = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` type($input) `to` type($result)"
+
+    def __init__(self, kind: Kind, value: SSAValue, *, parts: bool = False):
+        result = column_of(value.type, parts=parts) if isinstance(value.type, FragmentType) else value.type
+        super().__init__(operands=[value], properties={"kind": KindAttr(kind)}, result_types=[result])
+
+    def verify_(self) -> None:
+        source, result = self.input.type, self.result.type
+        if self.kind.data not in IDENTITIES:
+            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
+        if not isinstance(source, FragmentType):
+            if source != result or source not in (f32, f64):
+                raise VerifyException(f"expected an element of f32 or f64, and a result of its type, got {source}")
+            return
+        if source.bits not in ROW_BITS:
+            raise VerifyException(f"expected elements of 32 or 64 bits, got {source}")
+        if source.layout.data.warp and any(bit.axis == "c" for bit in source.layout.data.warp):
+            raise VerifyException(f"expected each row within one warp, got {source}")
+        complete, parts = column_of(source), column_of(source, parts=True)
+        if result not in (complete, parts):
+            raise VerifyException(f"expected a result of {complete} or {parts}, got {result}")
 
 
 # `warp.convert_layout`: the same matrix with its elements in other places of the warp's registers.

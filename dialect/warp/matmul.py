@@ -49,7 +49,6 @@ from ..mlir.affine import loops_of
 from .attributes import BYTE, in_place_of, memory_of
 from .elements import DEFAULT_MAPS, OPERAND_LOOPS, K, LoopSizes, M, N, loops_beside, shape_of, verify_map
 from .epilogue import WithEpilogue
-from .groups import grouped_loop, verify_groups
 from .op_shapes import WORDS, TypeOfOptional, word_properties
 from .operands import (
     OperandForm,
@@ -58,8 +57,10 @@ from .operands import (
     ScaledOp,
     SparseOp,
     form_of,
+    grouped_loop,
     matrix_behind,
     scale_type,
+    verify_groups,
     verify_held,
     verify_scaling,
 )

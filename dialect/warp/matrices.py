@@ -8,46 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa import families
 from ..isa.families import LoadMatrix, StoreMatrix
 from ..isa.form import Form, having
-from ..layouts.layout import LANES, Bit, Layout, column, multiplicand, places_of
+from ..layouts.layout import LANES, Layout, column, multiplicand, places_of
 from .attributes import BYTE, SHARED_SPACE, FragmentType, Memory, SwizzleAttr, element_row, memory_space
-
-# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
-# looks like; `swapped` says that memory holds the transpose.
-
-
-def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
-    """The fragment's layout by the rows and columns of memory. With `swapped`, memory holds the transposed matrix."""
-    layout = fragment.layout.data
-    if fragment.role.data == "scale":
-        # The byte of a word is a further bit along k.
-        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
-        vector = sum(bit.axis == along for bit in layout.element)
-        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
-        layout = Layout(layout.lane, element, layout.warp)
-    return layout.transposed() if swapped else layout
-
-
-def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
-    """Checks that there is one index for each dimension of a memref of rank 2 or more."""
-    rank = memory.get_num_dims()
-    if rank < 2:
-        raise VerifyException(f"expected {what} to have at least 2 dimensions, got {memory}")
-    if len(indices) != rank:
-        raise VerifyException(f"expected one index for each of the {rank} dimensions of {what}, got {len(indices)}")
-
-
-def verify_element(memory: Memory, fragment: FragmentType) -> None:
-    if memory.element_type != fragment.element_type:
-        raise VerifyException(
-            f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
-        )
-
+from .op_shapes import in_memory, verify_element
 
 # Fragments that lie in memory as registers hold them: nothing has to be put together, or sent to other lanes.
 

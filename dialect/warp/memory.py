@@ -55,13 +55,10 @@ from .matrices import (
     AXES,
     ORDERS,
     MatrixMove,
-    in_memory,
-    verify_element,
-    verify_indices,
     verify_matrix_move,
     verify_registers,
 )
-from .op_shapes import bounds, flag, verify_one_warp, verify_target, word
+from .op_shapes import bounds, flag, in_memory, verify_element, verify_indices, verify_one_warp, verify_target, word
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 

@@ -26,7 +26,8 @@ from xdsl.traits import MemoryEffectKind, Pure, get_effects, is_side_effect_free
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import KIND_F8F6F4, KIND_MXF4, KIND_MXF4NVF4, KIND_MXF8F6F4, Form
-from .attributes import FragmentType, target_of
+from ..layouts.layout import Bit, Layout
+from .attributes import FragmentType, Memory, target_of
 
 # What operations do to memory, with what xDSL 0.74 leaves unsaid of `arith`.
 
@@ -47,7 +48,7 @@ def only_reads(op: Operation) -> bool:
 
 @irdl_custom_directive
 class BareWord(CustomDirective):
-    """A text that stands without quotes, as `columns` in `warp.step columns %start`; or none, where it is optional."""
+    """A text that stands without quotes, as `bulk` in `warp.commit bulk`; or none, where it is optional."""
 
     attribute: AttributeVariable
 
@@ -219,3 +220,37 @@ class FragmentChange(IRDLOperation, ABC):
 
     def __init__(self, value: SSAValue, fragment: FragmentType, properties: Properties | None = None):
         super().__init__(operands=[value], properties=properties or {}, result_types=[fragment])
+
+
+# Fragments and memory.
+#
+# Indices name the element at the fragment's first row and column. A fragment of role b is k x n whatever the memory
+# looks like; `swapped` says that memory holds the transpose.
+
+
+def in_memory(fragment: FragmentType, swapped: bool) -> Layout:
+    """The fragment's layout by the rows and columns of memory. With `swapped`, memory holds the transposed matrix."""
+    layout = fragment.layout.data
+    if fragment.role.data == "scale":
+        # The byte of a word is a further bit along k.
+        along = "c" if any(bit.axis == "r" for bit in layout.lane) else "r"
+        vector = sum(bit.axis == along for bit in layout.element)
+        element = tuple(Bit(along, vector + bit.number) if bit.axis == "b" else bit for bit in layout.element)
+        layout = Layout(layout.lane, element, layout.warp)
+    return layout.transposed() if swapped else layout
+
+
+def verify_indices(what: str, memory: Memory, indices: Sequence[SSAValue]) -> None:
+    """Checks that there is one index for each dimension of a memref of rank 2 or more."""
+    rank = memory.get_num_dims()
+    if rank < 2:
+        raise VerifyException(f"expected {what} to have at least 2 dimensions, got {memory}")
+    if len(indices) != rank:
+        raise VerifyException(f"expected one index for each of the {rank} dimensions of {what}, got {len(indices)}")
+
+
+def verify_element(memory: Memory, fragment: FragmentType) -> None:
+    if memory.element_type != fragment.element_type:
+        raise VerifyException(
+            f"expected memory of the fragment's element type {fragment.element_type}, got {memory.element_type}"
+        )

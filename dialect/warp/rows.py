@@ -1,58 +1,28 @@
-"""`warp.rows`: what becomes of each row of memory, in one pass; `warp.across`: a row taken together, in its region."""
+"""`warp.rows`: what becomes of each row of memory, in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, f32, f64, i32, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
-    AnyOf,
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
-    VarConstraint,
     irdl_op_definition,
-    operand_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
 from .attributes import element_row
 from .elements import LoopSizes, element_type, verify_along, verify_elements
-from .fragments import IDENTITIES, Kind, KindAttr
-
-
-@irdl_op_definition
-class AcrossOp(IRDLOperation):
-    """Reduces all elements of a row to one: `%m = warp.across max %x : f32`. It is used in the region of
-    `warp.rows`."""
-
-    name = "warp.across"
-
-    FLOAT: ClassVar = VarConstraint("FLOAT", AnyOf.get(f32, f64))
-
-    kind = prop_def(KindAttr)
-    element = operand_def(FLOAT)
-    result = result_def(FLOAT)
-
-    traits = traits_def(Pure())
-    assembly_format = "$kind $element attr-dict `:` type($element)"
-
-    def __init__(self, kind: Kind, element: SSAValue):
-        super().__init__(operands=[element], properties={"kind": KindAttr(kind)}, result_types=[element.type])
-
-    def verify_(self) -> None:
-        if self.kind.data not in IDENTITIES:
-            raise VerifyException(f"expected {', '.join(IDENTITIES)}, got {self.kind.data}")
 
 
 @irdl_op_definition
@@ -65,7 +35,7 @@ class RowsOp(IRDLOperation):
         ^bb0(%a: f16, %w: f32):
           %x = arith.extf %a : f16 to f32
           %square = arith.mulf %x, %x : f32
-          %sum = warp.across add %square : f32
+          %sum = warp.reduce add %square : f32 to f32
           ...
           warp.yield %r : f16
         }

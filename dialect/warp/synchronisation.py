@@ -1,4 +1,4 @@
-"""Synchronisation: barriers, mbarriers, groups of asynchronous operations, fences, atomic counters, elected lanes."""
+"""Synchronisation: barriers, mbarriers, groups of asynchronous operations, fences, counters of CTAs, elected lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, MemRefType, StringAttr, UnitAttr, i1, i32, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_attr_definition,
@@ -15,16 +14,15 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     opt_prop_def,
-    opt_result_def,
     prop_def,
     result_def,
     traits_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
-from .attributes import SHARED_SPACE, Memory, memory_of, memory_space
+from .attributes import SHARED_SPACE, memory_of, memory_space
 from .op_shapes import BareWord, CountedType, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
@@ -323,28 +321,13 @@ MOST_CTAS = 16
 """CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""
 
 
-@irdl_op_definition
-class ClusterRankOp(IRDLOperation):
-    """The number of the CTA in its cluster: `%rank = warp.cluster_rank`. Source: PTX ISA 10.14, `%cluster_ctarank`."""
-
-    name = "warp.cluster_rank"
-
-    rank = result_def(IndexType())
-
-    traits = traits_def(Pure())
-    assembly_format = "attr-dict"
-
-    def __init__(self):
-        super().__init__(result_types=[IndexType()])
-
-
 MOST_BARRIERS = 16
 """Barriers of a CTA; the first is that of `gpu.barrier`. Source: PTX ISA 9.7.13.1."""
 
 CTA, CLUSTER = "cta", "cluster"
 
 SCOPES = {
-    CTA: frozenset(("number", "threads", "arrive", "value")),
+    CTA: frozenset(("number", "threads", "arrive")),
     CLUSTER: frozenset(("arrive", "wait", "mbarriers")),
 }
 """What a barrier of each scope can have beside the scope."""
@@ -355,12 +338,10 @@ class ScopedBarrierOp(_Synchronises):
     """Makes the threads of a scope wait for each other, and see each other's earlier writes::
 
         warp.barrier cta[%number] {threads = 128 : i64}
-        %any = warp.barrier cta[%number] any %mine -> i1 {threads = 256 : i64}
         warp.barrier cluster
 
     - `cta`: some warps of a CTA, `threads` threads together, at one of the barriers 1 to 15; `gpu.barrier` is that of
-      all threads. The result is true if the operand behind `any` is true for any of the threads; without a number it is
-      of all threads of the CTA. Source: PTX ISA 9.7.13.1, `bar.sync`, `bar.arrive` and `bar.red.or`.
+      all threads. Source: PTX ISA 9.7.13.1, `bar.sync` and `bar.arrive`.
     - `cluster`: all threads of a cluster. With `mbarriers` they see only the mbarriers that the others initialised,
       which needs no fence of all memory. Source: PTX ISA 9.7.13.3 and 9.7.13.4.
 
@@ -372,23 +353,19 @@ class ScopedBarrierOp(_Synchronises):
 
     scope = prop_def(StringAttr)
     number = opt_operand_def(IndexType())
-    value = opt_operand_def(i1)
     threads = opt_prop_def(IntegerAttr)
     arrive = opt_prop_def(UnitAttr)
     wait = opt_prop_def(UnitAttr)
     mbarriers = opt_prop_def(UnitAttr)
-    any = opt_result_def(i1)
 
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     custom_directives: ClassVar = (BareWord,)
-    assembly_format = "custom<BareWord>($scope) (`[` $number^ `]`)? (`any` $value^ `->` type($any))? attr-dict"
+    assembly_format = "custom<BareWord>($scope) (`[` $number^ `]`)? attr-dict"
 
     def __init__(
         self,
         scope: str,
         number: SSAValue | None = None,
         threads: int | None = None,
-        value: SSAValue | None = None,
         *,
         arrive: bool = False,
         wait: bool = False,
@@ -401,8 +378,7 @@ class ScopedBarrierOp(_Synchronises):
             "wait": flag(wait),
             "mbarriers": flag(mbarriers),
         }
-        results = [None if value is None else i1]
-        super().__init__(operands=[number, value], properties=properties, result_types=results)
+        super().__init__(operands=[number], properties=properties)
 
     def verify_(self) -> None:
         scope, every = self.scope.data, frozenset[str]().union(*SCOPES.values())
@@ -410,22 +386,23 @@ class ScopedBarrierOp(_Synchronises):
             raise VerifyException(f"expected a scope of {', '.join(SCOPES)}, got '{scope}'")
         if odd := [name for name in sorted(every - SCOPES[scope]) if getattr(self, name) is not None]:
             raise VerifyException(f"a barrier of a {scope} has no '{odd[0]}'")
-        _verify_one_of(arrive=self.arrive, wait=self.wait, mbarriers=self.mbarriers, any=self.value)
-        if (self.value is None) != (self.any is None):
-            raise VerifyException("expected 'any' with a result, or neither")
+        _verify_one_of(arrive=self.arrive, wait=self.wait, mbarriers=self.mbarriers)
         if (self.number is None) != (self.threads is None):
             raise VerifyException("expected the number of a barrier and its threads, or neither")
-        if scope == CTA and self.number is None and self.value is None:
+        if scope == CTA and self.number is None:
             raise VerifyException("expected the number of a barrier; gpu.barrier is that of all threads")
         count = LANES if self.threads is None else self.threads.value.data
         if count < LANES or count % LANES or count > 1024:
             raise VerifyException(f"expected whole warps, {LANES} to 1024 threads, got {count}")
 
 
-# What the threads of a CTA tell each other and other CTAs: `warp.atomic_inc`, `warp.elect`.
+# What the threads of a CTA tell each other and other CTAs: `warp.arrive_last`, `warp.elect`.
 
 SOME_WARPS = "warp.warps"
 """The attribute of an `scf.if` whose region only so many warps of a CTA execute, from the first on."""
+
+CONSUMERS_BARRIER = 7
+"""The barrier of those warps. The ones below are of single warpgroups, those from 8 on of warpgroups in turns."""
 
 
 def some_warps(op: Operation) -> int | None:
@@ -438,42 +415,38 @@ def some_warps(op: Operation) -> int | None:
     return None
 
 
-def verify_counters(counters: Memory) -> None:
-    """Checks that memory is a vector of i32 counters in global memory."""
-    shape = counters.get_shape()
-    if memory_space(counters) == SHARED_SPACE or len(shape) != 1 or min(shape) < 1:
-        raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")
-    if counters.element_type != i32:
-        raise VerifyException(f"expected counters of i32, got {counters}")
-
-
 @irdl_op_definition
-class AtomicIncOp(IRDLOperation):
-    """Adds one to a counter if the condition after `if` is true, and returns the old value. After `limit`, the counter
-    wraps to zero::
+class ArriveLastOp(IRDLOperation):
+    """Counts the CTAs that execute it, and returns whether this CTA is the last of `of`. The last one sets the counter
+    to zero again::
 
-        %seen = warp.atomic_inc %counters[%tile] to %limit if %first : memref<64xi32>
+        %last = warp.arrive_last %counters[%tile] of %parts : memref<64xi32>
 
-    If the condition is false, nothing happens and the result is 0. The access is a release and an acquire at the scope
-    of the GPU: a thread that sees the count also sees the writes before it. Source: PTX ISA 9.7.13.5, `atom.inc`.
+    Nobody waits for other CTAs. The last CTA sees the earlier writes of all these CTAs. All threads of a CTA, or of its
+    consumer warps, execute the operation, which contains two barriers. The counter must be zero at first. Source: PTX
+    ISA 9.7.13.5, `atom.inc`, a release and an acquire of the GPU, and 9.7.13.1, `bar.red.or`.
     """
 
-    name = "warp.atomic_inc"
+    name = "warp.arrive_last"
 
     counters = operand_def(MemRefType)
     number = operand_def(IndexType())
-    limit = operand_def(IndexType())
-    taken = operand_def(i1)
-    seen = result_def(IndexType())
+    of = operand_def(IndexType())
+    last = result_def(i1)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "$counters `[` $number `]` `to` $limit `if` $taken attr-dict `:` type($counters)"
+    assembly_format = "$counters `[` $number `]` `of` $of attr-dict `:` type($counters)"
 
-    def __init__(self, counters: SSAValue, number: SSAValue, limit: SSAValue, taken: SSAValue):
-        super().__init__(operands=[counters, number, limit, taken], result_types=[IndexType()])
+    def __init__(self, counters: SSAValue, number: SSAValue, of: SSAValue):
+        super().__init__(operands=[counters, number, of], result_types=[i1])
 
     def verify_(self) -> None:
-        verify_counters(memory_of(self.counters))
+        counters = memory_of(self.counters)
+        shape = counters.get_shape()
+        if memory_space(counters) == SHARED_SPACE or len(shape) != 1 or min(shape) < 1:
+            raise VerifyException(f"expected counters in global memory, of 1 known dimension, got {counters}")
+        if counters.element_type != i32:
+            raise VerifyException(f"expected counters of i32, got {counters}")
 
 
 @irdl_op_definition

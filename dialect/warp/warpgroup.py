@@ -48,9 +48,8 @@ from .attributes import (
     memory_of,
     memory_space,
 )
-from .matrices import verify_indices
 from .mma import verify_metadata
-from .op_shapes import flag
+from .op_shapes import flag, verify_indices
 from .operands import scale_type
 
 # The instruction of `warp.wgmma`: found by the types of its operands and N, and how its rows may be numbered.
@@ -358,7 +357,8 @@ class WgmmaOp(IRDLOperation):
             raise VerifyException(f"expected rows in their order with a tile of A, got C of {kind}")
         for role, value, _ in self.tiles():
             self._verify_operand(role, row, memory_of(value))
-        verify_metadata(row, self.e, self.selector)
+        if self.e is not None or self.selector is not None:
+            verify_metadata(row, self.e, self.selector)
         if not row.a.is_float and (self.negate_a is not None or self.negate_b is not None):
             raise VerifyException("only floating-point operands can be negated")
 

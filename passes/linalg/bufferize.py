@@ -412,8 +412,8 @@ class TensorFunction:
             return self.returned[value]
         uses = list(value.uses)
         user = uses[0].operation if len(uses) == 1 else None
-        if isinstance(user, LinalgStructuredOperation) and len(user.results) == 1 and value in user.outputs:
-            return self._destination(user.results[0], op)
+        if isinstance(user, LinalgStructuredOperation) and user.results and value in user.outputs:
+            return self._destination(user.results[uses[0].index - len(user.inputs)], op)
         if isinstance(user, tensor.InsertSliceOp) and value is user.dest:
             return self._destination(user.result, op)
         if isinstance(user, tensor.InsertSliceOp) and (memory := self.buffers.get(user.dest)) is not None:

@@ -26,8 +26,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import map_along
 from ...dialect.warp.elements import IndexOp as ElementIndexOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
-from ...dialect.warp.fragments import Kind
-from ...dialect.warp.rows import AcrossOp
+from ...dialect.warp.fragments import Kind, ReduceOp
 from .element_expressions import ROUNDED, ElementExpression, Name, Subscripts, decline
 
 
@@ -103,7 +102,7 @@ class ElementBuilder(NamedTuple):
 
     def _built(self, expression: ElementExpression) -> SSAValue:
         if expression.kind == "reduce" and self.across:
-            self.block.add_op(taken := AcrossOp(Kind(str(expression.name)), self.built(expression.operands[0])))
+            self.block.add_op(taken := ReduceOp(Kind(str(expression.name)), self.built(expression.operands[0])))
             return taken.result
         if expression.is_op(ROUNDED) and expression.type is not None:
             narrow = arith.TruncFOp(self.built(expression.operands[0]), expression.type)

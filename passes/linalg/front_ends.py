@@ -282,12 +282,15 @@ def _starts(op: Operation, number: int) -> bool:
 
 class FillForEach(RewritePattern):
     """Gives each operation that starts from a filled tensor a fill of its own, so that its sums can start from the
-    constant."""
+    constant, and one that does not read it the tensor before it is filled."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: FillOp, rewriter: PatternRewriter) -> None:
         uses, empty = list(op.results[0].uses) if op.results else [], op.outputs[0].owner
-        starts = [use for use in uses if _starts(use.operation, use.index)]
+        for use in uses:
+            if _starts(user := use.operation, use.index) and not user.regions[0].block.args[use.index].uses:
+                user.operands[use.index] = op.outputs[0]
+        starts = [use for use in op.results[0].uses if _starts(use.operation, use.index)] if uses else []
         if not isinstance(empty, tensor.EmptyOp) or len(uses) < 2:
             return
         for use in starts:
@@ -366,9 +369,10 @@ class NarrowSums(RewritePattern):
 def simplify(function: func.FuncOp, *, tf32: bool = False) -> None:
     """Gives each operation a single result, and lets products read operands without the operations that moved them.
     With `tf32`, f32 factors may be rounded."""
-    from . import moved_operands, reshapes, tensors
+    from . import moved_operands, reshapes, sizes, tensors
 
     wide = tensors.FuseWide()
+    apply_patterns(sizes.PATTERNS, function)
     tensors.drop_unused(function.body.block, function)
     first = tensors.OneResultEach(), PassSizes(), ReadNumber(), NarrowSums(), AddStart(), FillForEach()
     apply_patterns(first, function)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xdsl.builder import Builder
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, bf16, f16, f32, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -24,7 +25,7 @@ from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
 from ...dialect.nest import Nest, generic, is_constant
 from ...dialect.warp.elements import shape_of
-from ..patterns import float_value
+from ..patterns import IndexBuilder, float_value
 from .moved_operands import ExtendBehind, ReadMoved
 from .operand import groups_of
 from .reshapes import FoldReshapes, element_of, expand
@@ -36,9 +37,17 @@ def _filled(value: SSAValue) -> FillOp | None:
     return fill if isinstance(fill, FillOp) and is_constant(fill.inputs[0]) else None
 
 
+def _empty(rewriter: PatternRewriter, kind: TensorType[Attribute], like: SSAValue) -> SSAValue:
+    """A tensor without contents; sizes that its type does not tell are those of another."""
+    index = IndexBuilder(Builder(rewriter.insertion_point))
+    unknown = [index.value(d) for d, size in enumerate(kind.get_shape()) if size < 0]
+    sizes = [index.insert(tensor.DimOp(like, number)).result for number in unknown]
+    return index.insert(tensor.EmptyOp(sizes, kind)).tensor
+
+
 def _fill(rewriter: PatternRewriter, like: FillOp, number: SSAValue, kind: TensorType[Attribute]) -> SSAValue:
     """A tensor filled with a number, for another one."""
-    empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+    empty = _empty(rewriter, kind, like.outputs[0])
     made = rewriter.insert(FillOp([number], [empty], [kind]))
     made.location = like.location
     return made.results[0]
@@ -48,7 +57,7 @@ def _replace_by_elements(
     rewriter: PatternRewriter, op: Operation, value: SSAValue, kind: TensorType[Attribute], block: Block
 ) -> None:
     """Replaces an operation by a block that computes each element of a tensor."""
-    empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+    empty = _empty(rewriter, kind, value)
     maps = [AffineMap.identity(len(kind.get_shape()))] * 2
     rewriter.replace(op, generic(op, [value], [empty], Region(block), maps, results=[kind]))
 

@@ -20,7 +20,8 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
-from ...dialect.warp.rows import AcrossOp, RowsOp
+from ...dialect.warp.fragments import ReduceOp
+from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root
@@ -38,17 +39,17 @@ class SplitRows(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
         along, block, sizes = op.loops - 1, op.body.block, LoopSizes()
-        across = [each for each in block.ops if isinstance(each, AcrossOp)]
+        across = [each for each in block.ops if isinstance(each, ReduceOp)]
         if not across or not all(map(op.is_of_rows, range(len(op.outputs)))):
             return
         for value, map_ in zip(op.operands, op.maps, strict=True):
             sizes.add("", value, loops_of(map_)) if map_.results else None
         rows, length = [sizes[loop] for loop in range(along)], sizes[along]
-        elements, results = _needed(each.element for each in across), _needed(all_yielded(op.body))
+        elements, results = _needed(each.input for each in across), _needed(all_yielded(op.body))
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
         long = [value for value in along_rows if len(loops_of(op.maps[value.index])) > 1]
         plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
-        once = not any(isinstance(value.owner, AcrossOp) for value in elements)
+        once = not any(isinstance(value.owner, ReduceOp) for value in elements)
         of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
         parts = _parts(prod(rows), length) if min(*rows, length) > 0 else 1
         if parts == 1 or not (plain and once and of_rows and long and all(lies_across(op, each) for each in long)):
@@ -89,7 +90,7 @@ def _needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
         if value not in needed:
             needed[value] = None
             owner = value.owner
-            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, AcrossOp) else ()
+            wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, ReduceOp) else ()
     return needed
 
 
@@ -110,7 +111,7 @@ def _region(
 
 
 def _of_parts(
-    op: RowsOp, builder: Builder, needed: Collection[SSAValue], across: Sequence[AcrossOp], sums: Sequence[SSAValue]
+    op: RowsOp, builder: Builder, needed: Collection[SSAValue], across: Sequence[ReduceOp], sums: Sequence[SSAValue]
 ) -> RowsOp:
     """The partial results of rows. The first loop is that of the parts."""
     inputs, region = _region(op, needed, {}, Block(), [each.result for each in across])
@@ -132,10 +133,10 @@ def _of_parts(
     return made
 
 
-def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[AcrossOp], sums: Sequence[SSAValue]) -> RowsOp:
+def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp], sums: Sequence[SSAValue]) -> RowsOp:
     """Combines the results of parts."""
     block = Block(arg_types=[f32] * len(sums))
-    totals = [AcrossOp(each.kind.data, argument) for each, argument in zip(across, block.args, strict=True)]
+    totals = [ReduceOp(each.kind.data, argument) for each, argument in zip(across, block.args, strict=True)]
     block.add_ops(totals)
     known: dict[SSAValue, SSAValue] = {each.result: total.result for each, total in zip(across, totals, strict=True)}
     inputs, region = _region(op, needed, known, block, all_yielded(op.body))
@@ -187,7 +188,7 @@ def _are_alike(first: RowsOp, second: RowsOp) -> bool:
     """Whether two operations have the same rows, and share an input along them."""
     if first.loops != second.loops or _sizes(first) != _sizes(second) or min(_sizes(first)) < 0:
         return False
-    along, reduce = first.loops - 1, [any(isinstance(o, AcrossOp) for o in r.body.block.ops) for r in (first, second)]
+    along, reduce = first.loops - 1, [any(isinstance(o, ReduceOp) for o in r.body.block.ops) for r in (first, second)]
     shared = set(_inputs(first)) & set(_inputs(second))
     return reduce[0] == reduce[1] and any(along in loops_of(map_) for _, map_ in shared)
 

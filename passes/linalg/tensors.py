@@ -7,7 +7,7 @@ from itertools import chain
 from math import prod
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import tensor
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, UnitAttr, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
@@ -229,14 +229,14 @@ def _read_before(op: GenericOp, number: int) -> set[SSAValue]:
 
 
 PURE = (tensor.EmptyOp, tensor.CollapseShapeOp, tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.InsertSliceOp,
-        tensor.CastOp, tensor.DimOp, tensor.ExtractOp, arith.ConstantOp)  # fmt: skip
-"""Operations that do nothing but make their results, beside those of `linalg` on tensors."""
+        tensor.CastOp, tensor.DimOp, tensor.ExtractOp, tensor.FromElementsOp)  # fmt: skip
+"""Operations that do nothing but make their results, beside those of `arith`, and of `linalg` on tensors."""
 
 
 def drop_unused(block: Block, function: Operation | None = None) -> None:
     """Erases pure operations of a block whose results are unused. In a function, a remark tells of each."""
     for op in reversed(list(block.ops)):
-        made = isinstance(op, (LinalgStructuredOperation, *PURE))
+        made = isinstance(op, (LinalgStructuredOperation, *PURE)) or op.name.startswith("arith.")
         if made and op.results and not any(result.uses for result in op.results):
             if isinstance(op, LinalgStructuredOperation) and function is not None:
                 remark(op, "warp-bufferize", f"nobody uses the result of {op.name}; it is not computed")

@@ -13,13 +13,13 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import SubgroupIdOp
+from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.memory import LoadOp, PrefetchOp
 from ...dialect.warp.op_shapes import is_pure, only_reads
-from ...dialect.warp.synchronisation import CTA, WGMMA, ClusterRankOp, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.synchronisation import CTA, WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import Index, IndexBuilder, constant_value
 from .ring import Ring, is_load
@@ -92,7 +92,7 @@ class CtaCluster(NamedTuple):
         down, across = shape
         if down * across == 1:
             return None
-        rank = index.insert(ClusterRankOp()).rank
+        rank = index.insert(ClusterBlockIdOp()).result
         row = rank if across == 1 else index.rem(rank, down)
         return CtaCluster(down, across, row if down > 1 else 0, index.div(rank, down) if across > 1 else 0)
 

@@ -159,7 +159,7 @@ class TensorLoop:
         stores_of: dict[SSAValue, list[StoreOp]] = {}
         if self.launch.schedule.staging:
             for op in self.launch.kernel.walk():
-                if isinstance(op, StoreOp):
+                if isinstance(op, StoreOp) and op.registers is None:
                     stores_of.setdefault(op.memory, []).append(op)
         staged: list[StagedStores] = []
         for stores in stores_of.values():

@@ -17,11 +17,11 @@ from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
-from ...dialect.mlir.gpu import FuncOp, SubgroupIdOp
+from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
 from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -29,7 +29,6 @@ from ...dialect.warp.synchronisation import (
     BEFORE_SYNC,
     SOME_WARPS,
     WGMMA,
-    ClusterRankOp,
     CommitOp,
     ElectOp,
     FenceOp,
@@ -41,7 +40,6 @@ from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass, constant_value
 from ..schedule.warpgroup_model import BUFFERS
-from ..tile.fragment_math import constant
 from .ring import Ring
 
 # Products that a warp of the producer's starts, whose sums are in tensor memory: what all loops over K have of it.
@@ -99,7 +97,7 @@ class TensorProducts(ABC):
         warp = index.insert(SubgroupIdOp()).result
         second = index.compare("eq", warp, self.warps + 1)
         if self.ctas > 1:
-            leads = index.compare("eq", index.insert(ClusterRankOp()).rank, 0)
+            leads = index.compare("eq", index.insert(ClusterBlockIdOp()).result, 0)
             second = index.insert(arith.AndIOp(second, leads)).result
         one = index.insert(arith.AndIOp(second, index.insert(ElectOp()).chosen)).result
         with index.where(one) as inside:
@@ -176,9 +174,9 @@ class TensorProducts(ABC):
             (sums,) = index.either(
                 index.compare("slt", self.loop.lb, self.loop.ub),
                 lambda inside: [inside.insert(LoadOp(memory, place, kind)).fragment],
-                lambda inside: [constant(inside, kind, 0)],
+                lambda inside: [inside.insert(ConstantOp.of(0.0, kind)).fragment],
             )
-        if isinstance(start.owner, ConstantOp) and start.owner.value.value.data == 0:
+        if is_zero(start):
             return sums
         if kind != whole:
             start = index.insert(SubfragmentOp(start, (0, left), kind.shape)).fragment
@@ -441,7 +439,9 @@ class AttentionProducts(TensorProducts):
                 for value in change.inputs:
                     kind = fragment_of(value)
                     part = FragmentType.of(kind.role.data, rows, width, kind.element_type, kind.layout.data, kind.bits)
-                    if value is old:
+                    if not alike(kind, fragment_of(old)):
+                        parts.append(value)
+                    elif value is old:
                         parts.append(inside.insert(LoadOp(self.outputs, at, part)).fragment)
                     else:
                         parts.append(inside.insert(SubfragmentOp(value, (0, left), part.shape)).fragment)

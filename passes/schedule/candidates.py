@@ -10,15 +10,12 @@ from itertools import chain
 from itertools import product as combinations
 from typing import Any, TypeGuard
 
-from xdsl.ir import Operation
-
 from ...dialect.isa import mma
 from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule, ScheduleError, roles
-from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from . import model, needs, warpgroup
@@ -295,11 +292,6 @@ def _instead(product: Product, accumulate: str) -> str:
         return f"; it is accumulated in {' or '.join(sorted({r.d.name for r in rows}))}"
     first = min(rows, key=lambda r: r.sm)
     return f"; {first.requirement()} has one" if first.only else f"; sm_{lowest} and later have one"
-
-
-def products(module: Operation) -> Iterator[MatmulOp]:
-    """The matrix products below an operation, in order."""
-    return (op for op in module.walk() if isinstance(op, MatmulOp))
 
 
 # The schedules worth trying for a product, where there is time to try them.

@@ -41,7 +41,7 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
 from ..patterns import Index, IndexBuilder
-from .candidates import default_schedule, products
+from .candidates import default_schedule
 from .model import COPIED_DEPTH, FEW_ROWS, FULL_WAVE, LARGEST_TILE, WIDEST, WORD, access_bytes
 from .needs import by_warpgroups, key_of, warpgroup_rows
 from .warp_schedule import read_tuned, target_for
@@ -368,9 +368,8 @@ class VersionPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
-        for product in [
-            read_product for read_product in products(op) if read_product.attributes.keys().isdisjoint(DONE)
-        ]:
+        products = [inner for inner in op.walk() if isinstance(inner, MatmulOp)]
+        for product in [each for each in products if each.attributes.keys().isdisjoint(DONE)]:
             read_product = read(product)
             divisors = _promises(read_product)
             if read_product.ends is not None or (not read_product.dynamic and not divisors):

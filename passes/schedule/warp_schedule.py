@@ -26,7 +26,7 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..pipeline import PARTS, TILING, Pipeline, standard_pipeline
 from .attention import attention_schedule
-from .candidates import default_schedule, override, products
+from .candidates import default_schedule, override
 from .needs import key_of
 from .validity import Tuned, asked_of, followed
 from .warpgroup import declined
@@ -91,7 +91,7 @@ class SchedulePass(ScheduleOptions):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         tuned = read_tuned(op, self.tuned)
         raise_products(op)
-        for matmul in list(products(op)):
+        for matmul in [inner for inner in op.walk() if isinstance(inner, MatmulOp)]:
             if not isinstance(matmul.attributes.get(ScheduleAttr.name), ScheduleAttr):
                 matmul.attributes[ScheduleAttr.name] = ScheduleAttr(schedule := self._choose(matmul, tuned))
                 chose(matmul, self.name, str(schedule))

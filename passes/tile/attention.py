@@ -30,21 +30,22 @@ from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, ReduceOp, column_of
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
-from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.tile_mma import ArriveLastOp, TileMmaOp
+from ...dialect.warp.synchronisation import ArriveLastOp
+from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
-from .fragment_math import constant, fma, mapped, number, power, spread, times
+from .fragment_math import fma, mapped, number, power, times
 from .operands import OperandTiles, copies_done, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
@@ -150,13 +151,14 @@ class AttentionBuilder:
             self._copy(inside, self.k, self.op.k, at, k, until)
             self._copy(inside, self.v, self.op.v, at, v, until)
             copies_done(inside, self.schedule)
-            scores = constant(inside, self.scores.fragment("acc"), 0.0)
+            scores = inside.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
             scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
             largest, sums, again, p = self._softmax(inside, scores, largest, sums)
             before = parts if self.bias else [times(inside, part, again) for part in parts]
             p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
-            starts = [constant(inside, fragment_of(o), 0.0) for o in before] if self.bias else before
+            zeros = (ConstantOp.of(0.0, fragment_of(o)) for o in before)
+            starts = [inside.insert(zero).fragment for zero in zeros] if self.bias else before
             made = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(starts)]
             parts = (
                 [self._added_to(inside, o, again, added) for o, added in zip(parts, made, strict=True)]
@@ -166,7 +168,7 @@ class AttentionBuilder:
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
-        total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).fragment)
+        total = self._as_multiplied(largest, index.insert(ReduceOp(Kind.Add, sums)).result)
         self._finish(SoftmaxState(largest, total, parts))
 
     def _end(self, rows: int) -> Index:
@@ -263,13 +265,13 @@ class AttentionBuilder:
     ) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """One step of the online softmax: the largest scores and the sums of the rows including this tile, the factor
         that rescales results of the largest scores `before`, and P of this tile."""
-        in_tile = index.insert(ReduceOp(Kind.Max, scores)).fragment
+        in_tile = index.insert(ReduceOp(Kind.Max, scores)).result
         largest = mapped(index, _larger, before, in_tile)
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, before, subtracted)
-        p = mapped(index, self._raised, scores, spread(index, self._biased(index, subtracted), scores))
-        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).fragment
-        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
+        p = mapped(index, self._raised, scores, self._biased(index, subtracted))
+        added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
+        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
         return largest, sums, again, p
 
     def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
@@ -298,7 +300,7 @@ class AttentionBuilder:
     @staticmethod
     def _added_to(index: IndexBuilder, sums: SSAValue, again: SSAValue, added: SSAValue) -> SSAValue:
         """Sums times a column, and what a tile adds, in f32: instructions on bytes cut long sums short."""
-        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, spread(index, again, sums), added)
+        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
         """2^(c s - c m) of a score, and of what is added for m."""
@@ -367,9 +369,9 @@ class AttentionBuilder:
         # Its product with c is exact.
         lowest = -(2.0 ** (126 - max(0, math.frexp(self.factor)[1]))) if self.op.score is None else LOWEST_OF_F32
         width = self.values.schedule.cta[1]
-        parts = [constant(index, part, 0.0) for _ in range(0, width, part.shape[1])]
-        largest = constant(index, column_of(scores), lowest)
-        return [largest, constant(index, column_of(scores, parts=True), 0.0), *parts]
+        parts = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, width, part.shape[1])]
+        largest = index.insert(ConstantOp.of(lowest, column_of(scores))).fragment
+        return [largest, index.insert(ConstantOp.of(0.0, column_of(scores, parts=True))).fragment, *parts]
 
     def _finish(self, state: SoftmaxState) -> None:
         """Merges the states of warps that share keys, and stores O."""

@@ -24,6 +24,7 @@ from ...dialect.warp.attention import M
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import FragmentType, ScheduleAttr, fragment_of
 from ...dialect.warp.epilogue import EpilogueOp
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.views import MatrixOp
@@ -34,7 +35,7 @@ from ..linalg.read_attention import AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
 from .attention import as_operand, multiplied
-from .fragment_math import constant, fma, mapped, number, power
+from .fragment_math import fma, mapped, number, power
 from .operands import (
     KTurns,
     OperandTiles,
@@ -138,7 +139,7 @@ class GradientBuilder:
     def _zeros(self, tiling: Tiling[Product]) -> list[SSAValue]:
         """Sums at the start, part by part of the columns."""
         kind = tiling.fragment("acc")
-        return [constant(self.index, kind, 0.0) for _ in self._widths(tiling)]
+        return [self.index.insert(ConstantOp.of(0.0, kind)).fragment for _ in self._widths(tiling)]
 
     @staticmethod
     def _widths(tiling: Tiling[Product]) -> range:

@@ -19,12 +19,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialect.layouts.layout import Layout
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
-from ...dialect.warp.elements import YieldOp
+from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ConstantOp
-from ...dialect.warp.matrices import AXES
 from ..diagnostics import fail
 from ..linalg.elementwise import Elementwise, check_unshared, read_elementwise, why_not_elementwise
 from ..linalg.operand import VectorOperand
@@ -187,7 +185,7 @@ def _index(kernel: TraversalKernel, loop: int, kind: FragmentType) -> SSAValue:
     """The index along a loop of each element of the tile: a fragment, or a number that is the same for all."""
     start, traversal = kernel.index.value(kernel.at[loop]), kernel.traversal
     if loop in (traversal.rows, traversal.columns):
-        return kernel.index.insert(StepOp(AXES[loop == traversal.columns], start, kind)).fragment
+        return kernel.index.insert(IndexOp(int(loop == traversal.columns), start, kind)).result
     return kernel.index.insert(arith.IndexCastOp(start, i32)).result
 
 

@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects import arith, gpu, memref
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects import arith, gpu
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp, ThreadIdOp
+from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
-from ...dialect.warp.groups import FindGroupOp, GroupOp
-from ...dialect.warp.matrices import fragment_bytes, together
+from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.synchronisation import CTA, AtomicIncOp, ScopedBarrierOp, some_warps
-from ...dialect.warp.tile_mma import AddPartsOp, ArriveLastOp, StorePartOp, SumSlicedKOp
+from ...dialect.warp.operands import FindGroupOp
+from ...dialect.warp.synchronisation import some_warps
+from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value
-
-# What sums over warps and over CTAs have in common.
-
-CONSUMERS_BARRIER = 7
-"""The barrier of those warps of a CTA that execute a region for some of them. The ones below are of single warpgroups,
-those from 8 on of warpgroups in turns."""
+from ..patterns import Index, IndexBuilder, PatternPass
+from .outline import group_end
 
 ADDED = ("f32", "f64", "f16", "s32")
 """Elements of accumulators."""
-
-
-def check_added(op: Operation, kind: FragmentType, shown: object) -> None:
-    """Checks that a fragment is an accumulator."""
-    if kind.element.name not in ADDED:
-        fail(op, f"{op.name} adds {', '.join(ADDED)}, got {shown}")
 
 
 def kernel_of(op: Operation) -> gpu.FuncOp | None:
@@ -57,88 +45,6 @@ def warps_around(op: Operation) -> int:
     return next(int(n) for n in size.iter_values()) // LANES
 
 
-# Sums that CTAs share: what `warp.store_part`, `warp.arrive_last` and `warp.add_parts` do.
-#
-# A part is a row of memory. Warp after warp has its registers there, in the order `vectors` of `warp.load`.
-
-MOST_UNROLLED = 64
-"""Loads of a lane that stand one after another; more of them, for further parts, are a loop."""
-
-
-class ExpandStorePart(RewritePattern):
-    """`warp.store_part`: every warp stores its registers to its place in the row."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: StorePartOp, rewriter: PatternRewriter) -> None:
-        column = _own_column(IndexBuilder(rewriter), op, op.memory, fragment_of(op.fragment))
-        rewriter.replace(op, StoreOp(op.fragment, op.memory, [op.slot, column], registers="vectors"))
-
-
-class ExpandArriveLast(RewritePattern):
-    """`warp.arrive_last`: after a barrier, one thread counts the CTA, and tells the others whether it is the last
-    one."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ArriveLastOp, rewriter: PatternRewriter) -> None:
-        index = IndexBuilder(rewriter)
-        count = constant_value(op.of)
-        limit = index.value(index.sub(op.of if count is None else count, 1))
-        thread, zero = index.insert(ThreadIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result, index.value(0)
-        some = some_warps(op)
-        some_of_them = (None, None) if some is None else (index.value(CONSUMERS_BARRIER), some * LANES)
-        index.insert(BarrierOp() if some is None else ScopedBarrierOp(CTA, *some_of_them))
-        first = index.insert(arith.CmpiOp(thread, zero, "eq")).result
-        seen = index.insert(AtomicIncOp(op.counters, op.number, limit, first)).seen
-        was_last = index.insert(arith.CmpiOp(seen, limit, "eq")).result
-        mine = index.insert(arith.AndIOp(was_last, first)).result
-        rewriter.replace(op, ScopedBarrierOp(CTA, *some_of_them, mine))
-
-
-class ExpandAddParts(RewritePattern):
-    """Expands `warp.add_parts` to loads that are added in the order of the parts, in a loop if there are many: in each
-    turn as many as divide their number, since a turn takes as long as memory does to answer (H100, 64x280x5864: 10.3
-    microseconds by 12 parts in as many turns, 8.2 by 8 parts without a loop)."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AddPartsOp, rewriter: PatternRewriter) -> None:
-        kind, index, total = op.fragment.type, IndexBuilder(rewriter), op.input
-        check_added(op, kind, kind)
-        column, count = _own_column(index, op, op.memory, kind), constant_value(op.count) or 1
-        most = max(1, MOST_UNROLLED * together(kind) // kind.registers)
-        together_ = next(number for number in range(min(count, most), 0, -1) if count % number == 0)
-        if together_ == constant_value(op.count):
-            total = _added(index, op, total, op.first, column, together_)
-        else:
-            with index.loop(0, op.count, together_, [total]) as turn:
-                first = turn.index.add(op.first, turn.counter)
-                turn.handed = [_added(turn.index, op, turn.carried[0], first, column, together_)]
-            total = turn.results[0]
-        rewriter.replace(op, [], [total])
-
-
-def _added(
-    index: IndexBuilder, op: AddPartsOp, total: SSAValue, first: Index, column: SSAValue, count: int
-) -> SSAValue:
-    """The sum with so many parts more."""
-    for part in range(count):
-        where = index.values([index.add(first, part), column])
-        loaded = index.insert(LoadOp(op.memory, where, op.fragment.type, registers="vectors")).fragment
-        total = index.insert(ElementwiseOp(Kind.Add, total, loaded)).fragment
-    return total
-
-
-def _own_column(index: IndexBuilder, op: Operation, memory: SSAValue, kind: FragmentType) -> SSAValue:
-    """Where a warp's registers begin in a row. Raises a located diagnostic for rows that hold more or less."""
-    rows, warps = memory_of(memory), warps_around(op)
-    element, size = element_row(rows.element_type), fragment_bytes(kind)
-    width = element.memory_bits // 8 if element is not None else 1
-    if rows.get_shape()[1] * width != warps * size:
-        threads = warps * LANES
-        fail(op, f"expected rows of {warps * size} bytes, the fragments of {threads} threads, got {rows}")
-    warp = 0 if warps == 1 else index.insert(SubgroupIdOp()).result
-    return index.value(index.mul(warp, size // width))
-
-
 # Sums over warps that share a tile: what `warp.sum_sliced_k` does.
 #
 # Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
@@ -157,7 +63,8 @@ class ExpandSumSlicedK(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SumSlicedKOp, rewriter: PatternRewriter) -> None:
         fragment, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
-        check_added(op, fragment, fragment.element.name)
+        if fragment.element.name not in ADDED:
+            fail(op, f"{op.name} adds {', '.join(ADDED)}, got {fragment.element.name}")
         if rows != (getting := warps // op.slices * op.parts):
             fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
@@ -234,7 +141,7 @@ class _Parts:
         return index.value(row), index.value(index.mul(slot, size))
 
 
-# Groups of rows: what `warp.find_group` and `warp.group` read.
+# Groups of rows: what `warp.find_group` reads.
 
 
 class ExpandFindGroup(RewritePattern):
@@ -246,7 +153,7 @@ class ExpandFindGroup(RewritePattern):
         down = index.value(index.div(op.tile, index.folded(op.across)))
         with index.loop(0, count, 1, index.values([0] * 4)) as turn:
             inside, number, (begin, tiles, group, first) = turn.index, turn.counter, turn.carried
-            end = _end(inside, op.ends, number)
+            end = group_end(inside, op.ends, number)
             here = inside.compare("ule", tiles, down)
             pairs = (number, group), (tiles, first)
             group, first = (inside.insert(arith.SelectOp(here, *pair)).result for pair in pairs)
@@ -258,31 +165,10 @@ class ExpandFindGroup(RewritePattern):
         rewriter.replace(op, [], [group, index.value(index.mul(first, index.folded(op.across)))])
 
 
-class ExpandGroup(RewritePattern):
-    """`warp.group`: loads of where a group begins and ends."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GroupOp, rewriter: PatternRewriter) -> None:
-        index = IndexBuilder(rewriter)
-        before = index.where_equal(op.group, 0, 0, index.sub(op.group, 1))
-        last = index.minimum(op.group, memory_of(op.ends).get_shape()[0] - 1)
-        begin = index.where_equal(op.group, 0, 0, _end(index, op.ends, index.value(before)))
-        end = _end(index, op.ends, index.value(last))
-        rewriter.replace(op, [], index.values([begin, index.sub(end, begin)]))
-
-
-def _end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
-    """The end of a group."""
-    return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
-
-
 class ExpandPass(PatternPass):
     """Expands macro-operations to loads, stores, barriers and arithmetic: `warp.sum_sliced_k` (sums over slices of K),
-    `warp.store_part`, `warp.arrive_last` and `warp.add_parts` (sums over CTAs), `warp.find_group` and `warp.group`
-    (groups of rows)."""
+    `warp.find_group` (groups of rows)."""
 
     name = "warp-expand"
-    needs: ClassVar = tuple(
-        kind.name for kind in (SumSlicedKOp, StorePartOp, ArriveLastOp, AddPartsOp, FindGroupOp, GroupOp)
-    )
-    patterns = ExpandSumSlicedK, ExpandStorePart, ExpandArriveLast, ExpandAddParts, ExpandFindGroup, ExpandGroup
+    needs: ClassVar = tuple(kind.name for kind in (SumSlicedKOp, FindGroupOp))
+    patterns = ExpandSumSlicedK, ExpandFindGroup

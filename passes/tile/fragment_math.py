@@ -15,13 +15,10 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialect.isa.form import ElementType
 from ...dialect.isa.row import Target
-from ...dialect.warp.attention import BroadcastOp, StepOp
-from ...dialect.warp.attributes import FragmentType, float_type, fragment_of, schedule_around, target_of
-from ...dialect.warp.elements import GeluOp, YieldOp, is_approximate
+from ...dialect.warp.attributes import FragmentType, fragment_of, schedule_around, target_of
+from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp, is_approximate
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import ConstantOp
 from ..linalg.product import Product
 from ..patterns import Index, IndexBuilder, PatternPass, float_value
 from ..schedule.needs import functions
@@ -35,31 +32,21 @@ APPROXIMATE = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 
 
 def mapped(index: IndexBuilder, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
-    """A fragment like the first input, made element by element."""
+    """A fragment like the first input, made element by element; other inputs may be columns."""
+    return mapped_to(index, fragment_of(inputs[0]), compute, *inputs)
+
+
+def mapped_to(index: IndexBuilder, kind: FragmentType, compute: ElementFunction, *inputs: SSAValue) -> SSAValue:
+    """A fragment of a type, made element by element."""
     block = Block(arg_types=[fragment_of(value).element_type for value in inputs])
     with ImplicitBuilder(block):
         YieldOp(compute(block.args))
-    return index.insert(MapOp(inputs, fragment_of(inputs[0]), Region(block))).fragment
-
-
-def constant(index: IndexBuilder, kind: FragmentType, value: float) -> SSAValue:
-    """A fragment with one value."""
-    return index.insert(ConstantOp(number_of(kind.element, value), kind)).fragment
-
-
-def number_of(element: ElementType, value: float) -> FloatAttr | IntegerAttr:
-    """A value as an attribute of an element type."""
-    return FloatAttr(value, float_type(element)) if element.is_float else IntegerAttr(int(value), element.bits)
-
-
-def spread(index: IndexBuilder, column: SSAValue, like: SSAValue) -> SSAValue:
-    """A column as a fragment like another one."""
-    return index.insert(BroadcastOp(column, fragment_of(like))).fragment
+    return index.insert(MapOp(inputs, kind, Region(block))).fragment
 
 
 def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue:
     """Each row of a fragment times the element of a column."""
-    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, spread(index, column, fragment))
+    return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, column)
 
 
 def number(value: float, kind: Attribute = f32) -> SSAValue:
@@ -90,7 +77,7 @@ def below(column: SSAValue, end: SSAValue, element: SSAValue, otherwise: float) 
 def until(index: IndexBuilder, fragment: SSAValue, start: Index, otherwise: float) -> SSAValue:
     """A fragment with `otherwise` beyond the end of rows. Columns count from `start`; negative ones are before the
     end."""
-    columns = index.insert(StepOp("columns", index.value(start), fragment_of(fragment))).fragment
+    columns = index.insert(IndexOp(1, index.value(start), fragment_of(fragment))).result
     return mapped(index, lambda x: below(x[1], integer(0), x[0], otherwise), fragment, columns)
 
 

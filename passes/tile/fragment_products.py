@@ -26,6 +26,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import StackOp, SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -39,7 +40,7 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
-from .fragment_math import constant, mapped
+from .fragment_math import mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place, WarpgroupProduct
 from .register_products import RegisterProduct, group_scales, shape_of_scales
 from .tiling import ProductT, Tiling, schedule_of
@@ -330,7 +331,7 @@ class GroupedProduct(DenseProduct):
             if rounded:
                 accumulator = self.steps(outside, index, warp, accumulator, every, scale)
             else:
-                sums = constant(outside, fragment_of(accumulator), 0.0)
+                sums = outside.insert(ConstantOp.of(0.0, fragment_of(accumulator))).fragment
                 sums = self.steps(outside, index, warp, sums, every)
                 accumulator = mapped(index, _added, accumulator, sums, scale)
         return accumulator
@@ -396,7 +397,7 @@ class BlockScaledProduct(WarpgroupProduct):
             raise ValueError("expected a product with scales of blocks")
         high, kind, done = self.tiling.schedule.mma.m, fragment_of(accumulator), list[SSAValue]()
         part = FragmentType.of("acc", high, columns, kind.element_type, kind.layout.data)
-        sums = [constant(index, part, 0.0) for _ in range(0, depth, groups.size)]
+        sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, depth, groups.size)]
         for top in range(0, rows, high):
             total, at = accumulator, warp
             if rows > high:

@@ -1,8 +1,8 @@
 """Operations of `linalg` that are neither products nor rows nor elementwise: a thread for each element that is written.
 
 A thread goes along the loops that are reduced in their order, and computes the body as it stands: in f64 or i64, of
-several results, with elements at places that it computes, of windows that overlap. Sums are those of the IR, term by
-term.
+several results, with elements at places that it computes, of windows that overlap, and sums of what came before. Sums
+are those of the IR, term by term.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
-from xdsl.dialects import arith, gpu, memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FloatAttr,
@@ -52,13 +52,22 @@ def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
         return "it is on tensors; bufferize them first"
     kept = [loop for loop in range(nest.loops) if loop not in nest.summed]
     for access in nest.writes:
-        if sorted(loop for loop in access.loops if loop != FIXED) != kept or not _is_fixed_elsewhere(access):
+        outer = sorted(loop for loop in access.loops if loop != FIXED and loop not in nest.summed)
+        if outer != kept or not _is_fixed_elsewhere(access):
             return f"expected the output to be indexed by every loop that is not reduced, got {access.map}"
-        if nest.summed and not access.element.uses:
+        if _is_of_turns(access, nest):
+            if access.element.uses or not {*nest.summed} <= {*access.loops}:
+                return f"it writes an element of {access.map} in several turns"
+        elif nest.summed and not access.element.uses:
             return "it reduces over a loop without the value that its output has"
     if unknown := [loop for loop in range(nest.loops) if nest.along(loop) is None]:
         return f"no operand tells the size of loop {unknown[0]}"
     return objection(nest, is_index)
+
+
+def _is_of_turns(access: NestAccess, nest: Nest) -> bool:
+    """Whether an output has an element for each turn of a loop that others are reduced over."""
+    return not {*nest.summed}.isdisjoint(access.loops)
 
 
 def _is_fixed_elsewhere(access: NestAccess) -> bool:
@@ -98,10 +107,12 @@ class ElementThread:
 
     def compute(self) -> None:
         """Computes and stores the elements for given indices of the parallel loops."""
-        started = [self._start(access) if access.element.uses else None for access in self.nest.writes]
-        carried = [value for value in started if value is not None]
+        carried = [self._start(access) for access in self.nest.writes if access.element.uses]
         made = self._reduced(list(self.nest.summed), carried)
-        for access, value in zip(self.nest.writes, made, strict=True):
+        self._store([access for access in self.nest.writes if not _is_of_turns(access, self.nest)], made)
+
+    def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
+        for access, value in zip(writes, values, strict=True):
             self.index.insert(memref.StoreOp.get(value, self.arguments[access.value], self.place(access.map)))
 
     def _start(self, access: NestAccess) -> SSAValue:
@@ -117,7 +128,10 @@ class ElementThread:
     def _reduced(self, summed: Sequence[int], carried: Sequence[SSAValue]) -> list[SSAValue]:
         """Runs the loops of `summed` around the body. The result is the last values of what the loops carry."""
         if not summed:
-            return self._turn(carried)
+            made = list(zip(self.nest.writes, self._turn(carried), strict=True))
+            written = [(access, value) for access, value in made if _is_of_turns(access, self.nest)]
+            self._store([access for access, _ in written], [value for _, value in written])
+            return [value for access, value in made if not _is_of_turns(access, self.nest)]
         around, size = self.index, self.index.value(self.size(summed[0]))
         kinds = [value.type for value in carried]
         words = [self._cast(arith.ExtUIOp, value) if value.type == i1 else value for value in carried]
@@ -240,13 +254,13 @@ def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None
 
 def _outer(nest: Nest) -> list[int]:
     """The loops that are divided among threads. The contiguous loop of the first output is the last one."""
-    return [loop for loop in nest.writes[0].loops if loop != FIXED]
+    return [loop for loop in nest.writes[0].loops if loop != FIXED and loop not in nest.summed]
 
 
 def _compute_one(thread: ElementThread) -> None:
     """Finds the element of this thread, and computes it if there is one."""
-    index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
-    cta, lane = index.insert(BlockIdOp(dimension)).result, index.insert(ThreadIdOp(dimension)).result
+    index = thread.index
+    cta, lane = index.insert(BlockIdOp()).result, index.insert(ThreadIdOp()).result
     number: Index = index.add(index.mul(cta, THREADS), lane)
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}

@@ -9,8 +9,8 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import gpu, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, i8, i64
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, StringAttr, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -21,7 +21,7 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
@@ -237,7 +237,7 @@ def batch_sizes(index: IndexBuilder, product: Product, memory: Mapping[SSAValue,
 
 def cta_number(index: IndexBuilder) -> SSAValue:
     """The number of this CTA."""
-    return index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+    return index.insert(BlockIdOp()).result
 
 
 def in_matrix(index: IndexBuilder, number: Index, tiles: Index) -> tuple[Index, Index]:
@@ -463,11 +463,11 @@ class WarpgroupProduct(Multiplication):
         along_m, along_n, exchanged = a.operand.transposed, not b.operand.transposed, schedule.exchanged
         promoted, total = schedule.promote != "none", accumulator
         if promoted:
-            accumulator = index.insert(ConstantOp(FloatAttr(0.0, f32), fragment_of(total))).fragment
+            accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
         side = self.op.factors[2:] if schedule.mma.m > ROWS else ()
         steps = [warp | {"k": k} for k in range(0, schedule.cta[2], schedule.mma.k)]
         sparse, of_steps = self.sparse(index, steps), [self.a_of(outside, index, at) for at in steps]
-        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+        zero = is_zero(accumulator)
         index.insert(FenceOp(WGMMA))
         for number, (at, (of_a, where_a), chosen) in enumerate(zip(steps, of_steps, sparse, strict=True)):
             factors, along = [(of_a, where_a), (self.tiles[1], b.place(outside, at))], [along_m, along_n]

@@ -7,8 +7,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import IndexType, ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -19,10 +19,10 @@ from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr, in_place_of
+from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M
-from ...dialect.warp.groups import FindGroupOp, GroupOp
 from ...dialect.warp.matmul import MatmulOp
+from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import fail
@@ -102,6 +102,23 @@ def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start:
     return start if last is None else index.minimum(start, last)
 
 
+# Groups of rows whose ends memory has.
+
+
+def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
+    """The end of a group, which is the beginning of the next one."""
+    return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
+
+
+def _rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
+    """The first row of a group, and how many it has; none behind the last group."""
+    before = index.where_equal(group, 0, 0, index.sub(group, 1))
+    last = index.minimum(group, memory_of(ends).get_shape()[0] - 1)
+    begin = index.where_equal(group, 0, 0, group_end(index, ends, index.value(before)))
+    rows = index.sub(group_end(index, ends, index.value(last)), begin)
+    return index.value(begin), index.value(rows)
+
+
 class TiledProduct(NamedTuple):
     """A product: each CTA computes a tile of D; tiles of one matrix of a batch follow each other."""
 
@@ -172,14 +189,12 @@ class TiledProduct(NamedTuple):
             across = index.value(grid(index, extents, self.schedule)[1])
             of_group = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
             tile, matrix = index.sub(number, of_group.first), of_group.group
-        group = index.insert(GroupOp(ends, index.value(matrix)))
+        begin, rows = _rows_of_group(index, ends, matrix)
         # A tile behind the last group multiplies nothing, but by a B that there is.
         matrix = index.minimum(matrix, product.matrices - 1)
         if self.op.grouped == M:
-            extents = extents._replace(
-                m=group.rows if self.schedule.ctas else index.where_equal(group.rows, 0, 1, group.rows)
-            )
-        return extents, tile, matrix, (group.begin, group.rows)
+            extents = extents._replace(m=rows if self.schedule.ctas else index.where_equal(rows, 0, 1, rows))
+        return extents, tile, matrix, (begin, rows)
 
     def _map(self, loops: Sequence[int], operand: MatrixOperand) -> AffineMap:
         """The map of an operand of the product of a tile: reduction loops other than k come first."""

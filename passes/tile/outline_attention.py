@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-from xdsl.dialects import arith, gpu, memref
+from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, f32, i32
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -18,9 +18,10 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, M, N, StepOp
+from ...dialect.warp.attention import AttentionOp, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
+from ...dialect.warp.elements import IndexOp
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
@@ -306,8 +307,7 @@ class KeySpans(NamedTuple):
 
     def _compute(self, index: IndexBuilder, arguments: dict[SSAValue, SSAValue], spans: SSAValue) -> None:
         """What a CTA does for its tile."""
-        dimension = gpu.DimensionAttr(gpu.DimensionEnum.X)
-        cta, thread = index.insert(BlockIdOp(dimension)).result, index.insert(ThreadIdOp(dimension)).result
+        cta, thread = index.insert(BlockIdOp()).result, index.insert(ThreadIdOp()).result
         at = dict(zip(self.batch, index.unflattened(self.sizes, index.div(cta, self.tiles)), strict=True))
         row = index.mul(index.rem(cta, self.tiles), self.rows)
 
@@ -431,5 +431,5 @@ class Band(NamedTuple):
     ) -> tuple[SSAValue, SSAValue]:
         """The columns of scores counted from the warp's first row, less a number, and their rows."""
         start = index.sub(index.sub(at, index.value(row)), less)
-        column = index.insert(StepOp("columns", index.value(start), kind)).fragment
-        return column, index.insert(StepOp("rows", index.value(0), kind)).fragment
+        column = index.insert(IndexOp(1, index.value(start), kind)).result
+        return column, index.insert(IndexOp(0, index.value(0), kind)).result

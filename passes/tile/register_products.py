@@ -12,7 +12,7 @@ from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, is_zero
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import form_of
@@ -26,7 +26,6 @@ from ..linalg.product import Product, along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
-from .fragment_math import constant
 from .operands import CHUNK, Multiplication, Place
 from .store_epilogue import held_type
 from .tiling import Tiling, schedule_of
@@ -91,8 +90,8 @@ class RegisterProduct(Multiplication):
         parameters, run = self._parameters(outside, index, warp, depth)
         promoted, total = self.tiling.schedule.promote != "none", accumulator
         if promoted:
-            accumulator = constant(index, fragment_of(total), 0.0)
-        zero = isinstance(start := accumulator.owner, ConstantOp) and not start.value.value.data
+            accumulator = index.insert(ConstantOp.of(0.0, fragment_of(total))).fragment
+        zero = is_zero(accumulator)
         for at in steps:
             index.insert(WaitOp(WGMMA, min(MOST_GROUPS, len(steps)) - 1))
             if loaded is None:

@@ -15,16 +15,14 @@ from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue, TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp, column_of
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import IDENTITIES, Kind
-from ...dialect.warp.rows import AcrossOp
+from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
 from ..patterns import Index, IndexBuilder, Turn
-from .fragment_math import constant, mapped, number, power, until
+from .fragment_math import mapped, mapped_to, number, power, until
 
-# The region of `warp.rows` on fragments: `warp.across` becomes `warp.reduce`, what is between them `warp.map`.
+# The region of `warp.rows` on fragments: `warp.reduce` becomes one of fragments, what is between them `warp.map`.
 #
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
@@ -82,7 +80,7 @@ class RowRegion(NamedTuple):
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
         for op in self.region.block.ops:
-            if isinstance(op, AcrossOp):
+            if isinstance(op, ReduceOp):
                 own = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
                 columns[op.result] = self.join(index, op.kind.data, own)
                 if step is None and not isinstance(self.length, int) and _shows_its_start(op):
@@ -103,20 +101,21 @@ class RowRegion(NamedTuple):
         return turn.index.add(turn.counter, self.start)
 
     def _along(
-        self, index: IndexBuilder, op: AcrossOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
+        self, index: IndexBuilder, op: ReduceOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
     ) -> SSAValue:
         """One reduction as a loop along rows."""
         kind = op.kind.data
-        start = constant(index, column_of(self.fragment(_type(op.element)), parts=True), IDENTITIES[kind])
+        column = column_of(self.fragment(_type(op.input)), parts=True)
+        start = index.insert(ConstantOp.of(IDENTITIES[kind], column)).fragment
         with index.loop(0, end, step, [start]) as turn:
             part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
             turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]
-        return index.insert(ReduceOp(kind, turn.results[0])).fragment
+        return index.insert(ReduceOp(kind, turn.results[0])).result
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""
         owner = value.owner
-        if isinstance(owner, AcrossOp):
+        if isinstance(owner, ReduceOp):
             return True
         if not isinstance(owner, Operation):
             return value in self.of_rows
@@ -128,14 +127,14 @@ class RowRegion(NamedTuple):
         owner = value.owner
         if not isinstance(owner, Operation):
             return value in self.numbers
-        return not isinstance(owner, AcrossOp | IndexOp) and all(map(self.is_number, owner.operands))
+        return not isinstance(owner, ReduceOp | IndexOp) and all(map(self.is_number, owner.operands))
 
 
-def _shows_its_start(op: AcrossOp) -> bool:
+def _shows_its_start(op: ReduceOp) -> bool:
     """Whether the result of a reduction that ignores NaN can show its start value, which it has if all elements are
     NaN. It cannot if it is only subtracted from these elements: the differences are NaN in any case."""
     users = [use.operation for use in op.result.uses]
-    less = all(isinstance(o, arith.SubfOp) and (o.lhs, o.rhs) == (op.element, op.result) for o in users)
+    less = all(isinstance(o, arith.SubfOp) and (o.lhs, o.rhs) == (op.input, op.result) for o in users)
     return op.kind.data in (Kind.Max, Kind.Min) and not less
 
 
@@ -155,12 +154,12 @@ class RowChunk:
     elements: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     inverses: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def reduced(self, op: AcrossOp, *, parts: bool) -> SSAValue:
+    def reduced(self, op: ReduceOp, *, parts: bool) -> SSAValue:
         """The reduction of rows, or with `parts` of each lane's elements of them."""
-        fragment, kind = self.spread(op.element), op.kind.data
+        fragment, kind = self.spread(op.input), op.kind.data
         if self.region.length is not None:
             fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
-        return self.index.insert(ReduceOp(kind, fragment, parts=parts)).fragment
+        return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
 
     def spread(self, value: SSAValue) -> SSAValue:
         """A value for each element."""
@@ -172,12 +171,17 @@ class RowChunk:
         kind = self.region.fragment(_type(value))
         if isinstance(value.owner, IndexOp):
             start = self.index.value(self.at)
-            return self.index.insert(StepOp("columns", start, self.region.fragment(i32))).fragment
+            return self.index.insert(IndexOp(1, start, self.region.fragment(i32))).result
         if isinstance(value, BlockArgument) and not self.region.is_number(value) and value not in self.region.of_rows:
             return self.region.load(self.index, value.index, self.at)
         if self.region.is_column(value) and value.type in REPEATED:
-            return self.index.insert(BroadcastOp(self.column(value), kind)).fragment
-        return self._mapped(value, kind, self._is_element, self.spread)
+            return mapped_to(self.index, kind, lambda x: x[0], self.column(value))
+        return self._mapped(value, kind, self._is_element, self._input)
+
+    def _input(self, value: SSAValue) -> SSAValue:
+        """A value as an input of `warp.map`, which repeats columns."""
+        is_repeated = value not in self.elements and self.region.is_column(value) and value.type in REPEATED
+        return self.column(value) if is_repeated else self.spread(value)
 
     def column(self, value: SSAValue) -> SSAValue:
         """A value for each row."""
@@ -190,7 +194,7 @@ class RowChunk:
 
     def _is_of_row(self, value: SSAValue) -> bool:
         """Whether a value has one element for each row."""
-        return isinstance(value.owner, AcrossOp) or value in self.region.of_rows
+        return isinstance(value.owner, ReduceOp) or value in self.region.of_rows
 
     def _is_element(self, value: SSAValue) -> bool:
         """Whether a value is a fragment."""
@@ -200,11 +204,10 @@ class RowChunk:
         return value in self.elements or is_column or isinstance(value.owner, IndexOp)
 
     def inverse(self, value: SSAValue) -> SSAValue:
-        """One over a value of each row, spread out."""
+        """One over a value of each row."""
         if value not in self.inverses:
-            column = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
-            kind = self.region.fragment(f32)
-            self.inverses[value] = self.index.insert(BroadcastOp(column, kind)).fragment
+            divided = mapped(self.index, lambda x: arith.DivfOp(number(1.0), x[0]).result, self.column(value))
+            self.inverses[value] = divided
         return self.inverses[value]
 
     def _has_inverse(self, op: Operation, kind: FragmentType) -> bool:

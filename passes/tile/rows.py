@@ -14,14 +14,13 @@ from xdsl.ir import SSAValue
 from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attention import ReduceOp
+from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
-from ...dialect.warp.fragments import Kind
+from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
-from ...dialect.warp.rows import AcrossOp, RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ClusterRankOp, ScopedBarrierOp
+from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ScopedBarrierOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
@@ -147,7 +146,7 @@ def has_clusters(op: RowsOp) -> bool:
 
 def _reduces(op: RowsOp) -> bool:
     """Whether an operation reduces along rows."""
-    return any(isinstance(inner, AcrossOp) for inner in op.body.block.ops)
+    return any(isinstance(inner, ReduceOp) for inner in op.body.block.ops)
 
 
 class RowSizes(NamedTuple):
@@ -253,7 +252,7 @@ class RowJoin:
             if not self.met:
                 index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
                 self.met = True
-            own = index.values([0, index.add(index.mul(index.insert(ClusterRankOp()).rank, warps), warp)])
+            own = index.values([0, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
             for cta in range(ctas):
                 index.insert(StoreOp(column, memory, own, cta=index.value(cta)))
             index.insert(ScopedBarrierOp(CLUSTER))
@@ -261,7 +260,7 @@ class RowJoin:
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
         every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, element, layout)))
-        return index.insert(ReduceOp(by, every.fragment)).fragment
+        return index.insert(ReduceOp(by, every.fragment)).result
 
 
 def tile(op: RowsOp) -> None:

@@ -38,7 +38,6 @@ from ..linalg.product import Product, TileProduct, read
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.defaults import adds_last, stored
 from ..schedule.needs import boxed_scales, group_scale_tile, scale_lines
-from .fragment_math import constant, number_of
 from .fragment_products import BlockTiles, MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
 from .register_products import GroupTiles
@@ -108,7 +107,7 @@ class StageBuilder:
             # The accumulators' type does not have it, or only an infinity could stand for it.
             what = f"accumulators in {element.name} hold up to {element.largest:g}"
             fail(product.op, f"C starts from {start:g}, {what}")
-        return index.insert(ConstantOp(number_of(element, start), kind)).fragment
+        return index.insert(ConstantOp.of(start, kind)).fragment
 
     def _groups(self, outside: IndexBuilder, index: IndexBuilder, here: dict[str, Index]) -> GroupScales | None:
         """The scales of groups, where the K tile is that begins `here`."""
@@ -326,7 +325,8 @@ class Distribution:
         ends = [(end, *self._place(end.at)) for end in self.ends]
         # Slices start from zero each: what the product starts from is added to the sum of them all.
         unsliced = self.schedule.sliced_k == 1
-        start = self._started(self.index, self.kind) if unsliced else constant(self.index, self.kind, 0.0)
+        zero = ConstantOp.of(0.0, self.kind)
+        start = self._started(self.index, self.kind) if unsliced else self.index.insert(zero).fragment
         self.start.fragment.replace_all_uses_with(start)
         for value in self.values:
             if isinstance(value, BlockArgument) or isinstance(value.owner, scf.ForOp):

@@ -20,7 +20,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialect.isa.wgmma import M as GROUP_ROWS
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attention import StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.epilogue import EpilogueOp, MapOp, SubfragmentOp
@@ -135,7 +134,7 @@ class EpilogueOperands:
             loop = op.number
             if loop not in steps:
                 start = self.index.value((m, self.n)[loop])
-                step = self.index.insert(StepOp(AXES[loop], start, kind)).fragment
+                step = self.index.insert(IndexOp(loop, start, kind)).result
                 steps[loop] = step, region.block.insert_arg(i32, len(region.block.args))
             Rewriter.replace_op(op, [], [steps[loop][1]])
         return [step for step, _ in steps.values()]

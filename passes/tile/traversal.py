@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -23,8 +22,8 @@ from xdsl.ir import Operation, SSAValue, TypeAttribute
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
-from ...dialect.warp.attention import column_of
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
+from ...dialect.warp.fragments import column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.synchronisation import CLUSTER_SIZE
@@ -252,7 +251,7 @@ class TraversalKernel:
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
         index, traversal = self.index, self.traversal
-        rest: Index = index.insert(BlockIdOp(gpu.DimensionAttr(gpu.DimensionEnum.X))).result
+        rest: Index = index.insert(BlockIdOp()).result
         starts, counts = self._starts(), traversal.ctas(index, self.arguments[traversal.output.value])
         # Neighbouring CTAs go along a row.
         order = [traversal.columns, *(loop for loop in reversed(counts) if loop != traversal.columns)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from xdsl.dialects import arith, gpu, math, memref, vector
+from xdsl.dialects import arith, math, memref, vector
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
@@ -321,9 +321,9 @@ class WindowGrid(NamedTuple):
 
 def _place(thread: WindowThread, grid: WindowGrid, sizes: Callable[[int], Index], inside: ExitStack) -> None:
     """Computes the place of a thread, and a condition that it has one."""
-    index, dimension = thread.index, gpu.DimensionAttr(gpu.DimensionEnum.X)
-    cta: Index = index.insert(BlockIdOp(dimension)).result
-    lane: Index = index.insert(ThreadIdOp(dimension)).result
+    index = thread.index
+    cta: Index = index.insert(BlockIdOp()).result
+    lane: Index = index.insert(ThreadIdOp()).result
     places = list[Index]()
     for number, (count, threads) in enumerate(zip(grid.counts, grid.threads, strict=True)):
         ctas = index.ceildiv(count, threads)

@@ -19,15 +19,16 @@ from xdsl.ir.affine import (
 )
 
 from ...dialect.layouts.layout import LANES
+from ...dialect.mlir.gpu import ClusterBlockIdOp, NumberAlong, X
 from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
-from ...dialect.warp.synchronisation import BULK, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
+from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, cluster_of, lowers
 from .scalars import Scalars, common_divisor
 
 if TYPE_CHECKING:
@@ -173,6 +174,14 @@ def _block_id(lowering: KernelLowering, op: gpu.BlockIdOp) -> None:
     lowering.values[op.result] = lowering.scalars.special(f"%ctaid.{op.dimension.data}", INDEX_LIMIT)
 
 
+@lowers(ClusterBlockIdOp)
+def _cluster_block_id(lowering: KernelLowering, op: NumberAlong) -> None:
+    """In a cluster along x, the rank is the number along x, and is one register of the hardware."""
+    is_rank = op.dimension.data == X.data and cluster_of(lowering.kernel, lowering.target)[1:] == [1, 1]
+    name = "%cluster_ctarank" if is_rank else f"%cluster_ctaid.{op.dimension.data}"
+    lowering.values[op.result] = lowering.scalars.special(name, MOST_CTAS)
+
+
 @lowers(gpu.SubgroupIdOp)
 def _subgroup_id(lowering: KernelLowering, op: gpu.SubgroupIdOp) -> None:
     lowering.values[op.result] = lowering.scalars.shift_right(lowering.thread, LANES.bit_length() - 1)
@@ -225,7 +234,7 @@ for _kind, _compute in _BINARY.items():
 WARP = word(0xFFFFFFFF)
 """All lanes."""
 
-ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.cluster_rank", "warp.tensor_mma"))
+ALONE = frozenset(("warp.await", "warp.tensor_load", "warp.tensor_store", "warp.tensor_mma"))
 """Operations of the dialect that one lane can do alone."""
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import in_memory
+from ...dialect.warp.op_shapes import in_memory
 from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
 from .emitter import At, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register

@@ -7,25 +7,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialect.isa.form import ElementType
 from ...dialect.layouts.layout import Layout, column
-from ...dialect.warp.attention import BroadcastOp, ReduceOp, StepOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, memory_space
-from ...dialect.warp.elements import GeluOp
+from ...dialect.warp.elements import GeluOp, IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
-from .fragment_ops import own
 from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
+from .products import own
 from .scalars import common_divisor, divisor_of
 
 # Vectors in memory: `along` of `warp.load`.
@@ -229,13 +229,20 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
     elements = packing.elements
     used = [(value, argument) for value, argument in zip(op.inputs, block.args, strict=True) if argument.uses]
     _check(op, kind.element_type)
+    if (column := _repeated(op)) is not None:
+        registers = lowering.fragment(column)
+        repeated = [registers[place] for place in _places(fragment_of(column), kind)]
+        lowering.values[op.fragment] = own(lowering, op.fragment, repeated)
+        return
+    places = {value: _places(value.type, kind) for value, _ in used if isinstance(value.type, FragmentType)}
     each, result, elements_ = per_register(kind), dict[int, VirtualRegister](), dict[int, HeldElement]()
 
     def arguments(number: int) -> dict[SSAValue, HeldElement]:
         elements: dict[SSAValue, HeldElement] = {}
         for value, argument in used:
             if isinstance(value.type, FragmentType):
-                elements[argument] = packing.element(value.type.element, lowering.fragment(value), number)
+                element = packing.element(value.type.element, lowering.fragment(value), places[value][number])
+                elements[argument] = element
             else:
                 elements[argument] = HeldElement(lowering.number(value))
         return elements
@@ -247,6 +254,23 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
             if all(other in elements_ for other in of_register):
                 result[number // each] = packing.pack(kind.element_type, [elements_[other] for other in of_register])
     lowering.values[op.fragment] = [result[number] for number in range(kind.registers)]
+
+
+def _repeated(op: MapOp) -> SSAValue | None:
+    """The column whose elements a map repeats as they are, which takes no instruction; None of other maps."""
+    end = op.body.block.first_op
+    made = end.elements[0] if isinstance(end, YieldOp) else None
+    column = op.inputs[made.index] if isinstance(made, BlockArgument) else None
+    is_column = column is not None and isinstance(column.type, FragmentType) and column.type.bits in ROW_BITS
+    return column if is_column else None
+
+
+def _places(kind: FragmentType, result: FragmentType) -> Sequence[int]:
+    """Which element of an input goes with each element of a result: the same, or in a column the one of its row."""
+    if alike(kind, result):
+        return range(per_register(result) * result.registers)
+    of_row = {row: number for number, row in enumerate(_rows(kind))}
+    return [of_row[row] for row in _rows(result)]
 
 
 def _groups(op: MapOp, count: int) -> list[list[int]]:
@@ -271,7 +295,7 @@ def _check(op: MapOp, kind: Attribute) -> None:
         fail(op, f"{op.name} to elements of {kind} is not lowered")
 
 
-# Rows of fragments taken together and spread out: `warp.reduce`, `warp.broadcast`, `warp.step`.
+# Rows of fragments taken together, and the numbers of their elements: `warp.reduce`, `warp.index`.
 
 
 def _rows(kind: FragmentType) -> list[int]:
@@ -281,7 +305,9 @@ def _rows(kind: FragmentType) -> list[int]:
 
 @lowers(ReduceOp)
 def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
-    source, result = fragment_of(op.input), op.fragment.type
+    if not isinstance(op.input.type, FragmentType):
+        fail(op, f"{op.name} of {op.input.type} stands in the region of warp.rows; kernels reduce rows of fragments")
+    source, result = op.input.type, fragment_of(op.result)
     opcode, by_row = elementwise_opcode(op.kind.data, source.element), dict[int, Fragment]()
     for row, register in zip(_rows(source), lowering.fragment(op.input), strict=True):
         by_row.setdefault(row, []).append(register)
@@ -290,7 +316,7 @@ def _reduce(lowering: KernelLowering, op: ReduceOp) -> None:
     for bit, (before, after) in enumerate(zip(source.layout.data.lane, result.layout.data.lane, strict=True)):
         if before.axis == "c" and after.axis == "x":
             reduced = [_exchanged(lowering, opcode, register, 1 << bit) for register in reduced]
-    lowering.values[op.fragment] = reduced
+    lowering.values[op.result] = reduced
 
 
 def _halved(lowering: KernelLowering, opcode: str, registers: Fragment) -> VirtualRegister:
@@ -314,25 +340,20 @@ def _exchanged(lowering: KernelLowering, opcode: str, register: VirtualRegister,
     return emitter.compute(opcode, register, other)
 
 
-@lowers(BroadcastOp)
-def _broadcast(lowering: KernelLowering, op: BroadcastOp) -> None:
-    by_row = dict(zip(_rows(fragment_of(op.input)), lowering.fragment(op.input), strict=True))
-    registers = [by_row[row] for row in _rows(op.fragment.type)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
-
-
-@lowers(StepOp)
-def _step(lowering: KernelLowering, op: StepOp) -> None:
-    kind, s, axis = op.fragment.type, lowering.scalars, op.along.data[0]
-    own_place = lowering.addressing.lane_position(kind.layout.data)[axis == "c"]
+@lowers(IndexOp)
+def _index(lowering: KernelLowering, op: IndexOp) -> None:
+    if op.start is None:
+        fail(op, f"{op.name} without a start is that of an element, in a region")
+    kind, s, loop = fragment_of(op.result), lowering.scalars, op.number
+    own_place = lowering.addressing.lane_position(kind.layout.data)[loop]
     first, emitter = s.sum(own_place, lowering.scalar(op.start)), lowering.emitter
     numbers: dict[int, VirtualRegister] = {}
     for place in offsets(kind, 1):
-        offset = place[axis == "c"]
+        offset = place[loop]
         if offset not in numbers:
             if isinstance(first, VirtualRegister):
                 numbers[offset] = emitter.compute("add.s32", first, offset)
             else:
                 numbers[offset] = emitter.compute("mov.b32", first + offset)
-    registers = [numbers[place[axis == "c"]] for place in offsets(kind, 1)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
+    registers = [numbers[place[loop]] for place in offsets(kind, 1)]
+    lowering.values[op.result] = own(lowering, op.result, registers)

@@ -379,15 +379,17 @@ def _parameter_names(kernel: gpu.FuncOp) -> list[str]:
 def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
     """The size of clusters; and what lets the assembler know how many registers a thread has at entry, without which it
     drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
-    if CLUSTER_SIZE in kernel.attributes:
-        yield f".reqnctapercluster {', '.join(map(str, _cluster(kernel, target)))}"
+    if cluster := cluster_of(kernel, target):
+        yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
         yield ".minnctapersm 1"
 
 
-def _cluster(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
-    """The CTAs of a cluster along x, y and z."""
-    attribute = kernel.attributes[CLUSTER_SIZE]
+def cluster_of(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:
+    """The CTAs of a cluster along x, y and z; none where the kernel does not say."""
+    attribute = kernel.attributes.get(CLUSTER_SIZE)
+    if attribute is None:
+        return ()
     sizes = [int(n) for n in attribute.iter_values()] if isinstance(attribute, DenseArrayBase) else []
     if len(sizes) != 3 or min(sizes) < 1 or prod(sizes) > MOST_CTAS:
         fail(kernel, f"expected {CLUSTER_SIZE} to be array<i32: x, y, z> of 1 to {MOST_CTAS} CTAs, got {attribute}")

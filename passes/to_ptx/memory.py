@@ -13,7 +13,8 @@ from ...dialect.isa.families import LoadMatrix
 from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
-from ...dialect.warp.matrices import Matrix, MoveRow, in_memory, matrices, unit
+from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
+from ...dialect.warp.op_shapes import in_memory
 from .addressing import Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace
 from .emitter import At, IndexValue, VirtualRegister, word
 from .fragments import Fragment, register_type

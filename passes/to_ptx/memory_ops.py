@@ -89,7 +89,7 @@ def _load(lowering: KernelLowering, op: LoadOp) -> None:
     into = lowering.fresh(op.fragment.type) if matrix.repeats else lowering.result(op.fragment)
     registers = lowering.globals.load(kind, GlobalPlace(matrix, row, column, bounds(op.in_bounds)), into)
     if matrix.repeats:
-        from .fragment_ops import own
+        from .products import own
 
         registers = own(lowering, op.fragment, registers)
     lowering.values[op.fragment] = registers

@@ -17,19 +17,20 @@ from ...dialect.warp.synchronisation import (
     BEFORE_SYNC,
     BULK,
     CLUSTER,
+    CONSUMERS_BARRIER,
     MOST_BARRIERS,
     MOST_CTAS,
     WGMMA,
+    ArriveLastOp,
     ArriveOp,
-    AtomicIncOp,
     AwaitOp,
-    ClusterRankOp,
     CommitOp,
     FenceOp,
     MakeBarriersOp,
     ScopedBarrierOp,
     WaitOp,
     in_pairs,
+    some_warps,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
 from ...dialect.warp.warpgroup import ROWS
@@ -180,12 +181,7 @@ def _fence(lowering: KernelLowering, op: FenceOp) -> None:
     lowering.emitter.emit("wgmma.fence.sync.aligned")
 
 
-# Clusters and barriers: `warp.cluster_rank`, `warp.barrier`.
-
-
-@lowers(ClusterRankOp)
-def _rank(lowering: KernelLowering, op: ClusterRankOp) -> None:
-    lowering.values[op.rank] = lowering.scalars.special("%cluster_ctarank", MOST_CTAS)
+# Barriers of every scope: `warp.barrier`.
 
 
 @lowers(ScopedBarrierOp)
@@ -215,27 +211,27 @@ def _cta_barrier(lowering: KernelLowering, op: ScopedBarrierOp) -> None:
         if threads > lowering.threads:
             fail(op, f"expected at most the {lowering.threads} threads of the kernel, got {threads}")
         barrier = [number, threads]
-    value = None if op.value is None else lowering.predicate(op.value)
-    if not isinstance(value, VirtualRegister):
-        emitter.emit("bar.sync" if op.arrive is None else "bar.arrive", *barrier)
-    if op.any is not None and value is not None:
-        reduced = isinstance(value, VirtualRegister)
-        lowering.values[op.any] = emitter.compute("bar.red.or.pred", *barrier, value) if reduced else value
+    emitter.emit("bar.sync" if op.arrive is None else "bar.arrive", *barrier)
 
 
-# What CTAs tell each other: `warp.atomic_inc`.
+# What CTAs tell each other: `warp.arrive_last`.
 
 
-@lowers(AtomicIncOp)
-def _atomic_inc(lowering: KernelLowering, op: AtomicIncOp) -> None:
-    emitter, counters, limit = lowering.emitter, lowering.matrix(op, op.counters), lowering.scalar(op.limit)
-    place = lowering.scalars.address(counters.base, [(lowering.scalar(op.number), counters.element_bytes)])
+@lowers(ArriveLastOp)
+def _arrive_last(lowering: KernelLowering, op: ArriveLastOp) -> None:
+    """After a barrier, the first thread counts the CTA, and tells the others whether it is the last one."""
+    emitter, s, counters = lowering.emitter, lowering.scalars, lowering.matrix(op, op.counters)
+    some, last = some_warps(op), s.add(lowering.scalar(op.of), -1)
+    barrier = (0,) if some is None else (CONSUMERS_BARRIER, some * LANES)
+    emitter.emit("bar.sync", *barrier)
+    first = s.compare("eq", lowering.thread, 0)
+    place = s.address(counters.base, [(lowering.scalar(op.number), counters.element_bytes)])
     emitter.comment(f"{op.name}: {memory_name(op.counters)}")
-    taken, seen = lowering.predicate(op.taken), emitter.register("b32")
-    if taken is not True:
-        emitter.clear([seen])
-    emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, limit, guard=taken)
-    lowering.values[op.seen] = seen
+    seen = emitter.register("b32")
+    emitter.clear([seen])
+    emitter.emit("atom.acq_rel.gpu.global.inc.u32", seen, place, last, guard=first)
+    is_last = s.both(s.compare("eq", seen, last), first)
+    lowering.values[op.last] = emitter.compute("bar.red.or.pred", *barrier, is_last)
 
 
 # Tensor copies: boxes between tensors in global memory and tiles in shared memory.

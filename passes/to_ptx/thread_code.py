@@ -164,8 +164,7 @@ for _kind in ARITHMETIC:
 
 SIZES = {
     "gpu.block_dim": "%ntid", "gpu.grid_dim": "%nctaid", "gpu.cluster_id": "%clusterid",
-    "gpu.cluster_dim": "%nclusterid", "gpu.cluster_block_id": "%cluster_ctaid",
-    "gpu.cluster_dim_blocks": "%cluster_nctaid",
+    "gpu.cluster_dim": "%nclusterid", "gpu.cluster_dim_blocks": "%cluster_nctaid",
 }  # fmt: skip
 """The special registers that hold numbers and sizes of CTAs, clusters and the grid."""
 

@@ -430,11 +430,13 @@ class PtxModule:
         self, place: LaunchPlace, plan: Plan, values: Sequence[LaunchValue], progress: Progress | None, options: Options
     ) -> LaunchPlace:
         from ..interp.machine.memory import InterpreterError
-        from ..interp.watch.observed import LaunchObservers
 
         everything = [*map(_host, values), *(buffer.host() for buffer in plan.scratch)]
-        observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
-        notes: list[Finding] = []
+        observers, notes = None, list["Finding"]()
+        if options.report or options.trace:
+            from ..interp.watch.reporter import LaunchObservers
+
+            observers = LaunchObservers(len(plan.launches), options.report, options.trace, options.observer)
         for number, launch in enumerate(plan.launches):
             args = [_interpreter_argument(i, everything) for i in launch.arguments]
             sizes = (launch.kernel, launch.grid, launch.block, args, launch.shared)
@@ -445,14 +447,16 @@ class PtxModule:
                     options.max_steps,
                     cluster=launch.cluster,
                     checks=options.checks,
-                    observer=observers.of(number),
+                    observer=options.observer if observers is None else observers.of(number),
                     output=options.output,
                     order=options.order,
                 )
             except InterpreterError as error:
-                error.trace = observers.trace_of(number)
+                error.trace = None if observers is None else observers.trace_of(number)
                 raise
             notes += done.notes
+        if observers is None:
+            return replace(place, notes=tuple(notes))
         return replace(place, reports=observers.reports, notes=tuple(notes), traces=observers.traces)
 
 

@@ -24,6 +24,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import METADATA_ROWS
 from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
+from ...passes.patterns import constant_value
 from ...passes.universe import make_context, parse_mlir
 from ..arguments.elements import ELEMENT_NAMES, memory_bytes
 from ..arguments.signature import Metadata, Parameter, Signature
@@ -125,7 +126,7 @@ def signature(function: func.FuncOp) -> Signature:
     written = {v.index for v in outputs if isinstance(v, BlockArgument)}
     filled = {a.index for a in arguments if _filled_first(a, structured)}
     products = tuple(product for op in structured if (product := _product(op)) is not None)
-    ties = _ties(structured, parameters)
+    ties = _ties(structured, _same_sizes(function), parameters)
     sparse = tuple(metadata for op in structured if (metadata := _metadata(op)) is not None)
     return Signature(function.sym_name.data, parameters, frozenset(written), frozenset(filled), products, ties, sparse)
 
@@ -145,17 +146,43 @@ def _metadata(op: Structured) -> Metadata | None:
     return Metadata(place, str(a.type.element_type), of, METADATA_ROWS)
 
 
-def _ties(ops: Sequence[Structured], parameters: tuple[Parameter, ...]) -> tuple[frozenset[tuple[int, int]], ...]:
+Places = set[tuple[SSAValue, int]]
+"""Dimensions of one size."""
+
+
+def _same_sizes(function: func.FuncOp) -> list[Places]:
+    """The dimensions of memory, and of views, whose sizes are said to be those of other memory."""
+    same = list[Places]()
+    for op in function.walk():
+        match op:
+            case memref.AllocOp():
+                sizes = op.dynamic_sizes
+            case memref.SubviewOp():
+                sizes = op.sizes
+            case memref.ExpandShapeOp():
+                sizes = op.output_shape
+            case _:
+                continue
+        unknown = [d for d, size in enumerate(memory_of(op.results[0]).get_shape()) if size < 0]
+        for dimension, size in zip(unknown, sizes, strict=False):
+            if isinstance(dim := size.owner, memref.DimOp) and (other := constant_value(dim.index)) is not None:
+                same.append({(op.results[0], dimension), (dim.source, other)})
+    return same
+
+
+def _ties(
+    ops: Sequence[Structured], same: Sequence[Places], parameters: tuple[Parameter, ...]
+) -> tuple[frozenset[tuple[int, int]], ...]:
     """The dimensions of arguments that run along one loop, where not all of their extents are known; loops of different
     operations are one where they go through the same memory."""
-    groups: list[set[tuple[SSAValue, int]]] = []
-    for op in ops:
-        loops: dict[int, set[tuple[SSAValue, int]]] = {}
-        for value, along in (*_accesses(op), *_scales(op)):
+    groups = list[Places]()
+    for op in (*same, *ops):
+        loops: dict[int, Places] = {}
+        for value, along in () if isinstance(op, set) else (*_accesses(op), *_scales(op)):
             for dimension, loop in enumerate(along):
                 if loop != FIXED:
                     loops.setdefault(loop, set()).add((value, dimension))
-        for places in loops.values():
+        for places in [op] if isinstance(op, set) else loops.values():
             apart = [group for group in groups if group.isdisjoint(places)]
             groups = [*apart, places.union(*(group for group in groups if not group.isdisjoint(places)))]
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Address, Immediate, Indexed, Instruction, Operand, Symbol, Vector, members
-from ..interp.machine.copies import CopyQueue, OperationGroups, SharedWindow, TensorMemory
+from ..interp.machine.copies import OperationGroups, SharedWindow, TensorMemory
 from ..interp.machine.decode import Context, Multiply, meaning_of
 from ..interp.machine.events import BoundStep, Selection
 from ..interp.machine.flow import Flow
@@ -58,7 +58,7 @@ class PlaneMemory:
 class Landings(MbarrierObjects):
     """The mbarrier objects of a plane; it collects the copies that an instruction starts."""
 
-    def __init__(self, flow: Flow, copies: CopyQueue) -> None:
+    def __init__(self, flow: Flow, copies: OperationGroups) -> None:
         super().__init__(np.zeros(0, np.uint64), flow, copies)
         self.sent: list[BulkCopy] = []
 
@@ -66,24 +66,24 @@ class Landings(MbarrierObjects):
         self.sent.append(copy)
 
 
-class MirroredCopies(CopyQueue):
+class MirroredCopies(OperationGroups):
     """The pending copies of the machine, with those of the planes, which complete with them."""
 
-    def __init__(self, threads: int, real: CopyQueue) -> None:
-        super().__init__(threads, real.observer)
-        self.planes = [CopyQueue(threads) for _ in range(PLANES)]
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self.planes = [OperationGroups(threads) for _ in range(PLANES)]
 
-    def commit(self, sel: Selection) -> None:
+    def commit(self, agents: Array | None) -> None:
         for queue in (super(), *self.planes):
-            queue.commit(sel)
+            queue.commit(agents)
 
-    def wait(self, sel: Selection, keep: int | None) -> None:
+    def wait(self, agents: Array | None, keep: int | None) -> None:
         for queue in (super(), *self.planes):
-            queue.wait(sel, keep)
+            queue.wait(agents, keep)
 
-    def complete(self, before: int, sel: Selection) -> None:
+    def complete(self, agents: Array | None, before: int) -> None:
         for queue in (super(), *self.planes):
-            queue.complete(before, sel)
+            queue.complete(agents, before)
 
 
 class MirroredObjects(MbarrierObjects):
@@ -114,10 +114,10 @@ class Issued(OperationGroups):
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
-        self.issued: list[tuple[Array, Callable[[Array], None]]] = []
+        self.collected: list[tuple[Array | None, Callable[[Array], None]]] = []
 
-    def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
-        self.issued.append((agents, execute))
+    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
+        self.collected.append((agents, execute))
 
 
 class PlaneTensor(TensorMemory):
@@ -148,7 +148,7 @@ class Mirror:
         self.local = np.zeros((PLANES, real.memory.local.buffer.size), np.uint8)
         self.memory = memory
         self.buffers: dict[int, Array] = {}
-        copies = real.copies = MirroredCopies(threads, real.copies)
+        copies = real.copies = MirroredCopies(threads)
         objects = MirroredObjects(real.memory.shared.buffer.view(8), real.flow, copies)
         real.mbarriers = objects
         self.products = [Issued(real.warpgroups.count) for _ in range(PLANES)]
@@ -174,7 +174,7 @@ class Mirror:
         state.prints = Prints()
         return state
 
-    def _plane(self, k: int, copies: CopyQueue) -> State:
+    def _plane(self, k: int, copies: OperationGroups) -> State:
         real = self.real.memory
         geometry = self.real.geometry
         shared = Buffer("shadow of shared memory", self.shared[k])
@@ -231,8 +231,8 @@ class Mirror:
     def pass_on(self) -> None:
         """Executes what the planes have issued to tensor memory together with the machine's next operations."""
         for groups, queues in self.queues:
-            while queues[0].issued:
-                sent = [queue.issued.pop(0) for queue in queues]
+            while queues[0].collected:
+                sent = [queue.collected.pop(0) for queue in queues]
                 groups.issue(sent[0][0], partial(_execute, [run for _, run in sent]))
 
 

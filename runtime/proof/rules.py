@@ -60,7 +60,7 @@ class Atomic:
             complete = planes[:, : planes.shape[1] // (self.width * self.vector) * self.width * self.vector]
             memory = complete.view(kind).reshape(PLANES, -1, self.vector)
             data = part.buffer.view(self.width, self.vector).reshape(-1, self.vector)
-            chosen = sel.threads if part.chosen is None else sel.threads[part.chosen]
+            chosen = part.of(sel.threads)
             for column in range(self.vector):
                 self._column(memory[:, :, column], data[:, column], part.index, column, chosen)
         if self._after:

@@ -326,7 +326,7 @@ class FieldProduct:
         machine's own product, which is issued after it."""
         state = self.shadow.state
         self.shadow.mirror.run(self.steps, sel, self.operands.control)
-        issued = [queue.issued.pop() for queue in queues]
+        issued = [queue.collected.pop() for queue in queues]
         observer, state.observer = state.observer, None
         self.own(sel)
         state.observer = observer

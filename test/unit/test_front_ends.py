@@ -626,6 +626,83 @@ def test_sizes_of_a_call_are_asserted_and_computed_with() -> None:
         kernel(draw(3, 1), draw(3, 1), device="interp")
 
 
+RESHAPED = """#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @f(%x: tensor<2x3x?xf32>, %y: tensor<6x?xf32>) -> tensor<6x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %none = arith.constant 0 : i64
+  %rows = arith.constant ROWS : i64
+  %n = tensor.dim %x, %c2 : tensor<2x3x?xf32>
+  %w = arith.index_cast %n : index to i64
+  %below = arith.cmpi slt, %w, %none : i64
+  %all = arith.muli %w, %rows : i64
+  %size = arith.select %below, %all, %w : i64
+  %at_least = arith.cmpi sge, %size, %none : i64
+  cf.assert %at_least, "negative sizes"
+  %shape = tensor.from_elements %rows, %size : tensor<2xi64>
+  %r = tensor.reshape %x(%shape) : (tensor<2x3x?xf32>, tensor<2xi64>) -> tensor<ROWSx?xf32>
+  %k = arith.index_cast %size : i64 to index
+  %e = tensor.empty(%k) : tensor<6x?xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%r : tensor<ROWSx?xf32>) outs(%e : tensor<6x?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %m = tensor.dim %y, %c1 : tensor<6x?xf32>
+    %one = arith.cmpi eq, %m, %c1 : index
+    %at = arith.select %one, %c0, %j : index
+    %c = tensor.extract %y[%i, %at] : tensor<6x?xf32>
+    %d = arith.subf %a, %c : f32
+    linalg.yield %d : f32
+  } -> tensor<6x?xf32>
+  return %s : tensor<6x?xf32>
+}"""
+
+
+def test_reshapes_to_computed_sizes_and_sizes_that_may_be_one() -> None:
+    """As torch-mlir prints them of attention whose sizes are not known: one kernel, without indices or conditions."""
+    kernel = compile(RESHAPED.replace("ROWS", "6"), target="sm_80")
+    for n in (1, 7):
+        x, y = draw(2, 3, n), draw(6, n)
+        np.testing.assert_array_equal(kernel(x, y, device="interp"), x.reshape(6, n) - y)
+    assert kernel.ptx.count(".entry") == 1
+    assert "setp.eq" not in kernel.ptx
+    with pytest.raises(WarploomError, match=r"<mlir>:19:3: .*a dimension of size 1 is not repeated"):
+        kernel(draw(2, 3, 7), draw(6, 1), device="interp")
+    with pytest.raises(WarploomError, match=r"<mlir>:16:3: .*expected tensor.reshape to merge or to divide"):
+        compile(RESHAPED.replace("ROWS", "5").replace("6x?", "5x?"), target="sm_80")
+
+
+SCAN = """func.func @f(%x: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<SIZExf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<5x7xf32>
+  %y = linalg.fill ins(%zero : f32) outs(%e : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %l = tensor.empty() : tensor<SIZExf32>
+  %s = linalg.fill ins(%zero : f32) outs(%l : tensor<SIZExf32>) -> tensor<SIZExf32>
+  %r:2 = tm_tensor.scan dimension(ALONG) inclusive(HOW) ins(%x : tensor<5x7xf32>)
+      outs(%y, %s : tensor<5x7xf32>, tensor<SIZExf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %a, %b : f32
+    tm_tensor.yield %0 : f32
+  } -> tensor<5x7xf32>, tensor<SIZExf32>
+  return %r#0, %r#1 : tensor<5x7xf32>, tensor<SIZExf32>
+}"""
+
+
+@pytest.mark.parametrize(("along", "inclusive"), [(1, True), (0, False)])
+def test_what_rows_add_up_to_so_far(along: int, inclusive: bool) -> None:
+    """A thread for each row goes along it, and writes a sum in each turn."""
+    text = SCAN.replace("SIZE", "57"[1 - along]).replace("ALONG", str(along)).replace("HOW", str(inclusive).lower())
+    kernel, x = compile(text, target="sm_80"), draw(5, 7)
+    sums, last = kernel(x, device="interp")
+    exact = np.cumsum(x, along, np.float64)
+    expected = exact if inclusive else exact - x
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last, exact.take(-1, along), rtol=1e-5, atol=1e-6)
+    assert kernel.ptx.count(".entry") == 1
+
+
 def test_filters_that_are_known_change_their_layout_when_compiled() -> None:
     """Images and results with channels first are a launch each around the sums; the filter is none."""
     x, k = draw(1, 4, 6, 5), draw(4, 3, 2)

@@ -8,9 +8,9 @@ import pytest
 from products import Product
 from single_warp import BARRIER, launch, parsed
 
+from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import products
 from warploom.passes.schedule.defaults import laid_out
 from warploom.passes.schedule.needs import shared_bytes
 from warploom.passes.universe import make_context, parse_mlir
@@ -26,7 +26,7 @@ def test_as_many_bytes_as_the_schedule_was_checked_for(kernel: pins.Pinned) -> N
     lower(
         module, make_context(), "warp-bufferize,warp-raise-matmul{tf32=true},warp-fold-fill,warp-fuse-epilogue"
     )  # fmt: skip
-    product = read(next(products(module)))
+    product = read(next(op for op in module.walk() if isinstance(op, MatmulOp)))
     compiled = kernel.source.compile(kernel.target)
     given = max(launched.shared for launched in compiled.launches)
     (schedule,) = (each for each in compiled.schedule if each is not None)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from warploom.dialect.isa.row import KIB, TARGETS, Target, target
 from warploom.dialect.schedule import Schedule
 from warploom.dialect.warp.attributes import ScheduleAttr
+from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import default_schedule, products
+from warploom.passes.schedule.candidates import default_schedule
 from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
 from warploom.passes.schedule.needs import instruction, shared_bytes
 from warploom.passes.schedule.validity import check
@@ -27,7 +28,7 @@ def product(m: int, n: int, k: int, element: str = "f16", result: str = "f32") -
     ctx = make_context()
     module = parse_mlir(ctx, text)
     lower(module, ctx, "warp-raise-matmul{tf32=true}")
-    return read(next(products(module)))
+    return read(next(op for op in module.walk() if isinstance(op, MatmulOp)))
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE), st.sampled_from(["f16", "bf16"]))
@@ -180,7 +181,7 @@ def test_a_tile_other_than_chosen_comes_without_slices() -> None:
         ctx = make_context()
         module = parse_mlir(ctx, text)
         lower(module, ctx, f"warp-schedule{options}")
-        attribute = next(products(module)).attributes[ScheduleAttr.name]
+        attribute = next(op for op in module.walk() if isinstance(op, MatmulOp)).attributes[ScheduleAttr.name]
         assert isinstance(attribute, ScheduleAttr)
         chosen.append(attribute.data)
     assert [s.sliced_k for s in chosen] == [2, 1, 2]

@@ -9,10 +9,11 @@ import pytest
 
 from warploom.dialect.isa.row import target
 from warploom.dialect.schedule import NAMES, Schedule, ScheduleError
+from warploom.dialect.warp.matmul import MatmulOp
 from warploom.passes.diagnostics import remarks
 from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
-from warploom.passes.schedule.candidates import default_schedule, override, products
+from warploom.passes.schedule.candidates import default_schedule, override
 from warploom.passes.schedule.validity import asked_of, check, followed
 from warploom.passes.universe import make_context, parse_mlir
 
@@ -27,7 +28,7 @@ def product(m: int, n: int, k: int, element: str) -> Product:
     text = f"func.func @f(%A: {a}, %B: {b}, %C: {c}) {{ linalg.matmul ins(%A, %B : {a}, {b}) outs(%C : {c}) return }}"
     module = parse_mlir(make_context(), text)
     lower(module, make_context(), "warp-raise-matmul")
-    return read(next(products(module)))
+    return read(next(op for op in module.walk() if isinstance(op, MatmulOp)))
 
 
 @cache

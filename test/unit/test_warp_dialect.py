@@ -44,10 +44,10 @@ from warploom.dialect.warp.attributes import (
 )
 from warploom.dialect.warp.cta import CopyOp
 from warploom.dialect.warp.fragments import ConstantOp, ConvertOp, ElementwiseOp, Kind
-from warploom.dialect.warp.matrices import MatrixMove, in_memory
+from warploom.dialect.warp.matrices import MatrixMove
 from warploom.dialect.warp.memory import LoadOp, StoreOp
 from warploom.dialect.warp.mma import MmaOp
-from warploom.dialect.warp.op_shapes import bounds, bounds_attribute
+from warploom.dialect.warp.op_shapes import bounds, bounds_attribute, in_memory
 from warploom.dialect.warp.synchronisation import CP_ASYNC, WaitOp
 from warploom.passes.universe import make_context
 

@@ -139,7 +139,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   %warp = "gpu.subgroup_id"() : () -> index
   %block = "gpu.block_id"() <{dimension = #gpu<dim x>}> : () -> index
   %row = arith.muli %block, %c64 : index
-  %rank = warp.cluster_rank
+  %rank = gpu.cluster_block_id x
   %share = arith.muli %rank, %c24 : index
   warp.barrier cluster {wait}
   %producer = arith.cmpi uge, %warp, %c4 : index

@@ -262,6 +262,10 @@ if find_spec("torch") is not None:
         "attention, written out", lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v,
         lambda m, n, _: ((2, m, 64), (2, n, 64), (2, n, 64)), f16,
     )  # fmt: skip
+    sized(
+        "sdpa f16", fn.scaled_dot_product_attention,
+        lambda m, n, _: ((1, 2, m, 16), (1, 2, n, 16), (1, 2, n, 16)), f16,
+    )  # fmt: skip
 
 
 if find_spec("jax") is not None:

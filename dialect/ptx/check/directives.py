@@ -70,27 +70,24 @@ ROWS = (
 _BY_NAME = {row.name: row for row in ROWS}
 
 
-def directive_problems(function: Function, context: TargetContext) -> Iterator[str]:
-    """What is wrong with each directive of a function."""
-    for text in function.directives:
-        name = text.split()[0]
-        if name.startswith(".attribute("):
-            if function.entry or ".unified" not in text or context.lacks(*UNIFIED):
-                yield f"{text} is for a .func of PTX 8.0 and sm_90 or later, and is .unified(uuid1, uuid2)"
-            continue
-        row = _BY_NAME.get(name)
-        if name == ".pragma":
-            yield from text_problems(text, context, "header")
-        elif name == ".language":
-            yield from (f".language: {problem}" for problem in _language_problems(text))
-            continue
-        if name == ".pragma" and not function.entry:
+def directive_problems(text: str, function: Function, context: TargetContext) -> Iterator[str]:
+    """What is wrong with a directive of a function."""
+    name = text.split()[0]
+    row = _BY_NAME.get(name)
+    if name.startswith(".attribute("):
+        if function.entry or ".unified" not in text or context.lacks(*UNIFIED):
+            yield f"{text} is for a .func of PTX 8.0 and sm_90 or later, and is .unified(uuid1, uuid2)"
+    elif name == ".language":
+        yield from (f".language: {problem}" for problem in _language_problems(text))
+    elif name == ".pragma":
+        yield from text_problems(text, context, "header")
+        if not function.entry:
             yield "'.pragma' does not follow the header of a .func"
-        elif row is None and name != ".pragma":
-            directives = ", ".join(row.name for row in ROWS if row.entry in (None, function.entry))
-            yield f"'{name}' does not follow the header of a function; {directives} and .pragma do"
-        elif row is not None and (problem := _problem(row, text, function, context)):
-            yield f"{name}: {problem}"
+    elif row is None:
+        directives = ", ".join(row.name for row in ROWS if row.entry in (None, function.entry))
+        yield f"'{name}' does not follow the header of a function; {directives} and .pragma do"
+    elif problem := _problem(row, text, function, context):
+        yield f"{name}: {problem}"
 
 
 LANGUAGES = (

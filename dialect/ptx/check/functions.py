@@ -212,7 +212,7 @@ def list_problem(
         except PtxSyntaxError as error:
             return error.message, ()
         problems = [message for *_, message in Declarations(context).parameters(prototype)]
-        problems += directive_problems(prototype, context)
+        problems += [p for text in prototype.directives for p in directive_problems(text, prototype, context)]
         return next(iter(problems), None), (prototype,)
     try:
         targets = listed(text)

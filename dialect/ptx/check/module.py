@@ -12,7 +12,7 @@ from math import gcd
 from ...isa import wmma
 from ...isa.families import LoadMatrix, StoreMatrix
 from ...isa.form import Form, ProductForm
-from ...isa.wmma import WmmaLoad, WmmaStore
+from ...isa.wmma import WmmaMove
 from ..instructions import Traits, traits
 from ..text.syntax import (
     Address,
@@ -52,12 +52,17 @@ from .names import LISTS, Known, Names, Values, written
 MOST_GROUPS = 7
 """Groups of products that a wait can leave pending."""
 
+_REPAIRED = ("wgmma", "setmaxnreg")
+"""Only functions with such instructions are."""
+
 Note = tuple[Instruction, str]
 
 
 def repairs(function: Function) -> Iterator[Note]:
     """Notes on statements of a function that ptxas assembles differently from the text, in the order of the text."""
-    yield from _Walk(_knows_registers(function)).body(function.body or ())
+    body = function.body or ()
+    if any(instruction.root in _REPAIRED for instruction in instructions(body)):
+        yield from _Walk(_knows_registers(function)).body(body)
 
 
 def _knows_registers(function: Function) -> bool:
@@ -224,7 +229,7 @@ class Uses:
 
     def _matrix(self, instruction: Instruction, form: Form) -> Iterator[str]:
         operands = instruction.operands
-        if isinstance(form, WmmaLoad | WmmaStore) and len(operands) == 3:
+        if isinstance(form, WmmaMove) and len(operands) == 3:
             value = self.values.of(operands[2])
             if value is not None and not value.symbol and value.uniform is not None:
                 yield from _stride(form, value.uniform)
@@ -237,12 +242,8 @@ class Uses:
                     yield f"operand e: {complaint}"
 
 
-def _role(form: WmmaLoad | WmmaStore) -> str:
-    return form.role if isinstance(form, WmmaLoad) else "d"
-
-
-def _stride(form: WmmaLoad | WmmaStore, stride: int) -> Iterator[str]:
-    needed = min(wmma.alignment(form.shape, _role(form), form.type), STRIDE_BYTES)
+def _stride(form: WmmaMove, stride: int) -> Iterator[str]:
+    needed = min(wmma.alignment(form.shape, form.role, form.type), STRIDE_BYTES)
     if stride * form.type.bits % (8 * needed):
         yield f"expected a stride that is a multiple of {needed} bytes, got {stride} x {form.type.name}"
 
@@ -255,7 +256,7 @@ def _bytes(facts: Traits) -> int:
         return int((bindings.get("V") or "v1")[1:]) * bits // 8
     if isinstance(form, LoadMatrix | StoreMatrix):
         return MATRIX_ROW_BYTES
-    return wmma.alignment(form.shape, _role(form), form.type) if isinstance(form, WmmaLoad | WmmaStore) else 1
+    return wmma.alignment(form.shape, form.role, form.type) if isinstance(form, WmmaMove) else 1
 
 
 def _symbol_alignment(variable: Variable | None) -> int:
@@ -325,7 +326,9 @@ class Checker:
         declared = Declarations(self.context)
         self._places: set[str] = set()
         yield from starmap(Diagnostic, declared.parameters(function))
-        yield from (Diagnostic(function.line, 1, message) for message in directive_problems(function, self.context))
+        for text in function.directives:
+            messages = directive_problems(text, function, self.context)
+            yield from (Diagnostic(function.line, 1, message) for message in messages)
         if function.body is not None:
             inside = self._names.inside(function.body, function)
             yield from self._body(function.body, inside, Uses(Values(function)) if self.uses else None, declared)

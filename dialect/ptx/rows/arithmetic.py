@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...isa.row import Specific, Version
-from .grammar import PatternRow, pure, row
+from .grammar import PatternRow, alike, pure, row
 
 # Integer arithmetic, logic and shifts. Source: PTX ISA 9.7.1, 9.7.2, 9.7.8.
 
@@ -21,19 +22,19 @@ _PACKED: Specific = (("sm_107f", (9, 4)), ("sm_120f", (9, 2)))
 RUBIN: Specific = (("sm_107f", (9, 4)),)
 """What the family of sm_107 alone has."""
 
+of_rubin = partial(row, ptx=(9, 4), sm=107, only=RUBIN)
+_of_packed = partial(row, ptx=(9, 2), sm=107, only=_PACKED)
+
 _BYTES = (
     # 9.7.1  Four bytes at a time
-    *(
-        row(f"{root}{{SAT=.sat}}.T{{u8x4,s8x4}}", "d:T, a:T, b:T", f"9.7.1.{section}", ptx=(9, 2), sm=107, only=_PACKED)
-        for root, section in (("add", 1), ("sub", 2))
-    ),
-    row("add.SAT{sat}.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.1", ptx=(9, 2), sm=107, only=_PACKED),
-    row("add.SAT{sat}.T{u32}", "d:T, a:T, b:T", "9.7.1.1", ptx=(9, 2), sm=107, only=_PACKED),
-    row("neg.T{s8x4}", "d:T, a:T", "9.7.1.11", ptx=(9, 2), sm=107, only=_PACKED, meaning="neg.packed"),
-    *(
-        row(f"{root}{rest}", "d:T, a:T, b:T", f"9.7.1.{section}", ptx=(9, 2), sm=107, only=_PACKED)
-        for root, section in (("min", 12), ("max", 13))
-        for rest in (".T{u8x4,s8x4}", ".RELU{relu}.T{s8x4}")
+    *alike({"add": "9.7.1.1", "sub": "9.7.1.2"}, _of_packed("{SAT=.sat}.T{u8x4,s8x4}", "d:T, a:T, b:T")),
+    _of_packed("add.SAT{sat}.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.1"),
+    _of_packed("add.SAT{sat}.T{u32}", "d:T, a:T, b:T", "9.7.1.1"),
+    _of_packed("neg.T{s8x4}", "d:T, a:T", "9.7.1.11", meaning="neg.packed"),
+    *alike(
+        {"min": "9.7.1.12", "max": "9.7.1.13"},
+        _of_packed(".T{u8x4,s8x4}", "d:T, a:T, b:T"),
+        _of_packed(".RELU{relu}.T{s8x4}", "d:T, a:T, b:T"),
     ),
 )
 
@@ -58,12 +59,12 @@ _ARITHMETIC = (
     row("rem.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.9"),
     row("abs.T{s16,s32,s64}", "d:T, a:T", "9.7.1.10"),
     row("neg.T{s16,s32,s64}", "d:T, a:T", "9.7.1.11"),
-    row("min.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.12"),
-    row("min.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.12", ptx=(8, 0), sm=90),
-    row("min.RELU{relu}.T{s16x2,s32}", "d:T, a:T, b:T", "9.7.1.12", ptx=(8, 0), sm=90),
-    row("max.T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T", "9.7.1.13"),
-    row("max.T{u16x2,s16x2}", "d:T, a:T, b:T", "9.7.1.13", ptx=(8, 0), sm=90),
-    row("max.RELU{relu}.T{s16x2,s32}", "d:T, a:T, b:T", "9.7.1.13", ptx=(8, 0), sm=90),
+    *alike(
+        {"min": "9.7.1.12", "max": "9.7.1.13"},
+        row(".T{u16,u32,u64,s16,s32,s64}", "d:T, a:T, b:T"),
+        row(".T{u16x2,s16x2}", "d:T, a:T, b:T", ptx=(8, 0), sm=90),
+        row(".RELU{relu}.T{s16x2,s32}", "d:T, a:T, b:T", ptx=(8, 0), sm=90),
+    ),
     row("popc.T{b32,b64}", "d:u32, a:T", "9.7.1.14", ptx=(2, 0), sm=20),
     row("clz.T{b32,b64}", "d:u32, a:T", "9.7.1.15", ptx=(2, 0), sm=20),
     row("bfind{SHIFT=.shiftamt}.T{u32,u64,s32,s64}", "d:u32, a:T", "9.7.1.16", ptx=(2, 0), sm=20),
@@ -102,9 +103,7 @@ _CARRY = (
 
 _LOGIC = (
     # 9.7.8  Logic and shift
-    row("and.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.1"),
-    row("or.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.2"),
-    row("xor.T{b16,b32,b64,pred}", "d:T, a:T, b:T", "9.7.8.3"),
+    *alike({"and": "9.7.8.1", "or": "9.7.8.2", "xor": "9.7.8.3"}, row(".T{b16,b32,b64,pred}", "d:T, a:T, b:T")),
     row("not.T{b16,b32,b64,pred}", "d:T, a:T", "9.7.8.4"),
     row("cnot.T{b16,b32,b64}", "d:T, a:T", "9.7.8.5"),
     row("lop3.T{b32}", "d:T_, a:T, b:T, c:T, n:imm", "9.7.8.6", ptx=(4, 3), sm=50),
@@ -129,15 +128,12 @@ _FLOATING_ROWS = (
         sm=20,
     ),
     row("copysign.T{f32,f64}", "d:T, a:T, b:T", "9.7.3.2", ptx=(2, 0), sm=20),
-    row("add{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}{SAT=.sat}.T{f32}", "d:T, a:T, b:T", "9.7.3.3", sm=20),
-    row("add{ROUND=.rn,.rz,.rm,.rp}.T{f64}", "d:T, a:T, b:T", "9.7.3.3", sm=20),
-    row("add{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}.T{f32x2}", "d:T, a:T, b:T", "9.7.3.3", ptx=(8, 6), sm=100),
-    row("sub{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}{SAT=.sat}.T{f32}", "d:T, a:T, b:T", "9.7.3.4", sm=20),
-    row("sub{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}.T{f32x2}", "d:T, a:T, b:T", "9.7.3.4", ptx=(8, 6), sm=100),
-    row("sub{ROUND=.rn,.rz,.rm,.rp}.T{f64}", "d:T, a:T, b:T", "9.7.3.4", sm=20),
-    row("mul{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}{SAT=.sat}.T{f32}", "d:T, a:T, b:T", "9.7.3.5", sm=20),
-    row("mul{ROUND=.rn,.rz,.rm,.rp}.T{f64}", "d:T, a:T, b:T", "9.7.3.5", sm=20),
-    row("mul{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}.T{f32x2}", "d:T, a:T, b:T", "9.7.3.5", ptx=(8, 6), sm=100),
+    *alike(
+        {"add": "9.7.3.3", "sub": "9.7.3.4", "mul": "9.7.3.5"},
+        row("{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}{SAT=.sat}.T{f32}", "d:T, a:T, b:T", sm=20),
+        row("{ROUND=.rn,.rz,.rm,.rp}.T{f64}", "d:T, a:T, b:T", sm=20),
+        row("{ROUND=.rn,.rz,.rm,.rp}{FTZ=.ftz}.T{f32x2}", "d:T, a:T, b:T", ptx=(8, 6), sm=100),
+    ),
     row("fma.ROUND{rn,rz,rm,rp}{FTZ=.ftz}{SAT=.sat}.T{f32}", "d:T, a:T, b:T, c:T", "9.7.3.6", ptx=(2, 0), sm=20),
     row("fma.ROUND{rn,rz,rm,rp}.T{f64}", "d:T, a:T, b:T, c:T", "9.7.3.6", ptx=(1, 4), sm=20),
     row("fma.ROUND{rn,rz,rm,rp}{FTZ=.ftz}.T{f32x2}", "d:T, a:T, b:T, c:T", "9.7.3.6", ptx=(8, 6), sm=100),
@@ -146,20 +142,15 @@ _FLOATING_ROWS = (
     row("div.MODE{approx,full}{FTZ=.ftz}.T{f32}", "d:T, a:T, b:T", "9.7.3.8", ptx=(1, 4)),
     row("div.ROUND{rn,rz,rm,rp}{FTZ=.ftz}.T{f32}", "d:T, a:T, b:T", "9.7.3.8", ptx=(1, 4), sm=20),
     row("div.ROUND{rn,rz,rm,rp}.T{f64}", "d:T, a:T, b:T", "9.7.3.8", ptx=(1, 4), sm=20),
-    row("abs{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.9"),
-    row("abs.T{f64}", "d:T, a:T", "9.7.3.9"),
-    row("neg{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.10"),
-    row("neg.T{f64}", "d:T, a:T", "9.7.3.10"),
-    row("min{FTZ=.ftz}.T{f32}", "d:T, a:T, b:T", "9.7.3.11"),
-    row("min{FTZ=.ftz}.NAN{NaN}.T{f32}", "d:T, a:T, b:T", "9.7.3.11", ptx=(7, 0), sm=80),
-    row("min{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f32}", "d:T, a:T, b:T", "9.7.3.11", ptx=(7, 2), sm=86),
-    row("min{FTZ=.ftz}{NAN=.NaN}{ABS=.abs}.T{f32}", "d:T, a:T, b:T, c:T", "9.7.3.11", ptx=(8, 8), sm=100),
-    row("min.T{f64}", "d:T, a:T, b:T", "9.7.3.11"),
-    row("max{FTZ=.ftz}.T{f32}", "d:T, a:T, b:T", "9.7.3.12"),
-    row("max{FTZ=.ftz}.NAN{NaN}.T{f32}", "d:T, a:T, b:T", "9.7.3.12", ptx=(7, 0), sm=80),
-    row("max{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f32}", "d:T, a:T, b:T", "9.7.3.12", ptx=(7, 2), sm=86),
-    row("max{FTZ=.ftz}{NAN=.NaN}{ABS=.abs}.T{f32}", "d:T, a:T, b:T, c:T", "9.7.3.12", ptx=(8, 8), sm=100),
-    row("max.T{f64}", "d:T, a:T, b:T", "9.7.3.12"),
+    *alike({"abs": "9.7.3.9", "neg": "9.7.3.10"}, row("{FTZ=.ftz}.T{f32}", "d:T, a:T"), row(".T{f64}", "d:T, a:T")),
+    *alike(
+        {"min": "9.7.3.11", "max": "9.7.3.12"},
+        row("{FTZ=.ftz}.T{f32}", "d:T, a:T, b:T"),
+        row("{FTZ=.ftz}.NAN{NaN}.T{f32}", "d:T, a:T, b:T", ptx=(7, 0), sm=80),
+        row("{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f32}", "d:T, a:T, b:T", ptx=(7, 2), sm=86),
+        row("{FTZ=.ftz}{NAN=.NaN}{ABS=.abs}.T{f32}", "d:T, a:T, b:T, c:T", ptx=(8, 8), sm=100),
+        row(".T{f64}", "d:T, a:T, b:T"),
+    ),
     row("rcp.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.13", ptx=(1, 4)),
     row("rcp.ROUND{rn,rz,rm,rp}{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.13", ptx=(1, 4), sm=20),
     row("rcp.ROUND{rn,rz,rm,rp}.T{f64}", "d:T, a:T", "9.7.3.13", ptx=(1, 4), sm=20),
@@ -172,66 +163,43 @@ _FLOATING_ROWS = (
     row("rsqrt.approx.FTZ{ftz}.T{f64}", "d:T, a:T", "9.7.3.17", ptx=(4, 0), sm=20),
     row("sin.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.18", ptx=(1, 4)),
     row("cos.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.19", ptx=(1, 4)),
-    *(
-        row(f"{root}.approx.UNIT{{2pi}}.FTZ{{ftz}}.T{{f32}}", "d:T, a:T", f"9.7.3.{section}", ptx=(9, 5))
-        for root, section in (("sin", 18), ("cos", 19))
-    ),
+    *alike({"sin": "9.7.3.18", "cos": "9.7.3.19"}, row(".approx.UNIT{2pi}.FTZ{ftz}.T{f32}", "d:T, a:T", ptx=(9, 5))),
     row("lg2.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.20", ptx=(1, 4)),
     row("ex2.approx{FTZ=.ftz}.T{f32}", "d:T, a:T", "9.7.3.21", ptx=(1, 4)),
     row("tanh.approx.T{f32}", "d:T, a:T", "9.7.3.22", ptx=(7, 0), sm=75),
     # 9.7.5  f32 with operands of 16 bits
     *(
-        row(
-            f"{root}{{ROUND=.rn,.rz,.rm,.rp}}{{SAT=.sat}}.D{{f32}}.T{{f16,bf16}}",
-            "d:D, a:T, c:D",
-            f"9.7.5.{section}",
-            ptx=(8, 6),
-            sm=100,
-            meaning=f"{root}.mixed",
+        row(f"{root}{words}.D{{f32}}.T{{f16,bf16}}", operands, section, (8, 6), 100, f"{root}.mixed")
+        for root, words, operands, section in (
+            ("add", "{ROUND=.rn,.rz,.rm,.rp}{SAT=.sat}", "d:D, a:T, c:D", "9.7.5.1"),
+            ("sub", "{ROUND=.rn,.rz,.rm,.rp}{SAT=.sat}", "d:D, a:T, c:D", "9.7.5.2"),
+            ("fma", ".ROUND{rn,rz,rm,rp}{SAT=.sat}", "d:D, a:T, b:T, c:D", "9.7.5.3"),
         )
-        for root, section in (("add", 1), ("sub", 2))
-    ),
-    row(
-        "fma.ROUND{rn,rz,rm,rp}{SAT=.sat}.D{f32}.T{f16,bf16}",
-        "d:D, a:T, b:T, c:D",
-        "9.7.5.3",
-        ptx=(8, 6),
-        sm=100,
-        meaning="fma.mixed",
     ),
     # 9.7.4  f16, bf16 and their pairs
-    row("add{ROUND=.rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.1", ptx=(4, 2), sm=53),
-    row("add{ROUND=.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.1", ptx=(7, 8), sm=90),
-    row("sub{ROUND=.rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.2", ptx=(4, 2), sm=53),
-    row("sub{ROUND=.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.2", ptx=(7, 8), sm=90),
-    row("mul{ROUND=.rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.3", ptx=(4, 2), sm=53),
-    row("mul{ROUND=.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.3", ptx=(7, 8), sm=90),
+    *alike(
+        {"add": "9.7.4.1", "sub": "9.7.4.2", "mul": "9.7.4.3"},
+        row("{ROUND=.rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T", ptx=(4, 2), sm=53),
+        row("{ROUND=.rn}.T{bf16,bf16x2}", "d:T, a:T, b:T", ptx=(7, 8), sm=90),
+    ),
     row("fma.ROUND{rn}{FTZ=.ftz}{SAT=.sat}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(4, 2), sm=53),
     row("fma.ROUND{rn}{FTZ=.ftz}.RELU{relu}.T{f16,f16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
     row("fma.ROUND{rn,rz,rm,rp}{RELU=.relu}.T{bf16,bf16x2}", "d:T, a:T, b:T, c:T", "9.7.4.4", ptx=(7, 0), sm=80),
     *(
-        row(
-            f"fma.{rounding}.oob{{RELU=.relu}}.T{{{types}}}",
-            "d:T, a:T, b:T, c:T",
-            "9.7.4.4",
-            ptx=(8, 1),
-            sm=90,
-            meaning="fma.oob",
-        )
+        row(f"fma.{rounding}.oob{{RELU=.relu}}.T{{{types}}}", "d:T, a:T, b:T, c:T", "9.7.4.4", (8, 1), 90, "fma.oob")
         for rounding, types in (("rn", "f16,f16x2"), ("{rn,rz,rm,rp}", "bf16,bf16x2"))
     ),
     row("neg{FTZ=.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.5", ptx=(6, 0), sm=53),
     row("neg.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.5", ptx=(7, 0), sm=80),
     row("abs{FTZ=.ftz}.T{f16,f16x2}", "d:T, a:T", "9.7.4.6", ptx=(6, 5), sm=53),
     row("abs.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.6", ptx=(7, 0), sm=80),
-    row("min{FTZ=.ftz}{NAN=.NaN}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.7", ptx=(7, 0), sm=80),
-    row("min{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.7", ptx=(7, 2), sm=86),
-    row("min{NAN=.NaN}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.7", ptx=(7, 0), sm=80),
-    row("min{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.7", ptx=(7, 2), sm=86),
-    row("max{FTZ=.ftz}{NAN=.NaN}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.8", ptx=(7, 0), sm=80),
-    row("max{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f16,f16x2}", "d:T, a:T, b:T", "9.7.4.8", ptx=(7, 2), sm=86),
-    row("max{NAN=.NaN}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.8", ptx=(7, 0), sm=80),
-    row("max{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{bf16,bf16x2}", "d:T, a:T, b:T", "9.7.4.8", ptx=(7, 2), sm=86),
+    *alike(
+        {"min": "9.7.4.7", "max": "9.7.4.8"},
+        row("{FTZ=.ftz}{NAN=.NaN}.T{f16,f16x2}", "d:T, a:T, b:T", ptx=(7, 0), sm=80),
+        row("{FTZ=.ftz}{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{f16,f16x2}", "d:T, a:T, b:T", ptx=(7, 2), sm=86),
+        row("{NAN=.NaN}.T{bf16,bf16x2}", "d:T, a:T, b:T", ptx=(7, 0), sm=80),
+        row("{NAN=.NaN}.SIGN{xorsign}.ABS{abs}.T{bf16,bf16x2}", "d:T, a:T, b:T", ptx=(7, 2), sm=86),
+    ),
     row("tanh.approx.T{f16,f16x2}", "d:T, a:T", "9.7.4.9", ptx=(7, 0), sm=75),
     row("tanh.approx.T{bf16,bf16x2}", "d:T, a:T", "9.7.4.9", ptx=(7, 8), sm=90),
     row("ex2.approx.T{f16,f16x2}", "d:T, a:T", "9.7.4.10", ptx=(7, 0), sm=75),
@@ -246,7 +214,7 @@ _FULL = "f32x2"
 _MIXED_ROWS = (
     # 9.7.5  Pairs of one width with pairs of another
     *(
-        row(spelling, operands, section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
+        of_rubin(spelling, operands, section, meaning=meaning)
         for root, section in (("add", "9.7.5.1"), ("sub", "9.7.5.2"))
         for spelling, operands, meaning in (
             (f"{root}{{ROUND=.rn,.rz,.rm,.rp}}.D{{{_FULL}}}.T{{{_PAIRS}}}.C{{{_FULL}}}", "d:D, a:T, c:C",
@@ -256,7 +224,7 @@ _MIXED_ROWS = (
         )
     ),
     *(
-        row(spelling, operands, "9.7.5.4", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning, text=(9, 4))
+        of_rubin(spelling, operands, "9.7.5.4", meaning=meaning, text=(9, 4))
         for spelling, operands, meaning in (
             (f"mul.ROUND{{rz}}.FTZ{{ftz}}.D{{f16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
             (f"mul.ROUND{{rz}}.D{{bf16x2}}.T{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, c:C", "mul.down"),
@@ -264,8 +232,8 @@ _MIXED_ROWS = (
             ("mul.D{bf16x2}.T{bf16x2}.C{f16x2}", "d:D, a:T, c:C", "mul.halves"),
         )
     ),
-    row(f"fma.ROUND{{rn,rz,rm,rp}}.D{{{_FULL}}}.T{{{_PAIRS}}}.B{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, b:B, c:C",
-        "9.7.5.3", ptx=(9, 4), sm=107, only=RUBIN, meaning="fma.mixed"),
+    of_rubin(f"fma.ROUND{{rn,rz,rm,rp}}.D{{{_FULL}}}.T{{{_PAIRS}}}.B{{{_FULL}}}.C{{{_FULL}}}", "d:D, a:T, b:B, c:C",
+             "9.7.5.3", meaning="fma.mixed"),
     # 9.7.6 of PTX 9.4  Floats of 8, 6 and 4 bits, four at a time
     *(
         row(f"{root}{{.rn}}{{.satfinite}}.D{{e4m3x4,e5m2x4}}{types}", operands, section, ptx=(9, 4), sm=100,
@@ -342,15 +310,7 @@ _COMPARISON_ROWS = (
     *_set(_SIGNED, "s16,s32,s64", "", "9.7.6.1"),
     *_set(_UNSIGNED, "u16,u32,u64", "", "9.7.6.1"),
     *(
-        row(
-            f"set.IS{{{comparisons}}}.T{{{types}}}",
-            "d:T, a:T, b:T",
-            "9.7.6.1",
-            ptx=(9, 4),
-            sm=107,
-            only=RUBIN,
-            meaning="set.packed",
-        )
+        of_rubin(f"set.IS{{{comparisons}}}.T{{{types}}}", "d:T, a:T, b:T", "9.7.6.1", meaning="set.packed")
         for comparisons, types in ((_SIGNED, "s8x4,s16x2"), (_UNSIGNED, "u8x4,u16x2"))
     ),
     *_set(_FLOAT, "f32", "{FTZ=.ftz}", "9.7.6.1"),

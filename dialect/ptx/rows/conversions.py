@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...isa.families import BLACKWELL
+from ...isa.families import BLACKWELL, blackwell
 from ...isa.row import Specific, Version
 from .arithmetic import RUBIN
 from .grammar import PatternRow, pure, row
@@ -20,13 +20,8 @@ _INT = "u8,u16,u32,u64,s8,s16,s32,s64"
 _ROUND, _ANY_ROUND = "ROUND{rn,rz,rm,rp}", "{ROUND=.rn,.rz,.rm,.rp}"
 _WHOLE, _ANY_WHOLE = "WHOLE{rni,rzi,rmi,rpi}", "{WHOLE=.rni,.rzi,.rmi,.rpi}"
 _FTZ, _SAT, _RELU, _FINITE = "{FTZ=.ftz}", "{SAT=.sat}", "{RELU=.relu}", "FINITE{satfinite}"
+_MAY = "{FINITE=.satfinite}"
 _FP8, _FP6, _FP4 = "e4m3x2,e5m2x2", "e2m3x2,e3m2x2", "e2m1x2"
-
-
-def _later(*version: int) -> Specific:
-    """Where there are floats of 6 and 4 bits, and scales, from a version on."""
-    major, minor = version
-    return tuple((name, max(since, (major, minor))) for name, since in BLACKWELL)
 
 
 _FIXED: Specific = tuple((f"sm_{sm}a", (9, 1)) for sm in (100, 103, 107, 110, 120, 121))
@@ -69,25 +64,29 @@ def _rubin_conversions() -> Iterator[PatternRow]:
             (f".ROUND{{rz}}.{_FINITE}{_RELU}.{narrow}", ""),
             (f".ROUND{{rn,rz}}.{_FINITE}{_RELU}{_ZERO}.{narrow}", ""),
             (f".ROUND{{rn,rz}}.{_FINITE}{_RELU}{{ZERO=.pzo}}{scaled}.{narrow}", ", e:ue8m0"),
-            (f".ROUND{{rn,rz,rp}}{{FINITE=.satfinite}}.{fine}", ""),
-            (f".ROUND{{rn,rz}}{{FINITE=.satfinite}}{scaled}.{fine}", ", e:ue8m0"),
+            (f".ROUND{{rn,rz,rp}}{_MAY}.{fine}", ""),
+            (f".ROUND{{rn,rz}}{_MAY}{scaled}.{fine}", ", e:ue8m0"),
         ):
             yield _of_rubin(words, f"{operands}{more}", "cvt.unsigned" if fine in words else "cvt.narrow")
-    yield _of_rubin(".rn.D{f16x2}.S{ue5m3x2}", "d:D, a:S", "cvt.widen")
-    yield _of_rubin(".rn{FINITE=.satfinite}.D{bf16x2}.S{ue5m3x2}", "d:D, a:S", "cvt.widen")
-    yield _of_rubin(f".rn{{FINITE=.satfinite}}{_SCALED}.D{{bf16x2}}.S{{ue5m3x2}}", "d:D, a:S, e:ue8m0x2", "cvt.widen")
-    yield _of_rubin(f".ROUND{{rn,rz}}{{FINITE=.satfinite}}{_RELU}{_ZERO}.D{{tf32}}.S{{f32}}", "d:D, a:S", "cvt.tf32")
-    for types, operands, meaning in (
-        ("f16", "d:D, a:S", "cvt.float"),
-        ("bf16", "d:D, a:S", "cvt.float"),
-        ("f16x2", "d:D, a:S, b:S", "cvt.pair"),
-        ("bf16x2", "d:D, a:S, b:S", "cvt.pair"),
+    for words, operands, meaning in (
+        (".rn.D{f16x2}.S{ue5m3x2}", "d:D, a:S", "cvt.widen"),
+        (".rn{FINITE=.satfinite}.D{bf16x2}.S{ue5m3x2}", "d:D, a:S", "cvt.widen"),
+        (f".rn{_MAY}{_SCALED}.D{{bf16x2}}.S{{ue5m3x2}}", "d:D, a:S, e:ue8m0x2", "cvt.widen"),
+        (f".ROUND{{rn,rz}}{_MAY}{_RELU}{_ZERO}.D{{tf32}}.S{{f32}}", "d:D, a:S", "cvt.tf32"),
+        *(
+            (f".ROUND{{rn,rz}}{_MAY}{_RELU}{_ZERO}.D{{{to}}}.S{{f32}}", operands, meaning)
+            for to, operands, meaning in (
+                ("f16", "d:D, a:S", "cvt.float"),
+                ("bf16", "d:D, a:S", "cvt.float"),
+                ("f16x2", "d:D, a:S, b:S", "cvt.pair"),
+                ("bf16x2", "d:D, a:S, b:S", "cvt.pair"),
+            )
+        ),
+        (f".ROUND{{rm,rp}}{_ZERO}.D{{f16}}.S{{f32}}", "d:D, a:S", "cvt.float"),
+        (f".ROUND{{rm,rp}}{_FTZ}{_ZERO}.D{{bf16}}.S{{f32}}", "d:D, a:S", "cvt.float"),
+        (f".ROUND{{rn,rz}}.FTZ{{ftz}}{_ZERO}.D{{bf16}}.S{{f32}}", "d:D, a:S", "cvt.float"),
     ):
-        words = f".ROUND{{rn,rz}}{{FINITE=.satfinite}}{_RELU}{_ZERO}"
-        yield _of_rubin(f"{words}.D{{{types}}}.S{{f32}}", operands, meaning)
-    yield _of_rubin(f".ROUND{{rm,rp}}{_ZERO}.D{{f16}}.S{{f32}}", "d:D, a:S", "cvt.float")
-    yield _of_rubin(f".ROUND{{rm,rp}}{_FTZ}{_ZERO}.D{{bf16}}.S{{f32}}", "d:D, a:S", "cvt.float")
-    yield _of_rubin(f".ROUND{{rn,rz}}.FTZ{{ftz}}{_ZERO}.D{{bf16}}.S{{f32}}", "d:D, a:S", "cvt.float")
+        yield _of_rubin(words, operands, meaning)
 
 
 _ZERO = ".ZERO{pzo}"
@@ -152,7 +151,7 @@ _CONVERSION_ROWS = (
         for modes, rest, operands, ptx, sm, only in (
             ("rn,rz", _RELU, "d:D, a:S, b:S", (7, 0), 80, ()),
             ("rn,rz", f".{_FINITE}{_RELU}", "d:D, a:S, b:S", (8, 1), 80, ()),
-            ("rs", f"{_RELU}{{FINITE=.satfinite}}", "d:D, a:S, b:S, r:rbits", (8, 7), 100, _STOCHASTIC),
+            ("rs", f"{_RELU}{_MAY}", "d:D, a:S, b:S, r:rbits", (8, 7), 100, _STOCHASTIC),
         )
     ),
     # tf32
@@ -172,8 +171,8 @@ _CONVERSION_ROWS = (
             (_FP8, "f32", "d:D, a:S, b:S", (8, 1), 89, ()),
             (_FP8, "f16x2", "d:D, a:S", (8, 1), 89, ()),
             (f"{_FP6},{_FP4}", "f32", "d:D, a:S, b:S", (8, 6), 100, BLACKWELL),
-            (f"{_FP6},{_FP4}", "f16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
-            (f"{_FP8},{_FP6},{_FP4}", "bf16x2", "d:D, a:S", (9, 1), 100, _later(9, 1)),
+            (f"{_FP6},{_FP4}", "f16x2", "d:D, a:S", (9, 1), 100, blackwell((9, 1))),
+            (f"{_FP8},{_FP6},{_FP4}", "bf16x2", "d:D, a:S", (9, 1), 100, blackwell((9, 1))),
         )
     ),
     *_rubin_conversions(),
@@ -181,7 +180,7 @@ _CONVERSION_ROWS = (
     *(
         _cvt(
             f".ROUND{{{mode}}}{finite}{_RELU}{scale}.D{{{d}}}.S{{{s}}}",
-            operands + (", e:ue8m0x2" if scale else ""),
+            operands + more,
             "cvt.fixed" if d == "s2f6x2" else "cvt.widen",
             only[0][1],
             100,
@@ -194,26 +193,24 @@ _CONVERSION_ROWS = (
             ("rz", "s2f6x2", "f32", "d:D, a:S, b:S", ".FINITE{satfinite}", _RUBIN),
             ("rz", "s2f6x2", "bf16x2", "d:D, a:S", ".FINITE{satfinite}", _RUBIN),
         )
-        for scale in ("", _SCALED)
+        for scale, more in (("", ""), (_SCALED, ", e:ue8m0x2"))
     ),
     *(
-        _cvt(
-            f".ROUND{{rz,rp}}{{FINITE=.satfinite}}.D{{ue8m0x2}}.S{{{s}}}", operands, "cvt.scale", (8, 6), 100, BLACKWELL
-        )
+        _cvt(f".ROUND{{rz,rp}}{_MAY}.D{{ue8m0x2}}.S{{{s}}}", operands, "cvt.scale", (8, 6), 100, BLACKWELL)
         for s, operands in (("f32", "d:D, a:S, b:S"), ("bf16x2", "d:D, a:S"))
     ),
     _cvt(f".rn{_RELU}.D{{f16x2}}.S{{{_FP8}}}", "d:D, a:S", "cvt.widen", (8, 1), 89),
     _cvt(f".rn{_RELU}.D{{f16x2}}.S{{{_FP6},{_FP4}}}", "d:D, a:S", "cvt.widen", (8, 6), 100, BLACKWELL),
     *(
         _cvt(
-            f".rn{_RELU}{{FINITE=.satfinite}}{scale}.D{{bf16x2}}.S{{{_FP8},{_FP6},{_FP4}}}",
-            "d:D, a:S, e:ue8m0x2" if scale else "d:D, a:S",
+            f".rn{_RELU}{_MAY}{scale}.D{{bf16x2}}.S{{{_FP8},{_FP6},{_FP4}}}",
+            f"d:D, a:S{more}",
             "cvt.widen",
             (9, 2),
             100,
-            _later(9, 2),
+            blackwell((9, 2)),
         )
-        for scale in ("", _SCALED)
+        for scale, more in (("", ""), (_SCALED, ", e:ue8m0x2"))
     ),
     _cvt(".rn.D{bf16x2}.S{ue8m0x2}", "d:D, a:S", "cvt.widen", (8, 6), 100, BLACKWELL),
     _cvt(
@@ -225,17 +222,13 @@ _CONVERSION_ROWS = (
         _STOCHASTIC,
     ),
     # 9.7.9.22  cvt.pack
-    row("cvt.pack.sat.D{u16,s16}.s32", "d:b32, a:s32, b:s32", "9.7.9.22", ptx=(6, 5), sm=72, meaning="cvt.pack"),
-    row(
-        "cvt.pack.sat.D{u8,s8}.s32.b32", "d:b32, a:s32, b:s32, c:b32", "9.7.9.22", ptx=(6, 5), sm=72, meaning="cvt.pack"
-    ),
-    row(
-        "cvt.pack.sat.D{u4,s4,u2,s2}.s32.b32",
-        "d:b32, a:s32, b:s32, c:b32",
-        "9.7.9.22",
-        ptx=(6, 5),
-        sm=75,
-        meaning="cvt.pack",
+    *(
+        row(f"cvt.pack.sat.D{{{types}}}.s32{above}", f"d:b32, a:s32, b:s32{more}", "9.7.9.22", (6, 5), sm, "cvt.pack")
+        for types, above, more, sm in (
+            ("u16,s16", "", "", 72),
+            ("u8,s8", ".b32", ", c:b32", 72),
+            ("u4,s4,u2,s2", ".b32", ", c:b32", 75),
+        )
     ),
 )
 

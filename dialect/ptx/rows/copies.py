@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
-from ...isa.families import BLACKWELL, NIBBLES
+from ...isa.families import BLACKWELL, NIBBLES, blackwell
 from ...isa.row import Specific, Version
 from ...isa.wgmma import TENSOR_MEMORY
-from .arithmetic import RUBIN
+from .arithmetic import RUBIN, of_rubin
 from .data import HINT, HINTED
 from .grammar import Need, PatternRow, row
 
@@ -60,43 +61,26 @@ def _bulk() -> Iterator[PatternRow]:
         yield row(f"cp.async.bulk{{.weak}}{words}", operands, section, ptx=ptx, sm=90, meaning=meaning, needs=later)
         yield row(f"cp.async.bulk.relaxed.{{{scopes}}}{words}.b128", operands, section, ptx=(9, 3), sm=90,
                   meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name in only))  # fmt: skip
-    yield row(
-        f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob",
-        f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64",
-        section,
-        ptx=(9, 2),
-        sm=90,
-        meaning="cp.async.bulk.edges",
-        needs=later,
-    )
+    spelling = f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob"
+    operands = f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64"
+    yield row(spelling, operands, section, (9, 2), 90, "cp.async.bulk.edges", needs=later)
     for order, type in (("{.weak}", ""), (f".relaxed.{{{_SCOPES}}}", ".b128")):
         words = f"multimem.cp.async.bulk{order}.D{{global}}.S{{shared::cta}}.bulk_group{{K=.cp_mask}}{type}"
         yield row(words, f"a:[D], b:[S], {_SIZE}, K?k:u16", "9.7.9.26", ptx=(9, 1), sm=90, meaning="multimem",
                   needs=later, text=(9, 1))  # fmt: skip
-    yield row(
-        f"cp.async.bulk.prefetch.L2.global{HINT}",
-        f"a:[global], {_SIZE}, H?c:b64",
-        "9.7.9.25.4.3",
-        ptx=(8, 0),
-        sm=90,
-        meaning="hint",
-    )
+    spelling = f"cp.async.bulk.prefetch.L2.global{HINT}"
+    yield row(spelling, f"a:[global], {_SIZE}, H?c:b64", "9.7.9.25.4.3", (8, 0), 90, "hint")
 
 
 def _reductions() -> Iterator[PatternRow]:
     """9.7.9.25.4.2  cp.reduce.async.bulk"""
-    section, meaning = "9.7.9.25.4.2", "cp.reduce.async.bulk"
     later = (Need("relaxed", (9, 3), 90), Need("noftz f32", (9, 4), 90))
+    reduction = partial(row, section="9.7.9.25.4.2", ptx=(8, 0), sm=90, meaning="cp.reduce.async.bulk", needs=later)
+    multiple = partial(row, section="9.7.9.27", ptx=(9, 1), sm=90, meaning="multimem", needs=later, text=(9, 1))
+    head = f"cp.reduce.async.bulk{{.relaxed.cta,.relaxed.cluster}}.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}"
     for words in (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"):
-        yield row(
-            f"cp.reduce.async.bulk{{.relaxed.cta,.relaxed.cluster}}.D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}{words}",
-            f"a:[D], b:[S], {_SIZE}, m:[shared]",
-            section,
-            ptx=(8, 0),
-            sm=90,
-            meaning=meaning,
-            needs=later,
-        )
+        yield reduction(f"{head}{words}", f"a:[D], b:[S], {_SIZE}, m:[shared]")
+    head = f"cp.reduce.async.bulk{{{_RELAXED}}}.D{{global}}.S{{shared::cta}}.bulk_group"
     for words in (
         ".O{and,or,xor}.T{b32,b64}",
         ".O{add}.T{u32,s32,u64,f32,f64}",
@@ -104,11 +88,8 @@ def _reductions() -> Iterator[PatternRow]:
         ".O{inc,dec}.T{u32}",
         ".O{min,max}.T{u32,s32,u64,s64,f16,bf16}",
     ):
-        tail = f"{{{_RELAXED}}}.D{{global}}.S{{shared::cta}}.bulk_group"
-        yield row(f"cp.reduce.async.bulk{tail}{HINT}{words}", f"a:[D], b:[S], {_SIZE}, H?c:b64", section, ptx=(8, 0),
-                  sm=90, meaning=meaning, needs=later)  # fmt: skip
-        yield row(f"multimem.cp.reduce.async.bulk{tail}{words}", f"a:[D], b:[S], {_SIZE}", "9.7.9.27", ptx=(9, 1),
-                  sm=90, meaning="multimem", needs=later, text=(9, 1))  # fmt: skip
+        yield reduction(f"{head}{HINT}{words}", f"a:[D], b:[S], {_SIZE}, H?c:b64")
+        yield multiple(f"multimem.{head}{words}", f"a:[D], b:[S], {_SIZE}")
 
 
 _REPORTS = ",".join(
@@ -134,36 +115,26 @@ def _on_rubin(rows: Iterable[PatternRow]) -> Iterator[PatternRow]:
             yield replace(line, pattern=pattern, notation=notation, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
 
 
-_OPERATIONS = (".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}")
-
-
 _GLOBAL = "{P=.global}.T{b8,b16,b32,b64,u8,u16,u32,u64,s8,s16,s32,s64,f32,f64}"
 
 
 def _stores() -> Iterator[PatternRow]:
     """9.7.9.12  st.async, and 9.7.13.7  red.async: to shared memory of the cluster, and to global memory."""
-    for types in ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "{V=.v2}.T{b64,u64,s64,f64}", ".T{b128}"):
-        yield row(
-            f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}{types}",
-            "a:[P], b:V*T, m:[P]" if "V" in types else "a:[P], b:T, m:[P]",
-            "9.7.9.12",
-            ptx=(8, 1) if "V" in types else (9, 2),
-            sm=90,
-            meaning="st.async",
-        )
+    cluster = f"st.async{{.weak}}{{P=.shared::cluster,.shared::cta}}{_COMPLETES}"
+    for types, value, ptx in (
+        ("{V=.v2,.v4}.T{b32,u32,s32,f32}", "V*T", (8, 1)), ("{V=.v2}.T{b64,u64,s64,f64}", "V*T", (8, 1)),
+        (".T{b128}", "T", (9, 2)),
+    ):  # fmt: skip
+        yield row(f"{cluster}{types}", f"a:[P], b:{value}, m:[P]", "9.7.9.12", ptx, 90, "st.async")
     yield row(f"st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
     yield row(f"st.async.mmio.release.sys{_GLOBAL}", "a:[], b:T", "9.7.9.12", ptx=(8, 7), sm=100, meaning="st")
     yield row(f"multimem.st.async.release.{{gpu,sys}}{_GLOBAL}", "a:[], b:T", "9.7.9.13", ptx=(9, 3), sm=100,
               text=(9, 3))  # fmt: skip
-    for words in _OPERATIONS:
-        yield row(
-            f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}",
-            "a:[P], b:T, m:[P]",
-            "9.7.13.7",
-            ptx=(8, 1),
-            sm=90,
-            meaning="red.async",
-        )
+    for words in (
+        ".O{and,or,xor}.T{b32}", ".O{add}.T{u32,s32,u64,s64}", ".O{inc,dec}.T{u32}", ".O{min,max}.T{u32,s32}"
+    ):  # fmt: skip
+        spelling = f"red.async.relaxed.cluster{{P=.shared::cluster}}{_COMPLETES}{words}"
+        yield row(spelling, "a:[P], b:T, m:[P]", "9.7.13.7", (8, 1), 90, "red.async")
         for order in ("release.{gpu,sys}", "mmio.release.sys"):
             spelling = f"red.async.{order}{{P=.global}}{words}"
             yield row(spelling, "a:[], b:T", "9.7.13.7", ptx=(8, 7), sm=100, meaning="atomic")
@@ -176,14 +147,7 @@ ASYNCHRONOUS_ROWS = (
     *_stores(),
     # 9.7.9.13  st.bulk
     *(
-        row(
-            "st.bulk{.weak}{P=.shared::cta}",
-            f"a:[], n:{type}(0../8), z:imm(0)",
-            "9.7.9.13",
-            ptx=ptx,
-            sm=100,
-            meaning="st.bulk",
-        )
+        row("st.bulk{.weak}{P=.shared::cta}", f"a:[], n:{type}(0../8), z:imm(0)", "9.7.9.13", ptx, 100, "st.bulk")
         for type, ptx in (("u64", (8, 6)), ("u32", (9, 0)))
     ),
     # 9.7.9.25.3.1  cp.async
@@ -198,14 +162,7 @@ ASYNCHRONOUS_ROWS = (
     *_reductions(),
     # 9.7.9.25.3.2, .3  groups of bulk copies
     row("cp.async.bulk.commit_group", "", "9.7.9.25.3.2", ptx=(8, 0), sm=90, meaning="bulk group"),
-    row(
-        "cp.async.bulk.wait_group.sync_restrict::proxy::async",
-        "n:imm",
-        "9.7.9.25.3.3",
-        ptx=(9, 5),
-        sm=90,
-        meaning="bulk group",
-    ),
+    row("cp.async.bulk.wait_group.sync_restrict::proxy::async", "n:imm", "9.7.9.25.3.3", (9, 5), 90, "bulk group"),
     row("cp.async.bulk.wait_group{READ=.read}", "n:imm", "9.7.9.25.3.3", ptx=(8, 0), sm=90, meaning="bulk group"),
 )
 
@@ -273,11 +230,6 @@ _QUERIED: Specific = tuple((name, (9, 5)) for name, _ in NIBBLES)
 """Where a tensor map tells of its class of memory."""
 
 
-def _later(ptx: Version) -> Specific:
-    """These targets, from a version on."""
-    return tuple((name, max(since, ptx)) for name, since in BLACKWELL)
-
-
 def _replacements() -> Iterator[PatternRow]:
     """`tensormap.replace`: its fields, their values, and the targets that have them."""
     anywhere: Specific = (("sm_90a", (8, 3)), *BLACKWELL)
@@ -287,7 +239,7 @@ def _replacements() -> Iterator[PatternRow]:
         ("box_dim,global_dim,element_stride", "b32", "i:imm(0..4), v:b32", anywhere),
         ("global_stride", "b64", "i:imm(0..4), v:T", anywhere),
         ("elemtype", "b32", "v:imm(0..12)", anywhere),
-        ("elemtype", "b32", "v:imm(13..15)", _later((8, 7))),
+        ("elemtype", "b32", "v:imm(13..15)", blackwell((8, 7))),
         ("interleave_layout", "b32", "v:imm(0..2)", anywhere),
         ("swizzle_mode", "b32", "v:imm(0..3)", anywhere),
         ("swizzle_mode", "b32", "v:imm(4)", (("sm_103a", (8, 8)), ("sm_107a", (9, 4)))),
@@ -348,27 +300,25 @@ def _boxes() -> Iterator[PatternRow]:
             )
         ),
     ):
-        section = "9.7.9.25.5.4"
-        head = f"{_PREFETCH}.{rank}.L2.global{mode}"
-        least = 100 if "gather" in mode else 90
-        yield row(
-            f"{head}{HINT}", f"{operands}, H?policy:b64", section, ptx=since, sm=least, meaning=meaning, only=only
-        )
-        yield row(f"{head}.L2::evict_last", operands, section, ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning)
-        yield row(f"applypriority.async.bulk.tensor.{rank}{{.global}}{mode}.bulk_group.L2::evict_normal", operands,
-                  "9.7.10.19", ptx=(9, 4), sm=107, only=RUBIN, meaning=meaning, text=(9, 4))  # fmt: skip
-    yield row(f"applypriority.async.bulk.tensor.{_IMAGE}{{.global}}.MODE{{im2col_no_offs}}.bulk_group.L2::evict_normal",
-              "b:tensor", "9.7.10.19", ptx=(9, 4), sm=107, only=RUBIN, meaning="tensor.prefetch",
-              text=(9, 4))  # fmt: skip
+        head, least = f"{_PREFETCH}.{rank}.L2.global{mode}", 100 if "gather" in mode else 90
+        hinted = f"{operands}, H?policy:b64"
+        yield row(f"{head}{HINT}", hinted, "9.7.9.25.5.4", since, least, meaning, only)
+        yield of_rubin(f"{head}.L2::evict_last", operands, "9.7.9.25.5.4", meaning=meaning)
+        yield _priority(f".tensor.{rank}{{.global}}{mode}", operands, "9.7.10.19", meaning)
+    yield _priority(f".tensor.{_IMAGE}{{.global}}.MODE{{im2col_no_offs}}", "b:tensor", "9.7.10.19", "tensor.prefetch")
+
+
+def _priority(words: str, operands: str, section: str, meaning: str) -> PatternRow:
+    """The end of a priority, of PTX 9.4."""
+    spelling = f"applypriority.async.bulk{words}.bulk_group.L2::evict_normal"
+    return of_rubin(spelling, operands, section, meaning=meaning, text=(9, 4))
 
 
 TENSOR_ROWS: tuple[PatternRow, ...] = (
     *_overridden(_boxes()),
     # 9.7.9.25.4.3, 9.7.10.18 of PTX 9.4  A prefetch with a priority, and the end of it
-    row("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", ptx=(9, 4), sm=107,
-        only=RUBIN, meaning="hint"),
-    row("applypriority.async.bulk{.global}.bulk_group.L2::evict_normal", f"a:[global], {_SIZE}", "9.7.10.18",
-        ptx=(9, 4), sm=107, only=RUBIN, meaning="hint", text=(9, 4)),
+    of_rubin("cp.async.bulk.prefetch.L2.global.L2::evict_last", f"a:[global], {_SIZE}", "9.7.9.25.4.3", meaning="hint"),
+    _priority("{.global}", f"a:[global], {_SIZE}", "9.7.10.18", "hint"),
     # 9.7.9.26  tensormap.query, tensormap.replace
     row("tensormap.query.alloc_class_large{P=.global}.b1024", "d:pred, a:[]", "9.7.9.26", ptx=(9, 5), sm=90,
         only=_QUERIED, meaning="tensor.class"),

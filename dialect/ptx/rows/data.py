@@ -38,13 +38,7 @@ _MOVES = (
 _SHUFFLES = (
     # 9.7.9.5  shfl
     row(
-        "shfl.MODE{up,down,bfly,idx}.T{b32}",
-        "d|p_:T, a:T, b:T, c:T",
-        "9.7.9.5",
-        ptx=(3, 0),
-        sm=30,
-        gone=((6, 4), 70),
-        meaning="shfl",
+        "shfl.MODE{up,down,bfly,idx}.T{b32}", "d|p_:T, a:T, b:T, c:T", "9.7.9.5", (3, 0), 30, "shfl", gone=((6, 4), 70)
     ),
     # 9.7.9.6  shfl.sync
     row("shfl.sync.MODE{up,down,bfly,idx}.T{b32}", "d|p_:T, a:T, b:T, c:T, m:u32", "9.7.9.6", ptx=(6, 0), sm=30),
@@ -179,13 +173,12 @@ _ACCESSES = (
     row("applypriority{P=.global}.L2::evict_normal", "a:[], n:imm(128)", "9.7.9.16", ptx=(7, 4), sm=80, meaning="hint"),
     row("discard{P=.global}.L2", "a:[], n:imm(128)", "9.7.9.17", ptx=(7, 4), sm=80, meaning="hint"),
     # 9.7.9.18  createpolicy
-    row(f"createpolicy.fractional.{{{_POLICIES}}}{_SECOND}.b64", "d:b64, ?a:f32(0<..1)", "9.7.9.18", ptx=(7, 4), sm=80),
-    row(
-        f"createpolicy.range{{P=.global}}.{{{_POLICIES}}}{_SECOND}.b64",
-        "d:b64, a:[P], n:u32, m:u32",
-        "9.7.9.18",
-        ptx=(7, 4),
-        sm=80,
+    *(
+        row(f"createpolicy.{words}.{{{_POLICIES}}}{_SECOND}.b64", operands, "9.7.9.18", ptx=(7, 4), sm=80)
+        for words, operands in (
+            ("fractional", "d:b64, ?a:f32(0<..1)"),
+            ("range{P=.global}", "d:b64, a:[P], n:u32, m:u32"),
+        )
     ),
     row("createpolicy.cvt.L2.b64", "d:b64, a:b64", "9.7.9.18", ptx=(7, 4), sm=80),
 )
@@ -197,16 +190,8 @@ _ADDRESSES = (
         for type in ("u64", "u32")
     ),
     # 9.7.9.20  cvta
-    row(f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}", "d:T&, a:T*", "9.7.9.20", ptx=(2, 0), sm=20, needs=ADDRESSES),
-    row(
-        f"cvta.to.P{{{_WINDOWS}}}.T{{u32,u64}}",
-        "d:T&, a:T",
-        "9.7.9.20",
-        ptx=(2, 0),
-        sm=20,
-        meaning="cvta.to",
-        needs=ADDRESSES,
-    ),
+    row(f"cvta.P{{{_WINDOWS}}}.T{{u32,u64}}", "d:T&, a:T*", "9.7.9.20", (2, 0), 20, needs=ADDRESSES),
+    row(f"cvta.to.P{{{_WINDOWS}}}.T{{u32,u64}}", "d:T&, a:T", "9.7.9.20", (2, 0), 20, "cvta.to", needs=ADDRESSES),
     # 9.7.9.23, .24  mapa, getctarank
     row("mapa{P=.shared::cluster}.T{u32,u64,s32}", "d:T, a:T*, b:u32", "9.7.9.23", ptx=(7, 8), sm=90),
     row("getctarank{P=.shared::cluster}.T{u32,u64,s32}", "d:u32, a:T*", "9.7.9.24", ptx=(7, 8), sm=90),

@@ -33,7 +33,7 @@ Operands are `name:kind`, separated by commas; a name that begins with `d` is wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product, takewhile
@@ -184,12 +184,12 @@ def _value(common: Slot, kind: str) -> Slot:
 class PatternRow(Row):
     """A row whose spelling is a pattern and whose operands are text; see the module.
 
-    `needs` has the qualifiers with later versions or targets.
+    `needs` has the qualifiers with later versions or targets. `alike` gives rows their sections that have none.
     """
 
     pattern: str
     notation: str
-    section: str
+    section: str = ""
     ptx: Version = (1, 0)
     sm: int = 0
     meaning: str = ""
@@ -407,6 +407,13 @@ def pieces(spelling: str) -> tuple[Piece, ...]:
 
 row = PatternRow
 """A row; see the module's text for the grammar."""
+
+
+def alike(sections: Mapping[str, str], *rows: PatternRow) -> Iterator[PatternRow]:
+    """The rows of instructions that differ in their root alone, each with its section. `rows` have what follows the
+    root."""
+    for root, section in sections.items():
+        yield from (replace(each, pattern=f"{root}{each.pattern}", section=section) for each in rows)
 
 
 def pure(rows: Iterable[PatternRow]) -> tuple[PatternRow, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from ...isa.families import BLACKWELL
 from ...isa.row import Specific, Version, choice
 from ...isa.wgmma import SM_90A
-from .arithmetic import RUBIN
+from .arithmetic import of_rubin
 from .data import HINT, HINTED, SHARED_WINDOWS
 from .grammar import Need, PatternRow, row
 
@@ -69,15 +70,8 @@ def _exchanges() -> Iterator[PatternRow]:
     """Compare and swap."""
     spaces = "{P=.global,.shared,.shared::cta,.shared::cluster}"
     for types, ptx, sm in (("b32,b64", (2, 0), 20), ("b16", (6, 3), 70), ("b128", (8, 3), 90)):
-        yield row(
-            f"atom{_SEMANTICS}{_OPTIONAL_SCOPES}{spaces}.O{{cas}}.T{{{types}}}",
-            "d:T_, a:[], b:T, c:T",
-            "9.7.13.5",
-            ptx=ptx,
-            sm=sm,
-            meaning="atomic",
-            needs=LATER,
-        )
+        spelling = f"atom{_SEMANTICS}{_OPTIONAL_SCOPES}{spaces}.O{{cas}}.T{{{types}}}"
+        yield row(spelling, "d:T_, a:[], b:T, c:T", "9.7.13.5", ptx, sm, "atomic", needs=LATER)
 
 
 _SEMANTICS = "{.relaxed,.acquire,.release,.acq_rel}"
@@ -108,17 +102,14 @@ def _barriers() -> Iterator[PatternRow]:
         ("barrier", (6, 0), 30, "{.aligned}"),
         ("barrier.cta", (7, 8), 30, "{.aligned}"),
     ):
+        of_cta = partial(row, section="9.7.13.1", ptx=ptx, sm=sm)
         if name != "bar":
-            yield row(
-                f"{name}.sync{aligned}", f"a:{_NUMBER}, ?b:u32(0../32)", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.sync"
-            )
-        yield row(
-            f"{name}.arrive{aligned}", f"a:{_NUMBER}, b:u32(1../32)", "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.arrive"
-        )
+            yield of_cta(f"{name}.sync{aligned}", f"a:{_NUMBER}, ?b:u32(0../32)", meaning="bar.sync")
+        yield of_cta(f"{name}.arrive{aligned}", f"a:{_NUMBER}, b:u32(1../32)", meaning="bar.arrive")
         for words in ("O{popc}{a}.T{u32}", "O{and,or}{a}.T{pred}"):
             spelling = f"{name}.red.{words.replace('{a}', aligned)}"
-            for operands in (f"d:T, a:{_NUMBER}, c:!pred", f"d:T, a:{_NUMBER}, b:u32(0../32), c:!pred"):
-                yield row(spelling, operands, "9.7.13.1", ptx=ptx, sm=sm, meaning="bar.red")
+            for count in ("", "b:u32(0../32), "):
+                yield of_cta(spelling, f"d:T, a:{_NUMBER}, {count}c:!pred", meaning="bar.red")
 
 
 def _fences() -> Iterator[PatternRow]:
@@ -150,23 +141,17 @@ BARRIER_ROWS = (
     # 9.7.13.2  bar.warp.sync
     row("bar.warp.sync", "a:u32", "9.7.13.2", ptx=(6, 0), sm=30, meaning="bar.warp.sync"),
     # 9.7.13.3  barrier.cluster
-    row(
-        "barrier.cluster.arrive{.release,.relaxed}{.aligned}",
-        "",
-        "9.7.13.3",
-        ptx=(7, 8),
-        sm=90,
-        meaning="barrier.cluster.arrive",
-        needs=(Need("release", (8, 0), 90), Need("relaxed", (8, 0), 90)),
-    ),
-    row(
-        "barrier.cluster.wait{.acquire}{.aligned}",
-        "",
-        "9.7.13.3",
-        ptx=(7, 8),
-        sm=90,
-        meaning="barrier.cluster.wait",
-        needs=(Need("acquire", (8, 0), 90),),
+    *(
+        row(
+            f"{name}{{{orders}}}{{.aligned}}",
+            "",
+            "9.7.13.3",
+            (7, 8),
+            90,
+            name,
+            needs=tuple(Need(order[1:], (8, 0), 90) for order in orders.split(",")),
+        )
+        for name, orders in (("barrier.cluster.arrive", ".release,.relaxed"), ("barrier.cluster.wait", ".acquire"))
     ),
     # 9.7.13.4  membar, fence
     *_fences(),
@@ -213,26 +198,21 @@ def _arrivals(root: str, section: str, states: _States) -> Iterator[PatternRow]:
         yield from _spaces(f"{root}.F{{noComplete}}", f"{state}, a:[mbarrier], n:{_COUNT}", section, since)
     yield from _spaces(root, f"d:b64_, a:[mbarrier], n:{_COUNT}", section, (7, 8), 90)
     counted, optional = (f"d:b64_, a:[mbarrier], {may}n:{_COUNT}" for may in ("", "?"))
-    yield _form(f"{root}.F{{noComplete}}.release.cta{_OWN}", counted, section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{_OWN}", "d:b64_, a:[mbarrier]", section, ptx=(8, 0), sm=80)
-    yield _form(f"{root}.release.cta{_OWN}", counted, section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.release.cluster{_OWN}", optional, section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{_OWN}", optional, section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{_OWN}", "d:b64_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(
-        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{_OWN}",
-        "d:b64_, a:[mbarrier], n:u32",
-        section,
-        ptx=(8, 6),
-        sm=90,
-    )
     away = ".P{shared::cluster}.b64"
-    yield _form(f"{root}{_HERE}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", section, ptx=(8, 0), sm=90)
-    yield _form(f"{root}.relaxed.{{cta,cluster}}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", section, ptx=(8, 6), sm=90)
-    yield _form(f"{root}.F{{expect_tx}}{_HERE}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 0), sm=90)
-    yield _form(
-        f"{root}.F{{expect_tx}}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], n:u32", section, ptx=(8, 6), sm=90
-    )
+    for words, operands, ptx, sm in (
+        (f".F{{noComplete}}.release.cta{_OWN}", counted, (8, 0), 80),
+        (f".release.cta{_OWN}", "d:b64_, a:[mbarrier]", (8, 0), 80),
+        (f".release.cta{_OWN}", counted, (8, 0), 90),
+        (f".release.cluster{_OWN}", optional, (8, 0), 90),
+        (f".relaxed.{{cta,cluster}}{_OWN}", optional, (8, 6), 90),
+        (f".F{{expect_tx}}{_HERE}{_OWN}", "d:b64_, a:[mbarrier], n:u32", (8, 0), 90),
+        (f".F{{expect_tx}}.relaxed.{{cta,cluster}}{_OWN}", "d:b64_, a:[mbarrier], n:u32", (8, 6), 90),
+        (f"{_HERE}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", (8, 0), 90),
+        (f".relaxed.{{cta,cluster}}{away}", f"d:_, a:[mbarrier], ?n:{_COUNT}", (8, 6), 90),
+        (f".F{{expect_tx}}{_HERE}{away}", "d:_, a:[mbarrier], n:u32", (8, 0), 90),
+        (f".F{{expect_tx}}.relaxed.{{cta,cluster}}{away}", "d:_, a:[mbarrier], n:u32", (8, 6), 90),
+    ):
+        yield _form(f"{root}{words}", operands, section, ptx=ptx, sm=sm)
 
 
 def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterator[PatternRow]:
@@ -248,73 +228,38 @@ def _waits(root: str, hint: str, section: str, ptx: Version, sm: int) -> Iterato
 def _reported_waits(root: str, hint: str) -> Iterator[PatternRow]:
     """Rows of waits with a phase type (PTX 9.3). A wait for the primary phase may report a predicate and a byte."""
     orders = "{.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}"
-    head, section = f"mbarrier.{root}", f"{_SECTION}.16"
+    head, later = f"mbarrier.{root}", partial(row, section=f"{_SECTION}.16", ptx=(9, 3), sm=90)
     for parity, operand in (("", "s:b64"), (".F{parity}", "s:u32(0..1)")):
         kinds = "primary,conditional" if parity else "primary"
         phases = ",".join(f"phase_type::{kind}" for kind in kinds.split(","))
-        yield row(
-            f"{head}{parity}.{{{phases}}}{orders}{_OWN}",
-            f"d:pred, a:[mbarrier], {operand}{hint}",
-            section,
-            ptx=(9, 3),
-            sm=90,
-            meaning="mbarrier.test_wait",
-        )
+        operands = f"a:[mbarrier], {operand}{hint}"
+        spelling = f"{head}{parity}.{{{phases}}}{orders}{_OWN}"
+        yield later(spelling, f"d:pred, {operands}", meaning="mbarrier.test_wait")
         primary = f"{head}{parity}.phase_type::primary{orders}{_OWN}"
         for results in ("d||p_:pred", "d|p_:pred, dr:u8"):
-            yield row(
-                primary,
-                f"{results}, a:[mbarrier], {operand}{hint}",
-                section,
-                ptx=(9, 3),
-                sm=90,
-                meaning="mbarrier.reports",
-            )
+            yield later(primary, f"{results}, {operands}", meaning="mbarrier.reports")
 
 
 def _signals() -> Iterator[PatternRow]:
     """Arrivals and byte counts at one place of several CTAs. The last operand is a mask of 32 bits."""
-    away = "{P=.shared::cluster}.multicast::cluster::32b.b64"
+    away, mask = "{P=.shared::cluster}.multicast::cluster::32b.b64", "k:b32(0..4294967295)"
+    signal = partial(of_rubin, meaning="mbarrier.multicast")
     for root, section in (("arrive", 13), ("arrive_drop", 14)):
-        for expected in ("", ".expect_tx"):
+        for expected, counts in ((".expect_tx", ("n:u32, ",)), ("", ("", f"n:{_COUNT}, "))):
             for order in (_HERE, ".relaxed.{cta,cluster}"):
-                counts = ["d:_, a:[], n:u32, k:b32(0..4294967295)"]
-                if not expected:
-                    counts = ["d:_, a:[], k:b32(0..4294967295)", f"d:_, a:[], n:{_COUNT}, k:b32(0..4294967295)"]
-                for operands in counts:
-                    yield row(
-                        f"mbarrier.{root}{expected}{order}{away}",
-                        operands,
-                        f"{_SECTION}.{section}",
-                        ptx=(9, 4),
-                        sm=107,
-                        only=RUBIN,
-                        meaning="mbarrier.multicast",
-                    )
-    yield row(
-        "mbarrier.{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}" + away,
-        "a:[], n:u32, k:b32(0..4294967295)",
-        f"{_SECTION}.11",
-        ptx=(9, 4),
-        sm=107,
-        only=RUBIN,
-        meaning="mbarrier.multicast",
-    )
+                spelling = f"mbarrier.{root}{expected}{order}{away}"
+                for count in counts:
+                    yield signal(spelling, f"d:_, a:[], {count}{mask}", f"{_SECTION}.{section}")
+    spelling = f"mbarrier.{{expect_tx,complete_tx}}{{.relaxed.cta,.relaxed.cluster}}{away}"
+    yield signal(spelling, f"a:[], n:u32, {mask}", f"{_SECTION}.11")
 
 
 MBARRIER_ROWS = (
     # 9.7.13.15.9, .17  Layouts of objects
     _form(f"mbarrier.init.LAYOUT{{{_LAYOUTS}}}{_OWN}", f"a:[mbarrier], n:{_COUNT}", f"{_SECTION}.9", ptx=(9, 3), sm=90),
     _form("mbarrier.pending_count.layout::v0.b64", "d:u32, a:b64", f"{_SECTION}.17", ptx=(9, 3), sm=90),
-    row(
-        f"mbarrier.check_layout.{{{_LAYOUTS}}}{_OWN}",
-        "d:pred, a:[mbarrier]",
-        "9.7.14.16.21",
-        ptx=(9, 3),
-        sm=90,
-        meaning="mbarrier.reports",
-        text=(9, 3),
-    ),
+    row(f"mbarrier.check_layout.{{{_LAYOUTS}}}{_OWN}", "d:pred, a:[mbarrier]", "9.7.14.16.21", (9, 3), 90,
+        "mbarrier.reports", text=(9, 3)),
     *_reported_waits("test_wait", ""),
     *_reported_waits("try_wait", ", ?h:u32"),
     *_signals(),
@@ -325,29 +270,20 @@ MBARRIER_ROWS = (
     _form(
         "mbarrier.K{expect_tx,complete_tx}{.relaxed.cta,.relaxed.cluster}{P=.shared,.shared::cta,.shared::cluster}.b64",
         "a:[mbarrier], n:u32",
-        f"{_SECTION}.11",
-        ptx=(8, 0),
-        sm=90,
+        f"{_SECTION}.11", ptx=(8, 0), sm=90,
     ),
     # 9.7.13.15.13, .14  mbarrier.arrive, mbarrier.arrive_drop
     *_arrivals("mbarrier.K{arrive}", f"{_SECTION}.13", (("d:b64", (7, 0)), ("d:_", (7, 1)))),
     *_arrivals("mbarrier.K{arrive_drop}", f"{_SECTION}.14", (("d:b64_", (7, 0)),)),
     # 9.7.13.15.15  cp.async.mbarrier.arrive
-    row(
-        "cp.async.mbarrier.arrive{F=.noinc}{P=.shared,.shared::cta}.b64",
-        "a:[P]",
-        f"{_SECTION}.15",
-        ptx=(7, 0),
-        sm=80,
-        meaning="cp.async.mbarrier.arrive",
-        needs=(Need("shared::cta", (7, 8), 80),),
-    ),
+    row("cp.async.mbarrier.arrive{F=.noinc}{P=.shared,.shared::cta}.b64", "a:[P]", f"{_SECTION}.15", (7, 0), 80,
+        "cp.async.mbarrier.arrive", needs=(Need("shared::cta", (7, 8), 80),)),
     # 9.7.13.15.16  mbarrier.test_wait, mbarrier.try_wait
     *_waits("mbarrier.test_wait", "", f"{_SECTION}.16", (7, 0), 80),
     *_waits("mbarrier.try_wait", ", ?h:u32", f"{_SECTION}.16", (7, 8), 90),
     # 9.7.13.15.17  mbarrier.pending_count
     _form("mbarrier.pending_count.b64", "d:u32, a:b64", f"{_SECTION}.17", ptx=(7, 0), sm=80),
-)
+)  # fmt: skip
 
 
 # Control flow, votes, and what belongs nowhere else. Source: PTX ISA 9.7.12, 9.7.13, 9.7.19.
@@ -361,6 +297,9 @@ _REGISTERS: Specific = (
     ("sm_120f", (8, 8)),
 )
 """The targets whose warps can pass registers on."""
+
+_REDUX: Specific = (("sm_100a", (8, 6)), ("sm_100f", (8, 8)))
+"""The targets whose warps reduce floats."""
 
 _WITHOUT_SYNC = ((6, 4), 70)
 """From when on votes and shuffles need `.sync` (9.7.9.5, 9.7.13.8)."""
@@ -385,14 +324,7 @@ CONTROL_ROWS = (
     row("activemask.T{b32}", "d:T", "9.7.13.11", ptx=(6, 2), sm=30),
     row("redux.sync.OP{add,min,max}.T{u32,s32}", "d:u32, a:u32, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
     row("redux.sync.OP{and,or,xor}.T{b32}", "d:b32, a:b32, m:u32", "9.7.13.12", ptx=(7, 0), sm=80),
-    row(
-        "redux.sync.OP{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}",
-        "d:T, a:T, m:u32",
-        "9.7.13.12",
-        ptx=(8, 6),
-        sm=100,
-        only=(("sm_100a", (8, 6)), ("sm_100f", (8, 8))),
-    ),
+    row("redux.sync.OP{min,max}{ABS=.abs}{NAN=.NaN}.T{f32}", "d:T, a:T, m:u32", "9.7.13.12", (8, 6), 100, only=_REDUX),
     row("elect.sync", "d||p:b32_, m:u32", "9.7.13.14", ptx=(8, 0), sm=90),
     # 9.7.13.17, .18  clusterlaunchcontrol
     *(

@@ -22,7 +22,7 @@ from .decode import Context, describe, meaning
 from .events import LEFT, BoundStep, Selection
 from .functions import BUILTINS, callee_name, parameter_bytes, parameter_word
 from .functions import call as builtin
-from .memory import ARGUMENTS, FaultError
+from .memory import ARGUMENTS, FaultError, thread_of
 from .names import DTYPES, Formal, Frame, VariablePlace
 from .state import Action, CallStack, RegisterSlot, Source, State, StorageLayout, acting, all_of
 
@@ -212,10 +212,9 @@ def _size(ctx: Context, operand: Operand) -> int:
 def _no_function(address: int, sel: Selection, fitting: Mapping[int, Frame]) -> NoReturn:
     functions = ", ".join(f"{frame.name} at {at:#x}" for at, frame in fitting.items()) or "none"
     what = "a null pointer" if not address else f"{address:#x}"
-    lanes = sel.lanes
     raise FaultError(
         f"{what} is the address of no function with these arguments (known: {functions})",
-        0 if lanes is None else int(lanes[0]),
+        thread_of(0, sel.lanes),
         address,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -11,160 +11,93 @@ import numpy as np
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ...numerics.floats import Array
 from .events import LANES as WARP
-from .events import LEFT, Events, Geometry, Selection
+from .events import LEFT, Geometry, Selection, mask_of
 from .flow import Flow
-from .memory import RANK_BITS, Buffer, FaultError, Window
+from .memory import RANK_BITS, Buffer, FaultError, Window, thread_of
 
 # Asynchronous operations that are committed in groups and waited for by how many of those are left.
 
 
 @dataclass
-class _Pending:
-    """An asynchronous operation: its agents, the number of the group in which each committed it (-1 before the commit),
-    and its action."""
+class _Operation:
+    """An asynchronous operation: its agents (None: all), the number of the group that it belongs to in each, its
+    action, and how many were issued before."""
 
-    agents: Array
-    committed: Array
-    execute: Callable[[Array], None]
-
-
-@dataclass
-class OperationGroups:
-    """The operations in flight of `count` agents, warpgroups or threads; groups count from 0 in each."""
-
-    count: int
-    pending: list[_Pending] = field(default_factory=list[_Pending])
-
-    def __post_init__(self) -> None:
-        self.open = np.zeros(self.count, np.int64)
-
-    def issue(self, agents: Array, execute: Callable[[Array], None]) -> None:
-        """Issues an operation. `execute` is called with the agents for which it completes."""
-        self.pending.append(_Pending(agents, np.full(agents.size, -1), execute))
-
-    def commit(self, agents: Array) -> None:
-        """The operations that are in no group yet become one group, of each agent."""
-        chosen = np.zeros(self.count, np.bool_)
-        chosen[agents] = True
-        for operation in self.pending:
-            mine = chosen[operation.agents] & (operation.committed < 0)
-            operation.committed[mine] = self.open[operation.agents[mine]]
-        self.open[agents] += 1
-
-    def wait(self, agents: Array, keep: int) -> None:
-        """Completes all but the `keep` latest groups, in the order of issue."""
-        limit = np.full(self.count, -1, np.int64)
-        limit[agents] = self.open[agents] - keep
-        left: list[_Pending] = []
-        for operation in self.pending:
-            done = (operation.committed >= 0) & (operation.committed < limit[operation.agents])
-            if done.any():
-                operation.execute(operation.agents[done])
-            if not done.all():
-                left.append(_Pending(operation.agents[~done], operation.committed[~done], operation.execute))
-        self.pending = left
-
-
-# The asynchronous copies in flight: PTX ISA 9.7.9.25.3.
-
-
-@dataclass
-class Pending:
-    """Copies not yet seen: rows of bytes, where they go, and the threads and groups they belong to.
-
-    `serial` numbers them in the order in which they were issued.
-    """
-
-    buffer: Buffer
-    view: Array
-    index: Array
-    rows: Array
-    threads: Array | None
+    agents: Array | None
     group: int | Array
+    execute: Callable[[Array], None]
     serial: int
 
 
-class CopyQueue:
-    """The copies in flight of all threads. Groups count from 0 in each thread.
+class OperationGroups:
+    """The operations in flight of `count` agents: threads, warps or warpgroups. Groups count from 0 in each.
 
-    While all threads commit together, one number says which group is open; afterwards each has its own.
+    While all agents commit together, one number says which group is open; afterwards each has its own.
     """
 
-    def __init__(self, threads: int, observer: Events | None = None) -> None:
-        self.threads = threads
-        self.observer = observer
-        self.open: int | Array = 0
-        self.pending: list[Pending] = []
-        self.serial = 0
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pending: list[_Operation] = []
+        self.issued = 0
+        self._open: int | Array = 0
+        self._every = np.arange(count)
 
-    def add(self, buffer: Buffer, index: Array, rows: Array, sel: Selection) -> None:
-        """Copies issued by the selected threads."""
-        group = self.open if isinstance(self.open, int) else sel.pick(self.open).copy()
-        view = buffer.view(rows.itemsize, rows.shape[1]).reshape(-1, rows.shape[1])
-        self.pending.append(Pending(buffer, view, index, rows, sel.lanes, group, self.serial))
-        self.serial += 1
+    def issue(self, agents: Array | None, execute: Callable[[Array], None]) -> None:
+        """Issues an operation. `execute` is called with the agents for which it completes."""
+        group = self._open if isinstance(self._open, int) else self._open[... if agents is None else agents].copy()
+        self.pending.append(_Operation(agents, group, execute, self.issued))
+        self.issued += 1
 
-    def commit(self, sel: Selection) -> None:
-        """Closes the open groups of the selected threads."""
-        if sel.mask is None and isinstance(self.open, int):
-            self.open += 1
-            return
-        counts = self._separate()
-        sel.put(counts, sel.pick(counts) + 1)
+    def commit(self, agents: Array | None) -> None:
+        """The operations that are in no group yet become one group, of each agent."""
+        if agents is None and isinstance(self._open, int):
+            self._open += 1
+        else:
+            self._separate()[... if agents is None else agents] += 1
 
-    def wait(self, sel: Selection, keep: int | None) -> None:
-        """Completes the copies of the selected threads but for their `keep` latest groups; with None, even of the
-        open group."""
+    def committed(self, agent: int) -> int:
+        """How many groups an agent has committed."""
+        return self._open if isinstance(self._open, int) else int(self._open[agent])
+
+    def wait(self, agents: Array | None, keep: int | None) -> None:
+        """Completes all but the `keep` latest groups, in the order of issue; with None, even the open group."""
+        beyond = 1 if keep is None else -keep
         if not self.pending:
             return
-        if sel.mask is None and isinstance(self.open, int):
-            limit = self.open + 1 if keep is None else self.open - keep
-            self.pending = [p for p in self.pending if not self._complete_before(p, limit)]
+        if agents is None and isinstance(self._open, int):
+            limit = self._open + beyond
+            self._complete(lambda one, _: bool(np.all(one.group < limit)))
             return
-        counts = self._separate()
-        limits = counts + 1 if keep is None else counts - keep
-        selected = np.ones(self.threads, np.bool_) if sel.mask is None else sel.mask
-        self.pending = [p for p in self.pending if not self._complete_some(p, limits, selected)]
+        limits = np.full(self.count, -1, np.int64)
+        chosen = ... if agents is None else agents
+        limits[chosen] = self._separate()[chosen] + beyond
+        self._complete(lambda one, mine: one.group < limits[mine])
 
-    def complete(self, before: int, sel: Selection) -> None:
-        """Completes the copies of the selected threads whose serial number is less than `before`."""
-        selected = np.ones(self.threads, np.bool_) if sel.mask is None else sel.mask
-        self.pending = [p for p in self.pending if p.serial >= before or not self._complete_of(p, selected)]
+    def complete(self, agents: Array | None, before: int) -> None:
+        """Completes the operations of some agents that were issued before the one of a number."""
+        chosen = mask_of(self._every if agents is None else agents, self.count)
+        self._complete(lambda one, mine: one.serial < before and chosen[mine])
 
     def _separate(self) -> Array:
-        if isinstance(self.open, int):
-            self.open = np.full(self.threads, self.open, np.int64)
-        return self.open
+        if isinstance(self._open, int):
+            self._open = np.full(self.count, self._open, np.int64)
+        return self._open
 
-    def _complete_before(self, copy: Pending, limit: int) -> bool:
-        if not isinstance(copy.group, int) or copy.group >= limit:
-            return False
-        self._land(copy, copy.index, copy.rows, copy.threads)
-        return True
-
-    def _complete_some(self, copy: Pending, limits: Array, selected: Array) -> bool:
-        threads = np.arange(self.threads) if copy.threads is None else copy.threads
-        return self._land_some(copy, threads, selected[threads] & (copy.group < limits[threads]))
-
-    def _complete_of(self, copy: Pending, selected: Array) -> bool:
-        threads = np.arange(self.threads) if copy.threads is None else copy.threads
-        return self._land_some(copy, threads, selected[threads])
-
-    def _land_some(self, copy: Pending, threads: Array, done: Array) -> bool:
-        """Writes the rows that are done and keeps the others. Returns whether all rows are written."""
-        if not done.any():
-            return False
-        self._land(copy, copy.index[done], copy.rows[done], threads[done])
-        left = ~done
-        copy.index, copy.rows, copy.threads = copy.index[left], copy.rows[left], threads[left]
-        copy.group = copy.group if isinstance(copy.group, int) else copy.group[left]
-        return not copy.index.size
-
-    def _land(self, copy: Pending, index: Array, rows: Array, threads: Array | None) -> None:
-        if self.observer is not None:
-            width = rows.itemsize * rows.shape[1]
-            self.observer.land(copy.buffer, index * width, width, threads)
-        copy.view[index] = rows
+    def _complete(self, done: Callable[[_Operation, Array], bool | Array]) -> None:
+        """Lets operations happen: of each, which of its agents are `done`, or whether all are."""
+        left: list[_Operation] = []
+        for one in self.pending:
+            agents = self._every if one.agents is None else one.agents
+            now = done(one, agents)
+            if np.all(now):
+                one.execute(agents)
+            elif isinstance(now, bool) or not now.any():
+                left.append(one)
+            else:
+                one.execute(agents[now])
+                group = one.group if isinstance(one.group, int) else one.group[~now]
+                left.append(_Operation(agents[~now], group, one.execute, one.serial))
+        self.pending = left
 
 
 # Clusters of CTAs: shared memory of each other, and their barrier. PTX ISA 9.7.13.3.
@@ -200,7 +133,7 @@ class SharedWindow(Window):
             raise FaultError(
                 f"address {int(addresses[first]):#x} is of CTA {int(named[first])} of the cluster, this is CTA "
                 f"{int(own[first])}; the memory of others needs .shared::cluster or a generic address",
-                first if lanes is None else int(lanes[first]),
+                thread_of(first, lanes),
             )
         return plain, base + away * self._stride
 

@@ -298,6 +298,25 @@ def describe(operand: Operand) -> str:
 
 Meaning: TypeAlias = Callable[[Context, Bindings], Action]
 
+REFUSED: Mapping[str, str] = {
+    "mul.halves": "the text does not say where it rounds",
+    "fours": "the text does not say where it rounds",
+    "carry.untold": "ptxas takes this with a carry, and the text does not say what it computes",
+    "fma.oob": "the word of the out-of-bounds NaN is not known",
+    "cvt.unsigned": "the text does not say what becomes of a negative number",
+    "cp.async.bulk.edges": "what the barrier counts of bytes that are left out is not known",
+    "mbarrier.reports": "what a barrier reports besides its phase is not simulated",
+    "mbarrier.multicast": "signals to several CTAs at once are not simulated",
+    "multimem": "memory of several GPUs is not simulated",
+    "fabric": "memory behind a fabric is not simulated",
+    "tensor.unmodelled": "the interpreter runs tile and im2col mode; im2col::w it does not",
+    "tensor.class": "what class of memory a tensor map has is not public",
+    "tensor.replace later": "the interpreter has the tensor maps of sm_90a, which have no such field or value",
+    "tcgen05.untold": "no public text says what it computes",
+    "texture": "textures and surfaces are objects of a driver, which are not simulated",
+}
+"""Why the rows of a meaning are checked, and not run."""
+
 MEANINGS: dict[str, Meaning] = {}
 """What is imported so far, by the name that rows give to what they do (`Row.means`)."""
 
@@ -339,6 +358,8 @@ def decode(context: Context) -> Action:
     if isinstance(resolved, str):
         raise DecodeError(resolved)
     context.row, bindings = resolved
+    if (reason := REFUSED.get(context.row.means)) is not None:
+        context.fail(f"not supported: {reason}")
     action = meaning_of(context.row.means)(context, bindings)
     reads_clock = any(isinstance(o, Register) and o.name in CLOCKS for o in context.operands)
     return _reading(action) if reads_clock else action

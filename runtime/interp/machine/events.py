@@ -31,6 +31,11 @@ class Selection:
         self.count = total if mask is None else int(np.count_nonzero(mask))
         self._lanes: Array | None = None
 
+    @staticmethod
+    def of(threads: Array | int, total: int) -> Selection:
+        """Some threads by their numbers."""
+        return Selection(mask_of(threads, total), total)
+
     @property
     def lanes(self) -> Array | None:
         """The numbers of the threads; None means all."""
@@ -61,6 +66,13 @@ class Selection:
     def put(self, out: Array, values: Array) -> None:
         """Writes one value per selected thread."""
         out[... if self.mask is None else self.lanes] = values
+
+
+def mask_of(threads: Array | int, total: int) -> Array:
+    """A mask of some threads by their numbers."""
+    mask = np.zeros(total, np.bool_)
+    mask[threads] = True
+    return mask
 
 
 class Geometry(NamedTuple):
@@ -282,9 +294,8 @@ def tell(
     threads = sel.threads
     values = None if words is None else np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)
     for part in parts:
-        which = slice(None) if part.chosen is None else part.chosen
-        stored = None if values is None else values[which]
-        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, threads[which], stored))
+        stored = None if values is None else part.of(values)
+        observer.access(MemoryAccess(pc, kind, part.buffer, part.index * width, width, part.of(threads), stored))
 
 
 def tell_of_one(

@@ -31,7 +31,7 @@ from ....dialect.ptx.text.syntax import (
 from ...numerics.floats import Array
 from .decode import Context
 from .events import Selection
-from .memory import DecodeError, FaultError, rows
+from .memory import ARGUMENTS, DecodeError, FaultError, read_parts
 from .names import VariablePlace
 from .state import Action, PrintValue, Source, State, acting, all_of, arguments, parse, show
 
@@ -85,7 +85,12 @@ def _value(ctx: Context, operand: Operand, size: int, take: Callable[[Operand, s
 
 def parameter_bytes(place: VariablePlace | None, size: int) -> Source:
     """The bytes of a function's parameter, a row for each thread."""
-    return lambda state: rows(state.memory.local, place.address(state) if place else 0, size)
+
+    def read(state: State) -> Array:
+        local, start = state.memory.local, (place.address(state) if place else 0) - ARGUMENTS
+        return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
+
+    return read
 
 
 def parameter_word(place: VariablePlace | None, size: int) -> Source:
@@ -99,10 +104,7 @@ def parameter_word(place: VariablePlace | None, size: int) -> Source:
 
 def _words(state: State, addresses: Array, width: int, lanes: Array) -> Array:
     """Words of `width` bytes at generic addresses of the threads `lanes`."""
-    words = np.zeros(addresses.size, f"u{width}")
-    for part in state.memory.memory.parts(addresses, width, lanes):
-        words[... if part.chosen is None else part.chosen] = part.buffer.view(width)[part.index]
-    return words
+    return read_parts(state.memory.memory.parts(addresses, width, lanes), addresses.size, width)
 
 
 def _text(state: State, address: int, lane: int) -> bytes:

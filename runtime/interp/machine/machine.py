@@ -15,7 +15,7 @@ from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, CopyQueue, OperationGroups, SharedWindow
+from .copies import ClusterBarrier, OperationGroups, SharedWindow
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
@@ -109,7 +109,7 @@ class Standstill:
         flow, mbarriers = self._state.flow, self._state.mbarriers
         waiting = [(b.pc, b.mask) for b in flow.barriers] + mbarriers.waiting() + self._state.cluster_barrier.parked
         places = [*flow.ready.items(), *flow.parked.items(), *waiting, (-1, self._state.cluster_barrier.arrived)]
-        flying = (len(mbarriers.deferred), len(mbarriers.bulk), self._state.copies.serial)
+        flying = (len(mbarriers.deferred), len(mbarriers.bulk), self._state.copies.issued)
         return [*sorted((pc, mask.tobytes()) for pc, mask in places), *((n, b"") for n in flying)]
 
 
@@ -133,7 +133,7 @@ def _word(state: State, decoded: Decoded, where: Address, thread: int) -> str:
         return "memory"
     start = int(state.banks[slot.bits][slot.index][thread]) if slot else place.address(state) if place else 0
     shared |= place is not None and place.space == "shared"
-    one = Selection(np.arange(state.threads) == thread, state.threads)
+    one = Selection.of(thread, state.threads)
     addresses = np.array([start + where.offset], np.int64 if shared else np.uint64)
     try:
         (part,) = (state.memory.cluster if shared else state.memory.memory).parts(addresses, width, one.lanes)
@@ -213,8 +213,8 @@ class Machine:
         state.shared_bytes = state.reserved = align(_own_bytes(launch), 128)
         self.flow = state.flow = Flow(geometry, state.live, self.kernel.entry)
         state.prints, state.queue = Prints(), launch.queue
-        state.copies = CopyQueue(state.threads, launch.observer)
-        state.warpgroups, state.bulk_groups = OperationGroups(-(-state.warps // WARPS)), OperationGroups(state.threads)
+        state.copies, state.bulk_groups = OperationGroups(state.threads), OperationGroups(state.threads)
+        state.warpgroups = OperationGroups(-(-state.warps // WARPS))
         self.flow.observer = state.observer = launch.observer
         self.cluster_barrier = state.cluster_barrier = ClusterBarrier(self.flow)
         state.mbarriers = MbarrierObjects(state.memory.shared.buffer.view(8), self.flow, state.copies)

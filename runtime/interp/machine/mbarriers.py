@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from ...numerics.floats import Array
-from .copies import CopyQueue
-from .events import LEFT, Selection
+from .copies import OperationGroups
+from .events import LEFT, Selection, mask_of
 from .flow import Flow
 from .memory import Buffer, FaultError
 
@@ -148,7 +147,7 @@ class BulkCopy:
 class MbarrierObjects:
     """Objects are named by their number among the 64-bit words of shared memory."""
 
-    def __init__(self, words: Array, flow: Flow, copies: CopyQueue) -> None:
+    def __init__(self, words: Array, flow: Flow, copies: OperationGroups) -> None:
         self.words = words
         self.flow = flow
         self.copies = copies
@@ -224,7 +223,7 @@ class MbarrierObjects:
         threads = sel.threads
         for one in range(index.size):
             at = index[one : one + 1]
-            single = _only(threads[one], sel.total)
+            single = Selection.of(threads[one], sel.total)
             missing = int(Phases.of(self.words[at]).pending[0])
             if arrivals[one] > missing:
                 message = f"takes {int(arrivals[one])} off the arrivals, of which the phase lacks only {missing}"
@@ -262,7 +261,8 @@ class MbarrierObjects:
 
         They happen when the object is next looked at, which is as late as they may.
         """
-        self.arrive_after(partial(self.copies.complete, self.copies.serial), index, sel)
+        issued = self.copies.issued
+        self.arrive_after(lambda some: self.copies.complete(some.lanes, issued), index, sel)
 
     def arrive_after(self, before: Callable[[Selection], None], index: Array, sel: Selection) -> None:
         """Arrivals when `before` has completed what these threads have begun."""
@@ -319,9 +319,7 @@ class MbarrierObjects:
         if not threads.size:
             return
         out[threads] = result
-        mask = np.zeros(self.flow.live.size, np.bool_)
-        mask[threads] = True
-        self.flow.go(pc + 1, mask)
+        self.flow.go(pc + 1, mask_of(threads, self.flow.live.size))
 
     def _wake(self, objects: Array) -> None:
         """Wakes the threads that wait for a phase of these objects which is complete."""
@@ -345,7 +343,7 @@ class MbarrierObjects:
                 rest = ~now
                 self.deferred.append(Deferred(one.before, one.threads[rest], one.index[rest]))
             if now.any():
-                sel = _only(one.threads[now], self.flow.live.size)
+                sel = Selection.of(one.threads[now], self.flow.live.size)
                 one.before(sel)
                 self.arrive(one.index[now], sel, np.ones(sel.count, np.int64), deferred=True)
 
@@ -368,7 +366,7 @@ class MbarrierObjects:
             if self.flow.observer is not None:
                 self.flow.observer.land(copy.buffer, starts, width, np.full(starts.size, copy.thread))
                 self.flow.observer.arrive(copy.index * 8, np.array([copy.thread]), copy.pc)
-            one = _only(np.array([copy.thread]), self.flow.live.size)
+            one = Selection.of(np.array([copy.thread]), self.flow.live.size)
             self.transact(copy.index, one, np.array([-copy.transferred]), deferred=True)
 
     def stir(self) -> bool:
@@ -403,12 +401,7 @@ class MbarrierObjects:
 
     def waiting(self) -> list[tuple[int, Array]]:
         """Where threads sleep, as masks."""
-        places: list[tuple[int, Array]] = []
-        for sleepers in self.sleepers:
-            mask = np.zeros(self.flow.live.size, np.bool_)
-            mask[sleepers.threads] = True
-            places.append((sleepers.pc, mask))
-        return places
+        return [(one.pc, mask_of(one.threads, self.flow.live.size)) for one in self.sleepers]
 
     def lacking(self, pc: int, mask: Array) -> str:
         """A description of what the first object lacks that masked threads wait for at `pc`; "" without such
@@ -439,12 +432,6 @@ class MbarrierObjects:
             first = int(np.flatnonzero(bad)[0])
             text = message.format(int(values[first])) if values is not None else message
             raise FaultError(text, int(sel.threads[first]))
-
-
-def _only(threads: Array, total: int) -> Selection:
-    mask = np.zeros(total, np.bool_)
-    mask[threads] = True
-    return Selection(mask, total)
 
 
 def _sums(which: Array, values: Array, count: int) -> Array:

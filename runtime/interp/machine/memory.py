@@ -176,9 +176,38 @@ class Part:
     index: Array
     chosen: Array | None = None
 
+    def of(self, values: Array) -> Array:
+        """What belongs to these accesses, of one value for each."""
+        return values if self.chosen is None else values[self.chosen]
 
-def _misaligned(addresses: Array, width: int) -> int:
-    return int(np.flatnonzero(addresses & (width - 1))[0])
+
+def read_parts(parts: tuple[Part, ...], total: int, width: int, count: int = 1) -> Array:
+    """The words of `total` accesses, or rows of `count` words, of `width` bytes each."""
+    if len(parts) == 1 and parts[0].chosen is None:
+        return parts[0].buffer.view(width, count).take(parts[0].index, axis=0)
+    rows = np.zeros((total, count) if count > 1 else total, _WORDS[width])
+    for part in parts:
+        rows[... if part.chosen is None else part.chosen] = part.buffer.view(width, count).take(part.index, axis=0)
+    return rows
+
+
+def write_parts(parts: tuple[Part, ...], rows: Array) -> None:
+    """Writes the words, or the rows of words, of accesses."""
+    for part in parts:
+        part.buffer.view(rows.itemsize, 1 if rows.ndim == 1 else rows.shape[1])[part.index] = part.of(rows)
+
+
+def thread_of(access: int, lanes: Array | None) -> int:
+    """The thread that makes an access, of the threads `lanes` (None: all)."""
+    return access if lanes is None else int(lanes[access])
+
+
+def _check_aligned(space: str, addresses: Array, width: int, lanes: Array | None) -> None:
+    if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
+        first = int(np.flatnonzero(addresses & (width - 1))[0])
+        address = int(addresses[first])
+        message = f"misaligned {space} access: address {address:#x} is not a multiple of {width}"
+        raise FaultError(message, thread_of(first, lanes), address)
 
 
 class Window:
@@ -206,13 +235,7 @@ class Window:
         base = self.base if lanes is None else self.base[lanes]
         if int(addresses.view(np.uint64).max()) > self.plain - width:
             addresses, base = self.beyond(addresses, base, width, lanes)
-        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
-            first = _misaligned(addresses, width)
-            raise FaultError(
-                f"misaligned {self.name} access: address {int(addresses[first]):#x} is not a multiple of {width}",
-                first if lanes is None else int(lanes[first]),
-                int(addresses[first]),
-            )
+        _check_aligned(self.name, addresses, width, lanes)
         return (addresses + base) >> (width.bit_length() - 1)
 
     def beyond(self, addresses: Array, base: Array, width: int, lanes: Array | None) -> tuple[Array, Array]:
@@ -226,7 +249,7 @@ class Window:
         raise FaultError(
             f"{self.name} access out of bounds: {width} bytes at address {int(addresses[first]):#x}, "
             f"of {self.size} bytes{'' if self.size else '; the launch gives dynamic shared memory'}",
-            first if lanes is None else int(lanes[first]),
+            thread_of(first, lanes),
             int(addresses[first]),
         )
 
@@ -306,13 +329,7 @@ class GlobalBuffers:
         """
         if not addresses.size:
             return ()
-        if width > 1 and int(np.bitwise_or.reduce(addresses)) & (width - 1):
-            first = _misaligned(addresses, width)
-            raise FaultError(
-                f"misaligned global access: address {int(addresses[first]):#x} is not a multiple of {width}",
-                first if lanes is None else int(lanes[first]),
-                int(addresses[first]),
-            )
+        _check_aligned("global", addresses, width, lanes)
         number = int(addresses[0]) >> SPAN_BITS
         buffer = self._allocations.get(number)
         if buffer is not None and buffer.size >= width:
@@ -387,12 +404,6 @@ class Heap:
         self._used -= max(16, -(-block.size // 16) * 16)
         memory.drop(address)
         return True
-
-
-def rows(local: Window, address: int, size: int) -> Array:
-    """The bytes of a function's parameter in all threads, one row each."""
-    start = address - ARGUMENTS
-    return local.buffer.data.reshape(local.base.size, -1)[:, start : start + size]
 
 
 class MemorySpaces(NamedTuple):

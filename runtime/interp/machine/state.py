@@ -12,7 +12,7 @@ import numpy as np
 
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, CopyQueue, OperationGroups
+from .copies import ClusterBarrier, OperationGroups
 from .events import BoundStep, CtaQueue, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
@@ -374,7 +374,7 @@ class State:
     """
 
     flow: Flow
-    copies: CopyQueue
+    copies: OperationGroups
     warpgroups: OperationGroups
     bulk_groups: OperationGroups
     mbarriers: MbarrierObjects

@@ -16,7 +16,7 @@ from ...numerics import floats
 from ...numerics.floats import Array, ArrayFunction
 from ..machine.decode import Context, constant, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell
-from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable
+from ..machine.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_BITS, SHARED_WINDOW, Part, check_writable, write_parts
 from ..machine.names import DTYPES
 from ..machine.state import Action, Source, State, acting, all_of
 
@@ -314,9 +314,7 @@ def store(ctx: Context, bound: Bindings) -> Action:
                 rows = picked[0] if size == 1 else np.stack(picked, axis=1)
                 if watched:
                     tell(state.observer, ctx.pc, "store", parts, width * size, sel, rows)
-                for part in parts:
-                    view = part.buffer.view(width, size)
-                    view[part.index] = rows if part.chosen is None else rows[part.chosen]
+                write_parts(parts, rows)
 
         return step
 

@@ -14,7 +14,7 @@ from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import AccessKind, BoundStep, Selection, tell_of_one
 from ..machine.mbarriers import BulkCopy, Combine
-from ..machine.memory import Buffer, FaultError, Part, check_writable
+from ..machine.memory import Buffer, FaultError, Part, check_writable, read_parts, thread_of
 from ..machine.names import DTYPES
 from ..machine.state import LEAST, Action, Source, State, absent, acting, all_of, grow, stack_pointer
 from .access import Locate, elementwise, identity, locate, seen_as, several, space_of, updates, vector_of, wide
@@ -29,20 +29,20 @@ from .synchronisation import Find, in_shared, objects
 @meaning("cp.async.commit_group")
 def commit_group(ctx: Context, bound: Bindings) -> Action:
     """Closes the open group."""
-    return lambda state: lambda sel: state.copies.commit(sel)
+    return lambda state: lambda sel: state.copies.commit(sel.lanes)
 
 
 @meaning("cp.async.wait_group")
 def wait_group(ctx: Context, bound: Bindings) -> Action:
     """Completes all groups but the latest."""
     keep = ctx.integer(ctx.operands[0])
-    return lambda state: lambda sel: state.copies.wait(sel, keep)
+    return lambda state: lambda sel: state.copies.wait(sel.lanes, keep)
 
 
 @meaning("cp.async.wait_all")
 def wait_all(ctx: Context, bound: Bindings) -> Action:
     """Completes every copy."""
-    return lambda state: lambda sel: state.copies.wait(sel, None)
+    return lambda state: lambda sel: state.copies.wait(sel.lanes, None)
 
 
 @meaning("cp.async")
@@ -56,14 +56,28 @@ def copy(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, to: Locate, take: Locate, sizes: Callable[[], Array] | None, sel: Selection) -> None:
         (part,) = to(sel, size)
-        rows = np.zeros((part.index.size, count), f"u{width}")
         if sizes is None:
-            _read(rows.reshape(-1, count), take(sel, size), width, count, None)
+            rows = read_parts(take(sel, size), sel.count, width, count)
         else:
-            _read_some(rows, take, sel, sizes(), size)
-        state.copies.add(part.buffer, part.index, rows, sel)
+            rows = _read_some(take, sel, sizes(), (size, width, count))
+        state.copies.issue(sel.lanes, _landing(state, part, rows.reshape(-1, count), sel.lanes))
 
     return acting(step, target, origin, read_bytes)
+
+
+def _landing(state: State, part: Part, rows: Array, lanes: Array | None) -> Callable[[Array], None]:
+    """What writes the rows that threads (None: all) copy, of those for which the copy completes."""
+    width, view = rows.itemsize * rows.shape[1], part.buffer.view(rows.itemsize, rows.shape[1])
+    words = view.reshape(-1, rows.shape[1])
+
+    def land(done: Array) -> None:
+        all_rows = done.size == part.index.size
+        chosen = slice(None) if all_rows else done if lanes is None else np.searchsorted(lanes, done)
+        if state.observer is not None:
+            state.observer.land(part.buffer, part.index[chosen] * width, width, done)
+        words[part.index[chosen]] = rows[chosen]
+
+    return land
 
 
 def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State], Callable[[], Array]]:
@@ -80,29 +94,24 @@ def _source_size(ctx: Context, operand: Operand, size: int) -> Callable[[State],
     return lambda state: partial(sizes, source(state))
 
 
-def _read(rows: Array, parts: tuple[Part, ...], width: int, count: int, places: Array | None) -> None:
-    """Reads parts into all rows, or into those at `places`."""
-    for part in parts:
-        chosen = part.chosen if places is None else places if part.chosen is None else places[part.chosen]
-        values = part.buffer.view(width, count).take(part.index, axis=0).reshape(-1, count)
-        rows[... if chosen is None else chosen] = values
-
-
-def _read_some(rows: Array, take: Locate, sel: Selection, sizes: Array, size: int) -> None:
-    """Reads the first bytes of some sources; the remaining bytes are zero. Their addresses are not checked."""
-    picked = sel.pick(sizes)
+def _read_some(take: Locate, sel: Selection, sizes: Array, extent: tuple[int, int, int]) -> Array:
+    """The first bytes of some sources; the remaining bytes are zero. Their addresses are not checked."""
+    picked, (size, width, count) = sel.pick(sizes), extent
+    rows = np.zeros((sel.count, count), f"u{width}")
     if int(picked.max(initial=0)) > size:
         first = int(np.flatnonzero(picked > size)[0])
-        thread = first if sel.lanes is None else int(sel.lanes[first])
-        raise FaultError(f"cp.async reads {int(picked[first])} bytes, more than the {size} it writes", thread)
+        message = f"cp.async reads {int(picked[first])} bytes, more than the {size} it writes"
+        raise FaultError(message, thread_of(first, sel.lanes))
     full = sel.where(sizes == size)
-    _read(rows, take(full, size), rows.itemsize, rows.shape[1], np.flatnonzero(picked == size))
-    some = np.flatnonzero((picked > 0) & (picked < size))
-    if some.size:
+    rows[picked == size] = read_parts(take(full, size), full.count, width, count).reshape(-1, count)
+    partly = picked[picked < size]
+    if partly.size:
         data = rows.view(np.uint8)
-        for byte in range(int(picked[some].max())):
+        for byte in range(int(partly.max())):
             places = np.flatnonzero((picked > byte) & (picked < size))
-            _read(data[:, byte : byte + 1], take(sel.where((sizes > byte) & (sizes < size)), 1, byte), 1, 1, places)
+            some = sel.where((sizes > byte) & (sizes < size))
+            data[places, byte] = read_parts(take(some, 1, byte), places.size, 1)
+    return rows
 
 
 # Asynchronous copies, stores and reductions that arrive at an mbarrier: PTX ISA 9.7.9.12, .13, .25.4 and 9.7.13.7.
@@ -196,7 +205,7 @@ def _span(find: Locate, one: Selection, length: int) -> tuple[Buffer, int]:
 def one_by_one(sel: Selection) -> Iterator[tuple[Selection, int]]:
     """The threads that issue copies, one at a time; as a rule there is one per CTA."""
     for thread in sel.threads.tolist():
-        yield Selection(np.arange(sel.total) == thread, sel.total), thread
+        yield Selection.of(thread, sel.total), thread
 
 
 def _length(length: int, unit: int, thread: int) -> int:

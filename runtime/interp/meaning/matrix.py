@@ -23,7 +23,7 @@ from ...numerics.fused_sum import scales
 from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, Selection
-from ..machine.memory import FaultError, check_writable
+from ..machine.memory import FaultError, check_writable, read_parts, write_parts
 from ..machine.state import Action, Source, State, acting
 from .access import Locate, locate
 
@@ -171,6 +171,23 @@ def whole_warps(ctx: Context, work: Callable[..., None], *bound: Callable[[State
     return acting(step, *bound)
 
 
+def uniform(state: State, register: Array, agents: Array, together: int, what: str) -> Array:
+    """A value that all lanes of each warp, or of each group of `together` warps, agree on.
+
+    Raises:
+        FaultError: if they do not.
+    """
+    values = register.reshape(LANES, -1, together)[:, agents]
+    first = values[0, :, 0].copy()
+    other = values != first[:, None]
+    if other.any():
+        lane, agent, warp = (int(i[0]) for i in np.nonzero(other))
+        whose = "lanes of a warp" if together == 1 else "threads of a warpgroup"
+        thread = lane * state.warps + int(agents[agent]) * together + warp
+        raise FaultError(f"operand {what} must be the same in all {whose}", thread)
+    return first
+
+
 def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
     """Writes the registers of a fragment."""
     for out, value in zip(outs, values, strict=True):
@@ -286,7 +303,7 @@ def ldmatrix(ctx: Context, bound: Bindings) -> Action:
 
     def work(state: State, outs: list[Array], find: Locate, givers: Array, sel: Selection, warps: Array | None) -> None:
         givers_ = sel if row.addresses == LANES else sel.where(givers)
-        put(outs, _arrange(_read(find, givers_), row), warps)
+        put(outs, _arrange(read_parts(find(givers_, _ROW_BYTES), givers_.count, 8, 2), row), warps)
 
     return whole_warps(ctx, work, files_of(dests), locate(ctx, where, _space(row), "load"), _givers(row))
 
@@ -294,17 +311,6 @@ def ldmatrix(ctx: Context, bound: Bindings) -> Action:
 def _givers(row: LoadMatrix | StoreMatrix) -> Source:
     """A mask of the threads that give addresses."""
     return lambda state: np.arange(state.threads) < row.addresses * state.warps
-
-
-def _read(find: Locate, sel: Selection) -> Array:
-    """Rows of 16 bytes, one for each selected thread, as two words of 64 bits."""
-    parts = find(sel, _ROW_BYTES)
-    if len(parts) == 1 and parts[0].chosen is None:
-        return parts[0].buffer.view(8, 2).take(parts[0].index, axis=0)
-    rows = np.zeros((sel.count, 2), np.uint64)
-    for part in parts:
-        rows[... if part.chosen is None else part.chosen] = part.buffer.view(8, 2).take(part.index, axis=0)
-    return rows
 
 
 def _arrange(rows: Array, row: LoadMatrix) -> list[Array]:
@@ -353,8 +359,7 @@ def stmatrix(ctx: Context, bound: Bindings) -> Action:
         rows = _rows([chosen(file, warps) for file in files], row)
         parts = find(sel if row.addresses == LANES else sel.where(givers), _ROW_BYTES)
         check_writable(parts)
-        for part in parts:
-            part.buffer.view(8, 2)[part.index] = rows if part.chosen is None else rows[part.chosen]
+        write_parts(parts, rows)
 
     return whole_warps(ctx, work, files_of(sources), locate(ctx, where, _space(row), "store"), _givers(row))
 

@@ -16,7 +16,7 @@ from ..machine.calls import return_
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, AccessKind, Selection
 from ..machine.flow import Complete
-from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part
+from ..machine.memory import RANK_BITS, SHARED_WINDOW, Buffer, FaultError, Part, thread_of
 from ..machine.state import Action, Source, State, absent, acting
 from .access import computes, locate, space_of
 
@@ -130,7 +130,7 @@ def cluster_wait(ctx: Context, bound: Bindings) -> Action:
 
 
 def _first(sel: Selection) -> int:
-    return 0 if sel.lanes is None else int(sel.lanes[0])
+    return thread_of(0, sel.lanes)
 
 
 # Barriers in shared memory: PTX ISA 9.7.13.15.
@@ -160,8 +160,7 @@ def in_shared(parts: tuple[Part, ...], shared: Buffer, sel: Selection, what: str
     away = next((part for part in parts if part.buffer is not shared), None)
     if away is not None:
         first = 0 if away.chosen is None else int(away.chosen[0])
-        thread = first if sel.lanes is None else int(sel.lanes[first])
-        raise FaultError(f"{what} in shared memory; the address leads elsewhere", thread)
+        raise FaultError(f"{what} in shared memory; the address leads elsewhere", thread_of(first, sel.lanes))
     return parts[0].index
 
 
@@ -341,4 +340,4 @@ def _in_window(sel: Selection, values: Array, generic: bool) -> tuple[np.uint64,
 
 def _fail_first(bad: Array, sel: Selection, message: str, values: Array) -> None:
     first = int(np.flatnonzero(bad)[0])
-    raise FaultError(message.format(int(values[first])), first if sel.lanes is None else int(sel.lanes[first]))
+    raise FaultError(message.format(int(values[first])), thread_of(first, sel.lanes))

@@ -28,7 +28,7 @@ from ...numerics.floats import Array
 from ..machine.decode import Context, Updates, meaning
 from ..machine.events import AccessKind, Selection, tell, tell_of_one
 from ..machine.mbarriers import BulkCopy
-from ..machine.memory import FaultError, Part, check_writable
+from ..machine.memory import FaultError, Part, check_writable, read_parts, write_parts
 from ..machine.state import Action, Source, State, absent, acting
 from .access import Locate, locate, seen_as, space_of, updates
 from .bulk import masks_of, one_by_one, shifts
@@ -168,9 +168,7 @@ def _fields(state: State, address: int, thread: int) -> TensorMapFields:
     if address % MAP_ALIGNMENT:
         raise FaultError(f"a tensor map lies at a multiple of {MAP_ALIGNMENT} bytes, got {address:#x}", thread)
     places = np.arange(address, address + SIZE, 8, dtype=np.uint64)
-    words = np.empty(places.size, np.uint64)
-    for part in state.memory.memory.parts(places, 8, np.full(places.size, thread)):
-        words[... if part.chosen is None else part.chosen] = part.buffer.view(8)[part.index]
+    words = read_parts(_parts(state, places, 8, thread), places.size, 8)
     try:
         return _decoded(words.tobytes())
     except TensorMapError as error:
@@ -286,9 +284,7 @@ def _read(state: State, box: Box, pc: int, thread: int) -> Array:
     fields, (addresses, inside, size) = box.fields, box.words()
     fill = int.from_bytes(_NAN.to_bytes(2, "little") * (size // 2), "little") if fields.nan_fill else 0
     words = np.full(addresses.shape, fill, f"u{size}")
-    values = np.empty(np.count_nonzero(inside), words.dtype)
-    for part in _parts(state, addresses[inside], size, thread):
-        values[... if part.chosen is None else part.chosen] = part.buffer.view(size)[part.index]
+    values = read_parts(_parts(state, addresses[inside], size, thread), int(np.count_nonzero(inside)), size)
     _tell(state, pc, "load", box, thread)
     words[inside] = _converted(fields.element.name, values)
     data = words.view(np.uint8)
@@ -320,7 +316,7 @@ def _tell(state: State, pc: int, kind: AccessKind, box: Box, thread: int, values
     for chosen_, chosen, width in ((addresses[complete, 0], complete, UNIT), (addresses[rest], rest, size)):
         data = None if words is None else np.ascontiguousarray(words[chosen]).view(np.uint8).reshape(-1, width)
         for part in _parts(state, chosen_, width, thread) if chosen_.size else ():
-            some = data if data is None or part.chosen is None else data[part.chosen]
+            some = None if data is None else part.of(data)
             tell_of_one(state.observer, pc, kind, part.buffer, part.index * width, width, thread, some)
 
 
@@ -375,7 +371,7 @@ def _write(state: State, box: Box, units: Array, reduction: tuple[str, Updates],
     check_writable(parts)
     _tell(state, pc, "store", box, thread, None if operation else elements)
     for part in parts:
-        new = values if part.chosen is None else values[part.chosen]
+        new = part.of(values)
         view = part.buffer.view(size)
         if not operation:
             view[part.index] = new
@@ -480,9 +476,9 @@ def copy(ctx: Context, bound: Bindings) -> Action:
                 source, parts = of(one, UNIT, shift), into(one, UNIT, shift)
                 _aligned(into(one, UNIT)[0], thread)
                 check_writable(parts)
-                words = source[0].buffer.view(8, 2)[source[0].index]
+                words = read_parts(source, 1, 8, 2)
                 tell(state.observer, ctx.pc, "load", source, UNIT, one)
                 tell(state.observer, ctx.pc, "store", parts, UNIT, one, words)
-                parts[0].buffer.view(8, 2)[parts[0].index] = words
+                write_parts(parts, words)
 
     return acting(step, locate(ctx, target, "global", None), locate(ctx, origin, "shared", None))

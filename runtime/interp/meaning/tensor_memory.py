@@ -21,9 +21,9 @@ from ..machine.state import Action, State, absent, acting, all_of
 from .access import Locate, locate, space_of
 from .bulk import masks_of, one_by_one, shifts
 from .convert import joined, sparse
-from .matrix import rows_of
+from .matrix import rows_of, uniform
 from .synchronisation import Find, objects
-from .tensor_operands import SharedMatrices, cta_of, tell
+from .tcgen05 import SharedMatrices, cta_of, tell
 
 Read = Callable[[Selection], Array]
 """The addresses that some threads give."""
@@ -40,22 +40,6 @@ def _warps(state: State, sel: Selection, what: str) -> Array:
     return np.flatnonzero(state.live[: state.warps]) if warps is None else warps
 
 
-def _alike(values: Array, state: State, sel: Selection, warps: Array, what: str) -> Array:
-    """The value that all lanes of each warp give.
-
-    Raises:
-        FaultError: if they give several.
-    """
-    every = np.zeros(state.threads, np.int64)
-    every[sel.threads] = values
-    rows = every.reshape(LANES, -1)[:, warps]
-    other = rows != rows[0]
-    if other.any():
-        lane, at = (int(i[0]) for i in np.nonzero(other))
-        raise FaultError(f"operand {what} must be the same in all lanes of a warp", lane * state.warps + int(warps[at]))
-    return rows[0]
-
-
 # Allocation: 9.7.16.7.1
 
 
@@ -68,14 +52,13 @@ def alloc(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, place: Locate, counts: Array, sel: Selection) -> int:
         warps = _warps(state, sel, what)
-        for warp, columns in zip(warps, _alike(sel.pick(counts), state, sel, warps, "nCols"), strict=True):
+        for warp, columns in zip(warps, uniform(state, counts, warps, 1, "nCols"), strict=True):
             cta, thread = cta_of(state, int(warp)), int(warp)
             if state.tensor.closed[cta]:
                 raise FaultError("allocates tensor memory after tcgen05.relinquish_alloc_permit", thread)
             if columns % 32 or not 32 <= columns <= 512 or (columns & columns - 1 and "X" not in bound):
                 raise FaultError(f"expected 32, 64, 128, 256 or 512 columns, got {int(columns)}", thread)
-            first = Selection(np.arange(sel.total) == thread, sel.total)
-            (part,) = place(first, 4)
+            (part,) = place(Selection.of(thread, sel.total), 4)
             put = partial(part.buffer.view(4).__setitem__, int(part.index[0]))
             state.tensor.request(Request(ctx.pc, thread, cta, int(columns), group, put))
         return LEFT
@@ -91,8 +74,8 @@ def dealloc(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, addresses: Array, counts: Array, sel: Selection) -> None:
         warps = _warps(state, sel, what)
-        places = _alike(sel.pick(addresses), state, sel, warps, "taddr")
-        sizes = _alike(sel.pick(counts), state, sel, warps, "nCols")
+        places = uniform(state, addresses, warps, 1, "taddr")
+        sizes = uniform(state, counts, warps, 1, "nCols")
         freed: list[list[int]] = np.stack([warps, places, sizes], axis=1).tolist()
         for warp, place, columns in freed:
             cta = cta_of(state, warp)
@@ -153,7 +136,9 @@ def move(ctx: Context, bound: Bindings) -> Action:
 
     def step(state: State, read: Read, files: list[Array], sel: Selection) -> None:
         tensor, warps = state.tensor, _warps(state, sel, what)
-        bases = _alike(read(sel), state, sel, warps, "taddr")
+        addresses = np.zeros(state.threads, np.int64)
+        sel.put(addresses, read(sel))
+        bases = uniform(state, addresses, warps, 1, "taddr")
         at = np.zeros((state.warps, 2), np.int64)
         at[warps] = np.stack(address(bases), axis=1)
         for warp in warps.tolist():
@@ -368,7 +353,7 @@ def commit(ctx: Context, bound: Bindings) -> Action:
             moved = [shift // 8 for shift in shifts(state, buffer, int(index[0]) * 8, mask, thread)]
             agent = np.array([thread])
             products.commit(agent)
-            number = int(products.open[thread])
+            number = products.committed(thread)
             for shift in moved:
                 state.mbarriers.arrive_after(partial(_complete, products, number), index + shift, one)
 
@@ -378,4 +363,4 @@ def commit(ctx: Context, bound: Bindings) -> Action:
 def _complete(products: OperationGroups, number: int, sel: Selection) -> None:
     """Lets the groups of a thread before one of a number happen."""
     agents = sel.threads
-    products.wait(agents, int(products.open[agents[0]]) - number)
+    products.wait(agents, products.committed(int(agents[0])) - number)

@@ -23,7 +23,7 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import elements, form, gather, model, packed, rows_of, stored_columns
+from .matrix import elements, form, gather, model, packed, rows_of, stored_columns, uniform
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
@@ -155,7 +155,7 @@ class _Instruction:
         shared = _Shared(state)
 
         def issue(groups: Array) -> Callable[[Array], None]:
-            operands = {role: _uniform(state, w, groups, role) for role, w in words.items()}
+            operands = {role: uniform(state, w, groups, WARPS, role) for role, w in words.items()}
             scale = self._scale_d(state, groups)
             place = np.full(state.warpgroups.count, -1)
             place[groups] = np.arange(groups.size)
@@ -187,7 +187,7 @@ class _Instruction:
         if self.scale_d is None:
             return np.full(groups.size, self.constants["scale_d"] == 1)
         source, negated = self.scale_d
-        return _uniform(state, source(state), groups, "scale-d") ^ negated
+        return uniform(state, source(state), groups, WARPS, "scale-d") ^ negated
 
     def _left(self, shared: _Shared, registers: list[Array], words: Array | None, groups: Array) -> Array:
         if words is not None:
@@ -231,22 +231,6 @@ class _Instruction:
         if self.constants.get(f"scale_{role}", 1) == 1:
             return matrix
         return matrix ^ matrix.dtype.type(1 << 8 * matrix.dtype.itemsize - 1)
-
-
-def _uniform(state: State, register: Array, groups: Array, what: str) -> Array:
-    """A value that all threads of a warpgroup agree on, warpgroup by warpgroup.
-
-    Raises:
-        FaultError: if they do not.
-    """
-    values = register.reshape(LANES, -1, WARPS)[:, groups]
-    first = values[0, :, 0].copy()
-    other = values != first[:, None]
-    if other.any():
-        lane, group, warp = (int(i[0]) for i in np.nonzero(other))
-        thread = lane * state.warps + int(groups[group]) * WARPS + warp
-        raise FaultError(f"operand {what} must be the same in all threads of a warpgroup", thread)
-    return first
 
 
 class _Shared:

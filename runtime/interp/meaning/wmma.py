@@ -20,15 +20,13 @@ import numpy as np
 
 from ....dialect.isa.form import ElementType
 from ....dialect.isa.row import Bindings
-from ....dialect.isa.wmma import Shape, WmmaLoad, WmmaMma, WmmaStore, alignment, default_stride, extent, registers
+from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent, registers
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell
-from ..machine.memory import FaultError, Part, check_writable
+from ..machine.memory import FaultError, Part, check_writable, read_parts, thread_of, write_parts
 from ..machine.state import Action, Source, State
 from .matrix import chosen, elements, files_of, form, model, packed, put, whole_warps, words_of
-
-_WORDS: dict[int, type[np.generic]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 class _Place(NamedTuple):
@@ -134,16 +132,16 @@ class _Walk:
     """Where the elements of a fragment lie: the address, and the stride of rows or columns."""
 
     ctx: Context
-    row: WmmaLoad | WmmaStore
+    row: WmmaMove
     fragment: _Fragment
     address: Callable[[State], Callable[[Selection], Array]]
     stride: Source | None
 
     @staticmethod
-    def of(ctx: Context, row: WmmaLoad | WmmaStore, fragment: _Fragment) -> _Walk:
+    def of(ctx: Context, row: WmmaMove, fragment: _Fragment) -> _Walk:
         """The walk of a decoded instruction."""
         operands = ctx.operands
-        where = operands[0 if isinstance(row, WmmaStore) else 1]
+        where = operands[1 if row.loads else 0]
         address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
         stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
         return _Walk(ctx, row, fragment, address, stride)
@@ -156,7 +154,7 @@ class _Walk:
         """
         address, stride = self.address(state), None if self.stride is None else self.stride(state)
         home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
-        kind = "load" if isinstance(self.row, WmmaLoad) else "store"
+        kind = "load" if self.row.loads else "store"
         place, size = self.fragment.place(), self.fragment.bits // 8
         major, minor = (place.rows, place.columns) if self.row.layout == "row" else (place.columns, place.rows)
 
@@ -176,9 +174,9 @@ class _Walk:
         multiple = alignment(self.row.shape, self.fragment.role, self.row.type)
         bad = np.flatnonzero(base % base.dtype.type(multiple))
         if bad.size:
-            thread = int(bad[0]) if sel.lanes is None else int(sel.lanes[bad[0]])
-            address = int(base[bad[0]])
-            raise FaultError(f"address {address:#x} is not a multiple of {multiple} bytes", thread, address)
+            first, address = int(bad[0]), int(base[bad[0]])
+            message = f"address {address:#x} is not a multiple of {multiple} bytes"
+            raise FaultError(message, thread_of(first, sel.lanes), address)
         return base
 
     def _steps(self, stride: Array | None, sel: Selection) -> Array | np.int64:
@@ -192,31 +190,24 @@ class _Walk:
 @meaning("wmma.load")
 def load(ctx: Context, bound: Bindings) -> Action:
     """A fragment from memory."""
-    row, operands = form(ctx, WmmaLoad), ctx.operands
+    row, operands = form(ctx, WmmaMove), ctx.operands
     fragment = _Fragment(row.shape, row.role, row.type)
     register = "b64" if row.type.bits == 64 else "b32"
     dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
 
     def work(state: State, outs: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
-        rows = [_read(parts, sel.count, fragment.bits) for parts in find(sel)]
+        rows = [read_parts(parts, sel.count, fragment.bits // 8) for parts in find(sel)]
         words = np.stack(rows).reshape(len(rows) * LANES, -1)
         put(outs, packed(words, fragment.bits), warps)
 
     return whole_warps(ctx, work, files_of(dests), _Walk.of(ctx, row, fragment).bind)
 
 
-def _read(parts: tuple[Part, ...], count: int, bits: int) -> Array:
-    values = np.zeros(count, _WORDS[bits])
-    for part in parts:
-        values[... if part.chosen is None else part.chosen] = part.buffer.view(bits // 8)[part.index]
-    return values
-
-
 @meaning("wmma.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """A fragment to memory."""
-    row, operands = form(ctx, WmmaStore), ctx.operands
-    fragment = _Fragment(row.shape, "d", row.type)
+    row, operands = form(ctx, WmmaMove), ctx.operands
+    fragment = _Fragment(row.shape, row.role, row.type)
     (wanted,) = (o for o in row.operands if o.name == "r")
     sources = words_of(ctx, operands[1], wanted)
 
@@ -224,8 +215,6 @@ def store(ctx: Context, bound: Bindings) -> Action:
         words = elements([chosen(file, warps) for file in files], fragment.bits).reshape(-1, sel.count)
         for parts, values in zip(find(sel), words, strict=True):
             check_writable(parts)
-            for part in parts:
-                view = part.buffer.view(fragment.bits // 8)
-                view[part.index] = values if part.chosen is None else values[part.chosen]
+            write_parts(parts, values)
 
     return whole_warps(ctx, work, files_of(sources), _Walk.of(ctx, row, fragment).bind)

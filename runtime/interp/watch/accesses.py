@@ -12,6 +12,7 @@ from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
 from ..machine.copies import OperationGroups
+from ..machine.events import mask_of
 from ..machine.names import VariablePlace
 from ..machine.state import RegisterSlot
 from .findings import Check
@@ -74,8 +75,7 @@ class Proxies(AsynchronousCheck):
             return
         clocks, threads = self.shared.clocks, sel.threads
         writer = self.writer[units]
-        fenced = np.zeros(self.state.threads, np.bool_)
-        fenced[threads] = True
+        fenced = mask_of(threads, self.state.threads)
         times = np.zeros((self.state.warps // clocks.each, clocks.each), np.int32)
         warps = np.unique(threads % clocks.warps)
         np.maximum.at(times, warps // clocks.each, clocks.seen[warps])
@@ -190,7 +190,6 @@ class InitialisedObjects(SharedCheck):
 
     def _use(self, pc: int, start: int, thread: int, one: _Object) -> None:
         """A thread uses an object."""
-        geometry = self.state.geometry
         away = start // self.shared.stride != int(self._cta(np.array(thread)))
         for lacks, what, fence in (
             (
@@ -201,11 +200,10 @@ class InitialisedObjects(SharedCheck):
             (away and one.released in (-1, pc), "from another CTA", "fence.mbarrier_init or release for the cluster"),
         ):
             if lacks:
-                cta, warp, lane = geometry.place(one.thread)
-                line = self.kernel.code[one.pc].source.line
+                line, who = self.line(one.pc), self.name_of(one.thread)
                 text = (
-                    f"uses {what} the mbarrier object that CTA {cta}, warp {warp}, lane {lane} initialises at line "
-                    f"{line}, and no {fence} is between them"
+                    f"uses {what} the mbarrier object that {who} initialises at line {line}, and no {fence} is between "
+                    "them"
                 )
                 note = not away  # Compilers leave this fence out, and GPUs do not mind.
                 self.report(pc, text, thread, start % self.shared.stride, about=("object", line, what), note=note)

@@ -292,10 +292,9 @@ class Barriers(Check):
         if expected == 0 and short.any():
             thread = int(np.flatnonzero(short)[0])
             gone = self.there & ~arrived & (self.cta == self.cta[thread])
-            _, warp, lane = self.state.geometry.place(int(np.flatnonzero(gone)[0]))
             text = (
                 f"barrier {number} is for all threads of the CTA, of which {int(gone.sum())} have exited, "
-                f"the first of them warp {warp}, lane {lane}; they are not waited for"
+                f"the first of them {self.name_of(int(np.flatnonzero(gone)[0]), thread)}; they are not waited for"
             )
             self.report(self._came(number, thread)[0], text, thread, about=("exited", number), note=True)
 

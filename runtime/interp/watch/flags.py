@@ -319,8 +319,7 @@ class Flags(Check):
     def _who(self, deed: _Deed | None, other: _Deed) -> str:
         if deed is None:
             return "another thread"
-        (cta, warp, lane), (own, _, _) = (self.state.geometry.place(d.thread) for d in (deed, other))
-        return f"{'' if cta == own else f'CTA {cta}, '}warp {warp}, lane {lane} (line {self.line(deed.pc)})"
+        return f"{self.name_of(deed.thread, other.thread)} (line {self.line(deed.pc)})"
 
     def _bound(self, what: str) -> None:
         text = f"words through which threads tell each other are not looked at in all orders: {what}"

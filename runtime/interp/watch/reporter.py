@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,14 @@ from ...base.launch import Dim3, Problem
 from ...numerics.floats import Array
 from ..machine.calls import RETURN
 from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel, Observer
+from ..machine.kernel import Decoded, DecodedKernel, Observer, Observers
 from ..machine.memory import SPAN_BITS
 from ..machine.state import State
 from .report import Executed, GlobalAccess, LaunchReport, MatrixProducts, SharedAccess
+
+if TYPE_CHECKING:
+    from .timeline import LaunchTrace
+    from .tracer import Tracer
 
 # What accesses to memory cost: wavefronts of shared memory, sectors of global memory.
 #
@@ -368,3 +372,39 @@ def _products(done: Sequence[Executed]) -> tuple[MatrixProducts, ...]:
             before = products[item.opcode].warps if item.opcode in products else 0
             products[item.opcode] = MatrixProducts(item.opcode, Problem(*row.shape), row.products, before + item.warps)
     return tuple(products.values())
+
+
+# Who looks on while the launches of a call run: what makes reports, and what makes traces.
+
+
+class LaunchObservers:
+    """The observers of a number of launches; one `more` sees all of them."""
+
+    def __init__(self, launches: int, report: bool, trace: bool, more: Observer | None = None) -> None:
+        self._more = () if more is None else (more,)
+        self._reporters = [Reporter() for _ in range(launches)] if report else []
+        self._tracers: list[Tracer] = []
+        if trace:
+            from .tracer import Tracer
+
+            self._tracers = [Tracer() for _ in range(launches)]
+
+    def of(self, launch: int) -> Observer | None:
+        """The observer of the launch of a number."""
+        own = [*self._reporters[launch : launch + 1], *self._tracers[launch : launch + 1], *self._more]
+        return Observers(own) if len(own) > 1 else next(iter(own), None)
+
+    def trace_of(self, launch: int) -> LaunchTrace | None:
+        """The trace of a launch up to its failure, if a trace was requested and has begun."""
+        begun = [t for t in self._tracers[launch : launch + 1] if t.timeline.kernel is not None]
+        return begun[0].trace() if begun else None
+
+    @property
+    def reports(self) -> tuple[LaunchReport, ...]:
+        """The report of each launch; empty if no reports were requested."""
+        return tuple(reporter.report() for reporter in self._reporters)
+
+    @property
+    def traces(self) -> tuple[LaunchTrace, ...]:
+        """The trace of each launch; empty if no traces were requested."""
+        return tuple(tracer.trace() for tracer in self._tracers)

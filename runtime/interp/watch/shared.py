@@ -19,7 +19,6 @@ from ....dialect.isa.families import LoadMatrix
 from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
-from ..machine.events import LANES
 from ..machine.mbarriers import phase
 from .bytes import MULTIPLYING, Exchanges
 from .clocks import Clocks
@@ -358,10 +357,8 @@ class SharedMemory(Check):
     def _other(self, other: int, thread: int, deed: str) -> str:
         """A thread and its deed, as another thread's message names it: with its CTA where that is not the same. Where
         `other` is negative, several lanes of the warp are meant."""
-        geometry, warps = self.state.geometry, self.clocks.warps
-        (cta, warp, lane), (own, _, _) = geometry.place(other % (LANES * warps)), geometry.place(thread)
-        who = f"{'' if cta == own else f'CTA {cta}, '}warp {warp}"
-        return f"several lanes of {who} {deed[:-1]}" if other < 0 else f"{who}, lane {lane} {deed}"
+        who = self.name_of(other % self.state.threads, thread)
+        return f"several lanes of {who.rpartition(', ')[0]} {deed[:-1]}" if other < 0 else f"{who} {deed}"
 
     def _tell(
         self, touch: _Touch, bad: Array, name: str, text: str, about: Hashable = (), *, note: bool = False

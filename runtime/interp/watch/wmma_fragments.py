@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....dialect.isa.wmma import WmmaLoad, WmmaMma, WmmaStore
+from ....dialect.isa.wmma import WmmaMma, WmmaMove
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
 from ..machine.events import LANES
 from ..machine.names import SPECIALS
@@ -63,7 +63,7 @@ class FragmentRegister(NamedTuple):
         return " ".join(word for word in words if word)
 
 
-def parts(row: WmmaLoad | WmmaStore | WmmaMma, role: str, count: int) -> list[FragmentRegister]:
+def parts(row: WmmaMove | WmmaMma, role: str, count: int) -> list[FragmentRegister]:
     """What the registers of an operand hold."""
     if isinstance(row, WmmaMma):
         type, layout = row.element(role).name, {"a": row.a_layout, "b": row.b_layout}.get(role, "")
@@ -182,14 +182,14 @@ class _Wmma:
         self.takes: list[tuple[RegisterSlot, int]] = []
         self.makes: list[tuple[RegisterSlot, int]] = []
         row = decoded.row
-        if not isinstance(row, WmmaLoad | WmmaStore | WmmaMma):
+        if not isinstance(row, WmmaMove | WmmaMma):
             return
         for wanted, operand in zip(row.operands, decoded.source.operands, strict=False):
             role = _role(row, wanted.name)
             if role:
                 items = operand.items if isinstance(operand, Vector) else (operand,)
                 for item, part in zip(items, parts(row, role, len(items)), strict=True):
-                    made = wanted.name == "d" or isinstance(row, WmmaLoad)
+                    made = wanted.written
                     for slot in _slots(decoded, item):
                         (self.makes if made else self.takes).append((slot, check.number(part)))
 
@@ -204,11 +204,11 @@ class _Wmma:
             self.check.tag(slot)[warps] = number
 
 
-def _role(row: WmmaLoad | WmmaStore | WmmaMma, name: str) -> str:
+def _role(row: WmmaMove | WmmaMma, name: str) -> str:
     """The role of an operand; "" of addresses and strides."""
     if isinstance(row, WmmaMma):
         return name
-    return {"r": row.role if isinstance(row, WmmaLoad) else "d"}.get(name, "")
+    return row.role if name == "r" else ""
 
 
 class _Computing:

@@ -22,7 +22,9 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %c0 = arith.constant 0 : index
     %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x16xf32> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
     %m = warp.reduce max %x : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>
-    %y = warp.broadcast %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.map %m : !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]> -> !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: f32) {
+      warp.yield %e : f32
+    }
     warp.store %y, %Y[%c0, %c0] {in_bounds = [true, true]} : !warp.fragment<acc, 16x16xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x16xf32>
     "gpu.return"() : () -> ()
   }) {sym_name = "whole", gpu.known_block_size = array<i32: 32, 1, 1>} : () -> ()
@@ -45,8 +47,10 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
     %x = warp.load %X[%c0, %c0] {in_bounds = [true, true]} : memref<16x16xi32> -> !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %p = warp.reduce add %x : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> to !warp.fragment<acc, 16x4xi32, [c0 c1 r0 r1 r2 | r3]>
     %m = warp.reduce add %p : !warp.fragment<acc, 16x4xi32, [c0 c1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x1xi32, [x0 x1 r0 r1 r2 | r3]>
-    %y = warp.broadcast %m : !warp.fragment<acc, 16x1xi32, [x0 x1 r0 r1 r2 | r3]> to !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
-    %j = warp.step columns %i : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+    %y = warp.map %m : !warp.fragment<acc, 16x1xi32, [x0 x1 r0 r1 r2 | r3]> -> !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> (%e: i32) {
+      warp.yield %e : i32
+    }
+    %j = warp.index 1 from %i : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>
     %z = warp.map %y, %j : !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]>, !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x16xi32, [c1 c2 r0 r1 r2 | c0 r3]> (%a: i32, %b: i32) {
       %0 = arith.addi %a, %b : i32
       warp.yield %0 : i32

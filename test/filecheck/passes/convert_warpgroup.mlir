@@ -105,7 +105,7 @@ builtin.module attributes {warp.target = #warp.target<sm_90a>} {
   // CHECK-NEXT: barrier.cluster.wait.aligned;
   warp.barrier cluster {mbarriers}
   // CHECK-NEXT: mov.u32 [[RANK:%r[0-9]+]], %cluster_ctarank;
-  %rank = warp.cluster_rank
+  %rank = gpu.cluster_block_id x
   %one = arith.constant 1 : index
   %three = arith.constant 3 : index
   %empty = warp.make_barriers {arrivals = 1 : i64} : !warp.barriers<2>

@@ -182,8 +182,8 @@ builtin.module attributes {warp.target = #warp.target<sm_80>} {
 ^bb0():
   %i = arith.constant 0 : index
   %many = arith.constant 65536 : index
-  // expected-error @below {{warp.cluster_rank takes %cluster_ctarank, which needs sm_90 or later; the target is sm_80}}
-  %r = warp.cluster_rank
+  // expected-error @below {{gpu.cluster_block_id takes %cluster_ctaid.x, which needs sm_90 or later; the target is sm_80}}
+  %r = gpu.cluster_block_id x
   "gpu.return"() : () -> ()
 }) {sym_name = "k", gpu.known_block_size = array<i32: 128, 1, 1>} : () -> ()
 }) : () -> ()

@@ -7,7 +7,7 @@
 #mn = affine_map<(m, n) -> (m, n)>
 #m = affine_map<(m, n) -> (m)>
 
-// AGAIN: warp.across maximum
+// AGAIN: warp.reduce maximum
 
 // REMARK: fuse_rows.mlir:[[# @LINE + 30]]:3: remark: warp-fuse-rows: it is not fused with operations on the same rows: linalg.fill between its operations writes what it reads
 
@@ -16,10 +16,10 @@
 // CHECK-NOT:     memref.alloc
 // CHECK:         warp.rows %x into %y {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>]}
 // CHECK-NEXT:    ^bb0(%[[A:.*]]: f32):
-// CHECK-NEXT:      %[[M:.*]] = warp.across maximum %[[A]] : f32
+// CHECK-NEXT:      %[[M:.*]] = warp.reduce maximum %[[A]] : f32 to f32
 // CHECK-NEXT:      %[[D:.*]] = arith.subf %[[A]], %[[M]] : f32
 // CHECK-NEXT:      %[[E:.*]] = math.exp %[[D]] : f32
-// CHECK-NEXT:      %[[L:.*]] = warp.across add %[[E]] : f32
+// CHECK-NEXT:      %[[L:.*]] = warp.reduce add %[[E]] : f32 to f32
 // CHECK-NEXT:      %[[Y:.*]] = arith.divf %[[E]], %[[L]] : f32
 // CHECK-NEXT:      warp.yield %[[Y]] : f32
 // CHECK-NOT:     linalg
@@ -50,7 +50,7 @@ func.func @between(%x: memref<64x100xf32>, %y: memref<64x100xf32>, %s: memref<64
 // CHECK-LABEL: func.func @sums(
 // CHECK:         linalg.matmul
 // CHECK:         warp.rows %[[T:.*]] into %y, %s {{.*}} : memref<64x100xf32> into memref<64x100xf32>, memref<64xf32> {
-// CHECK:           %[[S:.*]] = warp.across add
+// CHECK:           %[[S:.*]] = warp.reduce add
 // CHECK:           %[[Q:.*]] = arith.divf %{{.*}}, %[[S]]
 // CHECK-NEXT:      warp.yield %[[Q]], %[[S]] : f32, f32
 // CHECK-NOT:     linalg.generic
@@ -129,11 +129,10 @@ func.func @gate(%a: memref<64x100xf32>, %b: memref<64x100xf32>, %y: memref<64x10
 // Both loops over rows are one; a row of 100 takes a warp, and what is behind its end counts for nothing.
 // KERNEL:      gpu.func @softmax(%x: memref<128x100xf32>, %y: memref<128x100xf32>) kernel attributes {{.*}}warp.computes = "warp.rows, 1x128 at a time for each warp"
 // KERNEL:        %[[X:.*]] = warp.load %{{.*}} {in_bounds = [true, false]} : {{.*}} -> !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]>
-// KERNEL:        %[[J:.*]] = warp.step columns
+// KERNEL:        %[[J:.*]] = warp.index 1 from
 // KERNEL-NEXT:   %[[IN:.*]] = warp.map %[[X]], %[[J]]
 // KERNEL:        %[[M:.*]] = warp.reduce maximum %[[IN]] : !warp.fragment<acc, 1x128xf32, [c2 c3 c4 c5 c6 | c0 c1]> to !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>
-// KERNEL-NEXT:   %[[B:.*]] = warp.broadcast %[[M]]
-// KERNEL-NEXT:   %[[E:.*]] = warp.map %[[X]], %[[B]]
+// KERNEL-NEXT:   %[[E:.*]] = warp.map %[[X]], %[[M]]
 // KERNEL:        warp.reduce add
 // KERNEL:        warp.store
 // KERNEL-NOT:    warp.load

@@ -48,10 +48,10 @@
 // CHECK:           %[[EDGE:.*]] = arith.ori
 // CHECK-NEXT:      %[[X:.*]] = scf.if %[[EDGE]]
 // CHECK-NEXT:        arith.subi %[[AT]],
-// CHECK-NEXT:        %[[J:.*]] = warp.step columns
+// CHECK-NEXT:        %[[J:.*]] = warp.index 1 from
 // CHECK-NEXT:        warp.map %[[S]], %[[J]]
-// CHECK:             warp.step columns
-// CHECK-NEXT:        warp.step rows
+// CHECK:             warp.index 1 from
+// CHECK-NEXT:        warp.index 0 from
 // CHECK:           } else {
 // CHECK-NEXT:        scf.yield %[[S]]
 // The softmax of what is known so far; sums stay in parts, one for each lane of a row.

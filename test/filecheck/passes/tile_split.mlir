@@ -31,12 +31,17 @@ func.func @few(%A: memref<32x256xf16>, %B: memref<256x64xf16>, %C: memref<32x64x
 // CHECK:         %[[SLOT:\w+]] = arith.addi %[[FIRST]], %{{.*}}
 // CHECK:         warp.constant 0.000000e+00
 // CHECK:         %[[SUM:\w+]] = scf.for
-// CHECK:         warp.store_part %[[SUM]], %parts[%[[SLOT]]] : !warp.fragment<acc, 16x16xf32, {{.*}}>, memref<8x1024xf32>
+// CHECK:         %[[WARP:.*]] = gpu.subgroup_id
+// CHECK:         %[[OWN:.*]] = arith.muli %[[WARP]], %{{.*}}
+// CHECK:         warp.store %[[SUM]], %parts[%[[SLOT]], %[[OWN]]] {registers = "vectors"} : !warp.fragment<acc, 16x16xf32, {{.*}}>, memref<8x1024xf32>
 // CHECK:         %[[LAST:\w+]] = warp.arrive_last %counters[%[[TILE]]] of %{{.*}} : memref<2xi32>
 // CHECK:         scf.if %[[LAST]] {
 // What the product starts from is added once, and the parts in their order.
 // CHECK:           %[[ONE:\w+]] = warp.constant 1.000000e+00
-// CHECK:           %[[TOTAL:\w+]] = warp.add_parts %[[ONE]], %parts[%[[FIRST]]] x %{{.*}} : {{.*}}, memref<8x1024xf32> -> {{.*}}
+// CHECK:           %[[A:.*]] = warp.load %parts[%[[FIRST]], %{{.*}}] {registers = "vectors"}
+// CHECK-NEXT:      %[[S:.*]] = warp.elementwise add %[[ONE]], %[[A]]
+// CHECK-COUNT-3:   warp.load %parts
+// CHECK:           %[[TOTAL:.*]] = warp.elementwise add
 // CHECK:           warp.store %[[TOTAL]], %C
 // CHECK:         }
 }

@@ -94,9 +94,9 @@ func.func @line(%v: memref<8x8xf32>, %i: index) {
 
 // -----
 
-// expected-error @+2 {{identifier expected as a word of the text}}
-func.func @word(%i: index) {
-  %y = warp.step 3 %i : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+// expected-error @+2 {{warp.index: expected a start of the elements of a fragment, and of no other, got !warp.fragment}}
+func.func @start() {
+  %y = warp.index 1 : !warp.fragment<acc, 16x8xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 

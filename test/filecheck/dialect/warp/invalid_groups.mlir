@@ -1,8 +1,8 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+2 {{warp.group: expected the ends of groups as a vector of i32 of static size, got memref<?xi32>}}
+// expected-error @+2 {{warp.find_group: expected the ends of groups as a vector of i32 of static size, got memref<?xi32>}}
 func.func @unknown(%ends: memref<?xi32>, %e: index) {
-  %0, %1 = warp.group %ends[%e] : memref<?xi32>
+  %0, %1 = warp.find_group %ends[%e] rows 128 x %e : memref<?xi32>
   return
 }
 

@@ -31,25 +31,27 @@ func.func @lanes(%x: !matrix) {
 
 !matrix = !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 
-// expected-error @+2 {{warp.broadcast: expected a column !warp.fragment<acc, 16x1xf32, [x0 x1 r0 r1 r2 | r3]>, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>}}
+// expected-error @+2 {{warp.map: expected fragments that differ only in their elements, or columns of them of 32 or 64 bits, got !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>}}
 func.func @parts(%x: !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]>) {
-  %0 = warp.broadcast %x : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]> to !matrix
+  %0 = warp.map %x : !warp.fragment<acc, 16x4xf32, [c0 c1 r0 r1 r2 | r3]> -> !matrix (%e: f32) {
+    warp.yield %e : f32
+  }
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.step: expected numbers of rows or columns, got 'lanes'}}
+// expected-error @+2 {{warp.index: expected 0, the loop along rows, or 1, that along columns, got 2}}
 func.func @axis(%i: index) {
-  %0 = warp.step lanes %i : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %0 = warp.index 2 from %i : !warp.fragment<acc, 16x64xi32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.step: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+// expected-error @+2 {{warp.index: expected elements of i32, got !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @numbers(%i: index) {
-  %0 = warp.step rows %i : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
+  %0 = warp.index 0 from %i : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
   return
 }
 
@@ -81,11 +83,11 @@ func.func @warps(%x: !warp.fragment<acc, 64x8xf32, [c1 c2 r0 r1 r2 | c0 r3 | r4 
 
 #mn = affine_map<(m, n) -> (m, n)>
 
-// expected-error @+4 {{warp.across: expected add, mul, max, min, maximum, minimum, got neg}}
+// expected-error @+4 {{warp.reduce: expected add, mul, max, min, maximum, minimum, got neg}}
 func.func @across(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #mn]} : memref<4x8xf32> into memref<4x8xf32> {
   ^bb0(%a: f32):
-    %0 = warp.across neg %a : f32
+    %0 = warp.reduce neg %a : f32 to f32
     warp.yield %0 : f32
   }
   return
@@ -127,7 +129,7 @@ func.func @output(%x: memref<4x8xf32>, %y: memref<8x4xf32>) {
 func.func @sizes(%x: memref<4x8xf32>, %y: memref<5xf32>) {
   warp.rows %x into %y {indexing_maps = [#mn, #m]} : memref<4x8xf32> into memref<5xf32> {
   ^bb0(%a: f32):
-    %0 = warp.across add %a : f32
+    %0 = warp.reduce add %a : f32 to f32
     warp.yield %0 : f32
   }
   return

@@ -1,32 +1,32 @@
 // RUN: warploom-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @+2 {{warp.atomic_inc: expected counters of i32, got memref<3xi64>}}
-func.func @wide(%counters: memref<3xi64>, %i: index, %p: i1) {
-  %seen = warp.atomic_inc %counters[%i] to %i if %p : memref<3xi64>
+// expected-error @+2 {{warp.arrive_last: expected counters of i32, got memref<3xi64>}}
+func.func @wide(%counters: memref<3xi64>, %i: index) {
+  %last = warp.arrive_last %counters[%i] of %i : memref<3xi64>
   return
 }
 
 // -----
 
-// expected-error @+2 {{warp.atomic_inc: expected counters in global memory, of 1 known dimension, got memref<3xi32, 3 : i64>}}
-func.func @shared(%counters: memref<3xi32, 3>, %i: index, %p: i1) {
-  %seen = warp.atomic_inc %counters[%i] to %i if %p : memref<3xi32, 3>
+// expected-error @+2 {{warp.arrive_last: expected counters in global memory, of 1 known dimension, got memref<3xi32, 3 : i64>}}
+func.func @shared(%counters: memref<3xi32, 3>, %i: index) {
+  %last = warp.arrive_last %counters[%i] of %i : memref<3xi32, 3>
   return
 }
 
 // -----
 
 // expected-error @+2 {{warp.barrier: expected the number of a barrier and its threads, or neither}}
-func.func @no_threads(%p: i1, %i: index) {
-  %any = warp.barrier cta[%i] any %p -> i1
+func.func @no_threads(%i: index) {
+  warp.barrier cta[%i]
   return
 }
 
 // -----
 
 // expected-error @+2 {{warp.barrier: expected whole warps, 32 to 1024 threads, got 33}}
-func.func @odd_threads(%p: i1, %i: index) {
-  %any = warp.barrier cta[%i] any %p -> i1 {threads = 33 : i64}
+func.func @odd_threads(%i: index) {
+  warp.barrier cta[%i] {threads = 33 : i64}
   return
 }
 
@@ -35,14 +35,6 @@ func.func @odd_threads(%p: i1, %i: index) {
 // expected-error @+2 {{warp.barrier: expected the number of a barrier; gpu.barrier is that of all threads}}
 func.func @no_number() {
   warp.barrier cta
-  return
-}
-
-// -----
-
-// expected-error @+2 {{warp.barrier: expected 'any' with a result, or neither}}
-func.func @no_result(%p: i1) {
-  "warp.barrier"(%p) <{scope = "cta", operandSegmentSizes = array<i32: 0, 1>}> : (i1) -> ()
   return
 }
 
@@ -64,7 +56,7 @@ func.func @mbarriers_of_a_cta(%i: index) {
 
 // -----
 
-// expected-error @+2 {{warp.barrier: expected one of arrive, wait, mbarriers, any, got arrive and wait}}
+// expected-error @+2 {{warp.barrier: expected one of arrive, wait, mbarriers, got arrive and wait}}
 func.func @halves() {
   warp.barrier cluster {arrive, wait}
   return

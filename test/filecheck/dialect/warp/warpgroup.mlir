@@ -82,8 +82,8 @@ func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
   warp.barrier cluster {arrive}
   // CHECK-NEXT: warp.barrier cluster {wait}
   warp.barrier cluster {wait}
-  // CHECK-NEXT: %rank = warp.cluster_rank
-  %rank = warp.cluster_rank
+  // CHECK-NEXT: %rank = gpu.cluster_block_id x
+  %rank = gpu.cluster_block_id x
   // CHECK-NEXT: warp.arrive %empty[%i] at %rank : !warp.barriers<2>
   warp.arrive %empty[%i] at %rank : !warp.barriers<2>
   // CHECK-NEXT: warp.barrier cta[%i] {threads = 128 : i64}

@@ -1,6 +1,4 @@
-"""Operations on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`, `warp.subfragment`,
-`warp.convert_layout`.
-"""
+"""`warp.convert_layout`: fragments in another layout, within registers, between lanes, or by way of scratch memory."""
 
 from __future__ import annotations
 
@@ -8,126 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.ir import Operation, SSAValue
-
 from ...dialect.conversions.steps import LANE_BITS, MoveMatrices, PermuteElements, Rename, Shuffles, Step, Trip, Way
 from ...dialect.isa.families import MOVMATRIX
-from ...dialect.isa.form import FP8, ElementType
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.warp.attributes import FragmentType, fragment_of
-from ...dialect.warp.epilogue import StackOp, SubfragmentOp
-from ...dialect.warp.fragments import BANKS, WIDEST, ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
-from ...dialect.warp.memory import StoreOp
-from ...dialect.warp.mma import MmaOp
-from ...dialect.warp.stored import StoredIntegers
-from ...dialect.warp.warpgroup import WgmmaOp
+from ...dialect.warp.fragments import BANKS, WIDEST, ConvertLayoutOp
 from ..diagnostics import fail
 from .addressing import SharedTile
 from .emitter import WARP, At, IndexValue, VirtualRegister
 from .fragments import REGISTER_BITS, Fragment, gather
 from .kernel import KernelLowering, lowers
 from .memory import offsets, side_by_side
+from .products import own
 from .scalars import runs
-from .widening import BYTE, Widening
-
-# Arithmetic on fragments: `warp.constant`, `warp.elementwise`, `warp.convert`.
-
-
-@lowers(ConstantOp)
-def _constant(lowering: KernelLowering, op: ConstantOp) -> None:
-    lowering.values[op.fragment] = lowering.fragments.constant(fragment_of(op.fragment), op.value.value.data)
-
-
-@lowers(ElementwiseOp)
-def _elementwise(lowering: KernelLowering, op: ElementwiseOp) -> None:
-    inputs = [lowering.fragment(v) for v in op.inputs]
-    kind, element = op.kind.data, op.fragment.type.element
-    if isinstance(made := op.inputs[0].owner, ConvertOp) and kind is Kind.Mul and made.integers is not None:
-        scale = Widening(lowering.emitter, made.integers, element, late=_between_products(op, made.integers)).scaled
-        lowering.values[op.fragment] = list(map(scale, *inputs))
-        return
-    if not (kind is Kind.Add and element.name in ("f64", "s32")):
-        _computes(op, element)
-    into = lowering.result(op.fragment, in_place=True)
-    lowering.fragments.elementwise(kind, element, inputs, into)
-    lowering.values[op.fragment] = into
-
-
-@lowers(ConvertOp)
-def _convert(lowering: KernelLowering, op: ConvertOp) -> None:
-    source, to = fragment_of(op.input), op.fragment.type
-    if (stored := op.integers) is not None:
-        lowering.emitter.comment(f"{op.name}: {stored.name} to {to.element.name}")
-        use = next((use.operation for use in op.fragment.uses if isinstance(use.operation, ElementwiseOp)), op)
-        convert = Widening(lowering.emitter, stored, to.element, late=_between_products(use, stored)).convert
-        lowering.values[op.fragment] = convert(lowering.fragment(op.input), op.order)
-        return
-    if source.element.name in FP8 and to.element.name == "f16":
-        lowering.emitter.comment(f"{op.name}: {source.element.name} to f16")
-    elif source.element.name == "f32" and to.element.name in FP8:
-        lowering.emitter.comment(f"{op.name}: f32 to {to.element.name}")
-    else:
-        _computes(op, to.element)
-        _computes(op, source.element)
-    lowering.values[op.fragment] = lowering.fragments.convert(lowering.fragment(op.input), source, to)
-
-
-def _between_products(op: ConvertOp | ElementwiseOp, stored: StoredIntegers) -> bool:
-    """Whether integers are converted one register after the other, where products of fragments read them.
-
-    Of bytes that is faster, of 4 bits slower (H200, 16x8192x8192: 21.1 microseconds for 21.4, 14.7 for 14.6).
-    """
-    return stored.element.bits == BYTE and all(isinstance(use.operation, MmaOp) for use in op.fragment.uses)
-
-
-def _computes(op: Operation, element: ElementType) -> None:
-    if element.name not in ("f16", "bf16", "f32"):
-        fail(op, f"{op.name} is lowered for f16, bf16 and f32, got {element.name}")
-
-
-# Registers that several fragments have: `warp.subfragment`.
-
-READERS = frozenset((
-    "arith.select", "warp.broadcast", "warp.convert", "warp.elementwise", "warp.map", "warp.reduce", "warp.stack",
-    "warp.subfragment",
-))  # fmt: skip
-"""Operations that leave the registers of their operands as they are."""
-
-
-def own(lowering: KernelLowering, value: SSAValue, registers: Fragment) -> Fragment:
-    """Shared registers, or copies of them if something may overwrite them."""
-    if all(_leaves(use.operation, value) for use in value.uses):
-        return registers
-    fresh = lowering.fresh(value.type)
-    lowering.fragments.copy(registers, fresh)
-    return fresh
-
-
-def _leaves(op: Operation, value: SSAValue) -> bool:
-    """Whether an operation leaves the registers of a value unchanged, as a product does with A and B."""
-    if isinstance(op, ConvertLayoutOp):
-        return op.scratch is not None
-    if isinstance(op, StoreOp):
-        # Matrices are stored from copies: kernels without the copies have not been timed.
-        return op.move is None
-    return op.name in READERS or (isinstance(op, MmaOp | WgmmaOp) and op.c is not value)
-
-
-@lowers(SubfragmentOp)
-def _subfragment(lowering: KernelLowering, op: SubfragmentOp) -> None:
-    source, part, registers = fragment_of(op.source), op.fragment.type, lowering.fragment(op.source)
-    layout, size = source.layout.data, source.tile_registers
-    (down, across), stride = part.tiles, source.tiles[1]
-    top, left = op.at[0] // layout.rows, op.at[1] // layout.columns
-    tiles = (((top + i) * stride + left + j) * size for i in range(down) for j in range(across))
-    lowering.values[op.fragment] = own(lowering, op.fragment, [r for t in tiles for r in registers[t : t + size]])
-
-
-@lowers(StackOp)
-def _stack(lowering: KernelLowering, op: StackOp) -> None:
-    registers = [*lowering.fragment(op.top), *lowering.fragment(op.bottom)]
-    lowering.values[op.fragment] = own(lowering, op.fragment, registers)
-
 
 # Fragments in another layout: what `warp.convert_layout` becomes, step by step of the way that is cheapest.
 

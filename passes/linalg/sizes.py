@@ -1,0 +1,253 @@
+"""Sizes of tensors that are not known: products of numbers and of sizes of other tensors, which front ends compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, cf, tensor
+from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.ir import OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ...dialect.mlir.affine import FIXED, map_along
+from ...dialect.nest import Nest, generic
+from ...dialect.warp.elements import shape_of
+from ..diagnostics import fail, remark
+from ..patterns import IndexBuilder, constant_value
+from .operand import reassociation
+
+
+class SizeFactor(NamedTuple):
+    """A number that is not known: a dimension of a tensor, or, without one, a value of its own."""
+
+    value: SSAValue
+    dimension: int | None = None
+
+
+class SizeProduct(NamedTuple):
+    """A product of a number and of factors, which are sorted."""
+
+    number: int
+    factors: tuple[SizeFactor, ...] = ()
+
+    def times(self, other: SizeProduct) -> SizeProduct:
+        """The product of two sizes."""
+        factors = sorted((*self.factors, *other.factors), key=lambda f: (id(f.value), f.dimension or 0))
+        return SizeProduct(self.number * other.number, tuple(factors))
+
+    @property
+    def is_natural(self) -> bool:
+        """Whether it is known not to be negative."""
+        return self.number >= 0 and all(factor.dimension is not None for factor in self.factors)
+
+
+def size_of(value: SSAValue, dimension: int) -> SizeProduct:
+    """The size of a dimension of a tensor."""
+    shape, op = shape_of(value), value.owner
+    if shape[dimension] >= 0:
+        return SizeProduct(shape[dimension])
+    match op:
+        case tensor.EmptyOp():
+            return amount(op.dynamic_sizes[sum(size < 0 for size in shape[:dimension])])
+        case LinalgStructuredOperation() if isinstance(value, OpResult):
+            return size_of(op.outputs[value.index], dimension)
+        case tensor.CastOp():
+            return size_of(op.source, dimension)
+        case tensor.ReshapeOp() if isinstance(made := op.shape.owner, tensor.FromElementsOp):
+            return amount(made.elements[dimension])
+        case _:
+            return SizeProduct(1, (SizeFactor(value, dimension),))
+
+
+def amount(value: SSAValue) -> SizeProduct:
+    """A whole number as a product."""
+    if (number := constant_value(value)) is not None:
+        return SizeProduct(number)
+    match op := value.owner:
+        case arith.IndexCastOp():
+            return amount(op.input)
+        case tensor.DimOp() if (dimension := constant_value(op.index)) is not None:
+            return size_of(op.source, dimension)
+        case arith.MuliOp():
+            return amount(op.lhs).times(amount(op.rhs))
+        case arith.SelectOp() if (condition := holds(op.cond)) is not None:
+            return amount(op.lhs if condition else op.rhs)
+        case arith.ExtUIOp() if (condition := holds(op.input)) is not None:
+            return SizeProduct(int(condition))
+        case _:
+            return SizeProduct(1, (SizeFactor(value),))
+
+
+def holds(condition: SSAValue) -> bool | None:
+    """Whether a comparison holds for all sizes, or for none; else None."""
+    op = condition.owner
+    if not isinstance(op, arith.CmpiOp):
+        return None
+    a, b, word = amount(op.lhs), amount(op.rhs), arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
+    if a == b:
+        return word in ("eq", "sle", "sge", "ule", "uge")
+    if not a.factors and not b.factors:
+        below = a.number < b.number
+        return {"eq": False, "ne": True, "slt": below, "sle": below, "sgt": not below, "sge": not below}.get(word)
+    if a.is_natural and not b.factors and b.number <= 0:
+        return {"slt": False, "sge": True}.get(word)
+    return None
+
+
+class DropAssertion(RewritePattern):
+    """Erases an assertion on sizes that always holds."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: cf.AssertOp, rewriter: PatternRewriter) -> None:
+        if holds(op.arg):
+            rewriter.erase(op)
+
+
+def _computed(size: SizeProduct, rewriter: PatternRewriter) -> SSAValue | None:
+    """A size as an index; None if it depends on anything but the sizes of tensors."""
+    index, product = IndexBuilder(Builder(rewriter.insertion_point)), size.number
+    for value, dimension in size.factors:
+        if dimension is None:
+            return None
+        product = index.mul(product, index.insert(tensor.DimOp(value, index.value(dimension))).result)
+    return index.value(product)
+
+
+class TakeSize(RewritePattern):
+    """Replaces a size that is computed by way of i64 by the sizes of tensors that it is the product of."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: arith.IndexCastOp, rewriter: PatternRewriter) -> None:
+        size = _computed(amount(op.input), rewriter) if op.result.type == IndexType() else None
+        if size is not None:
+            rewriter.replace(op, [], [size])
+
+
+class ReshapeByGroups(RewritePattern):
+    """Replaces a reshape to computed sizes by one that merges or divides dimensions, or by none.
+
+    Raises a located diagnostic for a reshape that does both, or whose sizes are not those of the source.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tensor.ReshapeOp, rewriter: PatternRewriter) -> None:
+        source, made = op.source.type, op.result.type
+        of_source, of_result = _sizes(op.source), _sizes(op.result)
+        merged, divided = _groups(of_source, of_result), _groups(of_result, of_source)
+        if merged is not None and divided is not None:
+            rewriter.replace(
+                op, [], [op.source if source == made else rewriter.insert(tensor.CastOp(op.source, made)).dest]
+            )
+        elif merged is not None:
+            groups = {"reassociation": reassociation(merged)}
+            rewriter.replace(
+                op, tensor.CollapseShapeOp.build(operands=[op.source], properties=groups, result_types=[made])
+            )
+        elif divided is not None:
+            shape = shape_of(op.result)
+            unknown = [_computed(of_result[d], rewriter) for d, size in enumerate(shape) if size < 0]
+            indices = [index for index in unknown if index is not None]
+            if len(indices) < len(unknown):
+                fail(op, f"expected the sizes of {op.name} to follow from those of tensors")
+            rewriter.replace(op, tensor.ExpandShapeOp(op.source, indices, reassociation(divided), shape, made))
+        else:
+            fail(op, f"expected {op.name} to merge or to divide dimensions of {source}, got {made}")
+
+
+def _sizes(value: SSAValue) -> list[SizeProduct]:
+    return [size_of(value, dimension) for dimension in range(len(shape_of(value)))]
+
+
+def _groups(source: Sequence[SizeProduct], made: Sequence[SizeProduct]) -> list[list[int]] | None:
+    """The dimensions of the source that each dimension of a reshape is a product of; None if it is not."""
+    groups, rest = list[list[int]](), list(range(len(source)))
+    for size in made:
+        group, product = list[int](), SizeProduct(1)
+        while rest and (product != size or not group):
+            group.append(rest.pop(0))
+            product = product.times(source[group[-1]])
+        if product != size:
+            return None
+        groups.append(group)
+    return None if rest else groups
+
+
+class ReadInOrder(RewritePattern):
+    """Makes an elementwise operation read an element as an input that its body extracts at the indices of its loops.
+
+    A front end selects index 0 where a size is 1. For a loop of that size this makes no difference; a call in which the
+    loop is longer is refused by an assertion.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GenericOp, rewriter: PatternRewriter) -> None:
+        nest, number = Nest.of(op), len(op.inputs)
+        reads = [each for each in nest.body.ops if isinstance(each, tensor.ExtractOp) and each.indices]
+        if len(op.results) != 1 or not nest.is_elementwise or len(reads) != 1:
+            return
+        source, places = reads[0].tensor, [_place(index, nest) for index in reads[0].indices]
+        along = [place[0] for place in places if place is not None]
+        if len(along) < len(places) or nest.is_inside(source):
+            return
+        for repeated in [place[1] for place in places if place is not None]:
+            _assert_same(repeated, op, rewriter)
+        body = op.body.clone()
+        end = body.block.last_op
+        element = body.block.insert_arg(reads[0].result.type, number)
+        for each in reversed(list(body.block.ops)):
+            if isinstance(each, tensor.ExtractOp) and each.indices:
+                Rewriter.replace_op(each, [], [element])
+            elif each.results and not any(result.uses for result in each.results):
+                Rewriter.erase_op(each)
+        maps = [access.map for access in nest.accesses]
+        maps.insert(number, map_along(nest.loops, along))
+        same = source.type == op.results[0].type and end is not None and end.operands[0] is element
+        if same and along == list(range(nest.loops)) and nest.writes[0].loops == tuple(along):
+            rewriter.replace(op, [], [source])
+            return
+        made = generic(op, [*op.inputs, source], list(op.outputs), body, maps, results=op.result_types)
+        rewriter.replace(op, made)
+
+
+Repeated = tuple[SSAValue, int]
+"""A size that, where it is 1, is repeated along a dimension of what an operation writes."""
+
+
+def _place(index: SSAValue, nest: Nest) -> tuple[int, Repeated | None] | None:
+    """The loop that an index is that of, `FIXED` for 0, and what has to be the size of the loop; None for others."""
+    match op := index.owner:
+        case IndexOp():
+            return op.dim.value.data, None
+        case arith.SelectOp() if (condition := holds(op.cond)) is not None:
+            return _place(op.lhs if condition else op.rhs, nest)
+        case arith.SelectOp(cond=OpResult(op=arith.CmpiOp() as compared)) if constant_value(op.lhs) == 0:
+            place, (written,) = _place(op.rhs, nest), nest.writes
+            is_one = compared.predicate.value.data == 0 and constant_value(compared.rhs) == 1
+            if place is None or place[1] is not None or not is_one or place[0] not in written.loops:
+                return None
+            dimension = written.loops.index(place[0])
+            same = size_of(written.value, dimension) == amount(compared.lhs)
+            return place[0], None if same else (compared.lhs, dimension)
+        case _:
+            return (FIXED, None) if constant_value(index) == 0 else None
+
+
+def _assert_same(repeated: Repeated | None, op: GenericOp, rewriter: PatternRewriter) -> None:
+    if repeated is None:
+        return
+    size, dimension = repeated
+    index = IndexBuilder(Builder(InsertPoint.before(op)))
+    outside = index.again(size, {}, op.is_ancestor)
+    written = index.insert(tensor.DimOp(op.outputs[0], index.value(dimension))).result
+    same = index.compare("eq", outside, written)
+    assertion = cf.AssertOp(same, "a dimension of size 1 is not repeated where its size is not known")
+    index.insert(assertion).location = op.location
+    remark(op, "warp-bufferize", "a call in which it repeats a dimension of size 1 is refused, as sizes are not known")
+
+
+PATTERNS = (DropAssertion(), TakeSize(), ReshapeByGroups(), ReadInOrder())
