@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, Self, cast
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DenseIntElementsAttr, IntegerType, TensorType, i64
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DenseIntElementsAttr, IntegerType, TensorType
 from xdsl.dialects.linalg.abstract_ops import NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import YieldOp
@@ -60,18 +60,6 @@ class ConvolutionOp(NamedOperation):
 
     strides = opt_prop_def()
     dilations = opt_prop_def()
-
-    @classmethod
-    def on_tensors(
-        cls, image: SSAValue, kernel: SSAValue, sums: SSAValue, strides: Sequence[int], dilations: Sequence[int]
-    ) -> Self:
-        """The convolution of tensors, added to the elements of `sums`."""
-        steps = {"strides": list(strides), "dilations": list(dilations)}
-        kinds = {name: DenseIntElementsAttr.from_list(TensorType(i64, [len(n)]), n) for name, n in steps.items()}
-        region = cls.get_hidden_region([image, kernel], [sums])
-        return cls.build(
-            operands=[[image, kernel], [sums]], properties=kinds, result_types=[[sums.type]], regions=[region]
-        )
 
     @property
     def loops(self) -> str:

@@ -24,7 +24,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
 from ...dialect.mlir.generic import GenericOp
-from .options import aten, decompositions, flatten, is_operator, leaves, prims, sympy, traced, unflatten
+from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
 from .scalars import (
     RULES,
     Body,
@@ -258,7 +258,7 @@ def plain(tensor: SSAValue, shape: tuple[Size, ...], dtype: torch.dtype) -> Valu
     return Value(cast("SSAValue[TensorType[Attribute]]", tensor), tuple(range(len(shape))), shape, dtype)
 
 
-ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32, torch.uint8: torch.int32}
+ACCUMULATORS = {torch.float64: torch.float64, torch.int8: torch.int32}
 """The type in which products are summed, by that of the operands; f32 for the other floats."""
 
 
@@ -337,7 +337,7 @@ def pointwise(
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         return compute(target, args, kwargs, inside, elements, dtype)
 
-    return builder.generic([x for x in leaves((args, kwargs)) if isinstance(x, Value)], shape, dtype, body)
+    return builder.generic([x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Value)], shape, dtype, body)
 
 
 def compute(
@@ -354,7 +354,7 @@ def compute(
         return body.convert(elements[0], dtype)
     if target is aten.relu.default:  # a comparison and a selection in torch's decomposition
         return body.convert(RULES["maximum"](body, [elements[0], 0]), dtype)
-    flat, spec = flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
+    flat, spec = pytree.tree_flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
     if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
@@ -365,7 +365,7 @@ def compute(
         if node.op == "placeholder":
             computed[node] = next(inputs)
         elif node.op == "output":
-            (result,) = leaves(node.args)
+            (result,) = pytree.tree_leaves(node.args)
             return body.convert(_operand(computed[result], body, dtype), dtype)
         else:
             computed[node] = _primitive(node, computed, body)
@@ -398,7 +398,7 @@ def obstacle(node: Node) -> str:
     """Why a pointwise node has no form here, "" if it has one."""
     try:
         args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
-        dtypes = [x.dtype for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        dtypes = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         block = Block(arg_types=map(element_of, dtypes))
         body = Body(block)
         elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
@@ -415,7 +415,8 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
 
     def call(*tensors: torch.Tensor) -> object:
         examples = iter(tensors)
-        args, kwargs = unflatten((next(examples) if isinstance(x, TensorLike) else x for x in key), spec)
+        own = [next(examples) if isinstance(x, TensorLike) else x for x in key]
+        args, kwargs = pytree.tree_unflatten(own, spec)
         return target(*args, **kwargs)
 
     tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]

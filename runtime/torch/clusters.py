@@ -15,7 +15,7 @@ from ..base.explanation import layer_of
 from .attention import GRADIENTS, arguments_of, is_attention, results_of
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, leaves
+from .options import aten, pytree
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, unpacking
@@ -81,7 +81,7 @@ class Cluster:
         nodes = (*self.inputs, *self.nodes)
         numbers = {node: f"%{number}" for number, node in enumerate(nodes)}
         calls = [(str(n.target), map_arg((n.args, n.kwargs), lambda x: numbers.get(x, x.name))) for n in self.nodes]
-        values = [value for n in nodes for value in leaves(n.meta["val"])]
+        values = [value for n in nodes for value in pytree.tree_leaves(n.meta["val"])]
         kinds = [(x.dtype, *x.shape, *x.stride()) if isinstance(x, torch.Tensor) else x for x in values]
         return f"{calls} {kinds} {[numbers[n] for n in self.results]}"
 

@@ -3,21 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from xdsl.dialects import tensor as tensors
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 
-from ...dialect.mlir.convolution import BY_NAME
 from ...dialect.mlir.generic import GenericOp, product_body
 from .builder import FunctionBuilder, accumulator, plain, plus
-from .scalars import Size, UnsupportedError, Value, shape_of
+from .scalars import UnsupportedError, Value, shape_of
 from .views import FIRST, LAST, has_channels_last, reordered
+
+IMAGES, FILTER, RESULT = range(3)
+
+LOOPS = {
+    (True, False): ("nyxgc", "gfhwc", "nijgf"),
+    (True, True): ("nyxg", "hwg", "nijg"),
+    (False, False): ("ngcyx", "gfchw", "ngfij"),
+    (False, True): ("ngyx", "ghw", "ngij"),
+}
+"""The loops that the dimensions of images, a filter and the result run along, by whether channels are the last
+dimension in memory, and whether each has a filter of its own: images n, groups g, channels c and features f of a group,
+pixels i and j of the result, y and x of the images, taps h and w."""
+
+Moves: TypeAlias = Sequence[tuple[int, int, int]]
+"""Along both dimensions, how many pixels of the images one of the result is, how many a tap, and the first one's."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Products of two of images, a filter and a result, summed over the loops that the third lacks."""
+
+    builder: FunctionBuilder
+    dtype: torch.dtype
+    groups: int
+    alone: bool
+    last: bool = True
+    back: bool = False
+    """Whether the filter's features are the channels of the images, as in a transposed convolution."""
+
+    def summed(
+        self, a: tuple[int, Value], b: tuple[int, Value], moves: Moves, of: int, shape: tuple[int, ...]
+    ) -> Value:
+        """The sums of a shape, of two tensors in which groups and channels are one dimension."""
+        along = [self._loops(x) for x in (a[0], b[0], of)]
+        operands = [self._in_groups(value, loops) for (_, value), loops in zip((a, b), along, strict=False)]
+        out = self.builder.filled(self._split(shape, along[2]), self.dtype, 0)
+        order = [*along[2], *(loop for loop in "hwcnij" if loop in along[1] and loop not in along[2])]
+        dims = {loop: AffineDimExpr(number) for number, loop in enumerate(order)}
+        pixels = zip("yx", "ij", "hw", moves, strict=True)
+        places = {y: dims[i] * step + dims[h] * tap + first for y, i, h, (step, tap, first) in pixels}
+        maps = [AffineMap(len(dims), 0, tuple({**dims, **places}[loop] for loop in loops)) for loops in along]
+        kinds = [IteratorTypeAttr.parallel() if x in along[2] else IteratorTypeAttr.reduction() for x in order]
+        inputs, result = [operand.tensor for operand in operands], out.tensor
+        body = product_body([tensor.type.element_type for tensor in (*inputs, result)])
+        made = GenericOp(inputs, [result], body, list(map(AffineMapAttr, maps)), kinds, [result.type])
+        total = replace(out, tensor=self.builder.insert(made).results[0])
+        return total if total.shape == shape else self.builder.reshaped(total, shape, _halves(along[2]))
+
+    def _loops(self, tensor: int) -> str:
+        loops = LOOPS[self.last, self.alone][tensor]
+        if self.back and tensor == FILTER:
+            loops = loops.translate(str.maketrans("cf", "fc"))
+        return loops if self.groups > 1 else loops.replace("g", "")
+
+    def _split(self, shape: tuple[int, ...], loops: str) -> tuple[int, ...]:
+        """A shape with groups and channels as dimensions of their own, where there are both."""
+        if len(loops) == len(shape):
+            return shape
+        at = loops.index("g")
+        return (*shape[:at], self.groups, shape[at] // self.groups, *shape[at + 1 :])
+
+    def _in_groups(self, value: Value, loops: str) -> Value:
+        shape = self._split(cast("tuple[int, ...]", value.shape), loops)
+        return value if shape == value.shape else self.builder.reshaped(value, shape, _halves(loops))
+
+
+def _halves(loops: str) -> list[list[int]]:
+    """The loops of each dimension of a tensor in which groups and what is behind them are one."""
+    at = loops.index("g")
+    return [[d, d + 1] if d == at else [d + (d > at)] for d in range(len(loops) - 1)]
 
 
 def convolution(
@@ -35,22 +104,12 @@ def convolution(
     if any(padding):
         around = [0, *padding, 0] if last else [0, 0, *padding]
         images = builder.padded(images, around, around)
-    name = "conv_2d_nhwc_fhwc" if last else "conv_2d_nchw_fchw"
-    channels = order.index(1)
-    sizes = shape = tuple(shape_of(like)[d] for d in order)
-    if alone:
-        name = "depthwise_conv_2d_nhwc_hwc" if last else "depthwise_conv_2d_nchw_chw"
-        taps = builder.dense(reordered(weight, [2, 3, 0] if last else [0, 2, 3]))
-    else:
-        taps = builder.dense(reordered(weight, order))
-    if groups > 1 and not alone:
-        name = "conv_2d_nhwgc_gfhwc" if last else "conv_2d_ngchw_gfchw"
-        images, taps = _in_groups(builder, images, channels, groups), _in_groups(builder, taps, 0, groups)
-        sizes = _split(shape, channels, groups)
-    sums = builder.filled(sizes, accumulator(x, weight), 0)
-    product = builder.insert(BY_NAME[name].on_tensors(images.tensor, taps.tensor, sums.tensor, steps, dilations))
-    total = replace(sums, tensor=product.results[0])
-    total = total if sizes == shape else _joined(builder, total, channels, groups)
+    of_taps = ([2, 3, 0] if last else [0, 2, 3]) if alone else order
+    taps = builder.dense(reordered(weight, of_taps))
+    shape = tuple(like.shape[d] for d in order)
+    moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
+    window = Window(builder, accumulator(x, weight), groups, alone, last)
+    total = window.summed((IMAGES, images), (FILTER, taps), moves, RESULT, shape)
     if bias is not None and not last:
         bias = replace(bias, dims=(*bias.dims, None, None), shape=(*bias.shape, 1, 1))
     made = plus(builder, like.dtype, total, bias)
@@ -93,14 +152,14 @@ def _transposed(
     n, channels, *size = cast("tuple[int, ...]", shape_of(like))
     alone = 1 < groups == x.shape[1] == channels
     images, taps = builder.dense(reordered(x, LAST)), builder.dense(reordered(weight, [2, 3, 0] if alone else LAST))
-    dtype, shape = accumulator(x, weight), (n, *size, channels)
+    window, shape = Window(builder, accumulator(x, weight), groups, alone, back=True), (n, *size, channels)
     result = plain(builder.empty(shape, like.dtype), shape, like.dtype)
     dimensions = [
         [Phase.of(first, count, tap, step, by, dilation) for first in range(step) if first < count]
         for count, tap, step, by, dilation in zip(size, weight.shape[2:], steps, padding, dilations, strict=True)
     ]
     for phases in product(*dimensions):
-        sums = _phase(builder, images, taps, phases, (channels, groups), dtype)
+        sums = _phase(window, images, taps, phases, channels)
         part = plus(builder, like.dtype, sums, bias)
         if max(steps) == 1:
             return reordered(part, FIRST)
@@ -110,34 +169,21 @@ def _transposed(
     return reordered(result, FIRST)
 
 
-def _phase(
-    builder: FunctionBuilder, images: Value, taps: Value, phases: Sequence[Phase], channels: tuple[int, int],
-    dtype: torch.dtype,
-) -> Value:  # fmt: skip
+def _phase(window: Window, images: Value, taps: Value, phases: Sequence[Phase], channels: int) -> Value:
     """The sums of the pixels of a phase, of images and a filter with the channels last."""
-    (count, groups), (n, h, w) = channels, cast("tuple[int, ...]", images.shape[:3])
-    shape = (n, *(phase.pixels for phase in phases), count)
+    n, h, w, _ = cast("tuple[int, ...]", images.shape)
+    shape, builder = (n, *(phase.pixels for phase in phases), channels), window.builder
     if not all(phase.taps[1] for phase in phases):
-        return builder.filled(shape, dtype, 0)
-    alone = len(taps.shape) < len(images.shape)  # each channel has a filter, which has no features
-    for at, phase in enumerate(phases, 0 if alone else 1):
+        return builder.filled(shape, window.dtype, 0)
+    for at, phase in enumerate(phases, 0 if window.alone else 1):  # a filter for each channel has no features
         first, many, by = phase.taps
         taps = builder.sliced(taps, at, first, many, by)
     low = [max(0, -phase.reach[0]) for phase in phases]
     high = [max(0, phase.reach[1] - size) for phase, size in zip(phases, (h, w), strict=True)]
     if any((*low, *high)):
         images = builder.padded(images, [0, *low, 0], [0, *high, 0])
-    groups = 1 if alone else groups
-    images, taps = _in_groups(builder, images, 3, groups), _in_groups(builder, taps, 0, groups)
-    sums = builder.filled(_split(shape, 3, groups), dtype, 0)
-    image, *pixels, channel, first, second, feature = map(AffineDimExpr, range(7))
-    places = [pixel + (phase.place + by) - tap * phase.back
-              for pixel, tap, phase, by in zip(pixels, (first, second), phases, low, strict=True)]  # fmt: skip
-    if alone:
-        maps = (image, *places, channel), (first, second, channel), (image, *pixels, channel)
-        return _summed(builder, (images, taps, sums), maps, (), 1, reduced=2)
-    maps = (image, *places, feature), (feature, first, second, channel), (image, *pixels, channel)
-    return _joined(builder, _summed(builder, (images, taps, sums), maps, (3, 0, 3), groups), 3, groups)
+    moves = [(1, -phase.back, phase.place + by) for phase, by in zip(phases, low, strict=True)]
+    return window.summed((IMAGES, images), (FILTER, taps), moves, RESULT, shape)
 
 
 def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -> Sequence[Callable[[], Value]]:
@@ -149,74 +195,17 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
     def of_filter() -> Value:
         images, slopes = (builder.dense(reordered(value, LAST)) for value in (x, slope))
         features, channels, *taps = weight.shape
-        shape = (features, *taps, channels)
         if any(padding):
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
         alone = 1 < groups == x.shape[1] == features
-        *feature, first, second, channel, image, down, right = map(AffineDimExpr, range(6 if alone else 7))
-        moves = zip((down, right), (first, second), steps, dilations, strict=True)
-        places = [pixel * step + tap * by for pixel, tap, step, by in moves]
-        if alone:
-            maps = (image, *places, channel), (image, down, right, channel), (first, second, channel)
-            sums = builder.filled((*taps, features), accumulator(x, slope), 0)
-            total = builder.converted(_summed(builder, (images, slopes, sums), maps, (), 1), weight.dtype)
-            return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps))
-        images, slopes = (_in_groups(builder, value, 3, groups) for value in (images, slopes))
-        sums = builder.filled(_split(shape, 0, groups), accumulator(x, slope), 0)
-        maps = (image, *places, channel), (image, down, right, *feature), (*feature, first, second, channel)
-        total = _joined(builder, _summed(builder, (images, slopes, sums), maps, (3, 3, 0), groups), 0, groups)
-        return reordered(builder.converted(total, weight.dtype), FIRST)
+        moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
+        window = Window(builder, accumulator(x, slope), groups, alone)
+        shape = (*taps, features) if alone else (features, *taps, channels)
+        total = window.summed((IMAGES, images), (RESULT, slopes), moves, FILTER, shape)
+        total = builder.converted(total, weight.dtype)
+        return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps)) if alone else reordered(total, FIRST)
 
     def of_images() -> Value:
         return _transposed(builder, cast("Any", like), slope, weight, None, steps, padding, dilations, groups)
 
     return [of_images, of_filter]
-
-
-def _summed(
-    builder: FunctionBuilder, values: tuple[Value, Value, Value], maps: Sequence[Sequence[AffineExpr]],
-    places: Sequence[int], groups: int, reduced: int = 3,
-) -> Value:  # fmt: skip
-    """Products of two tensors, added to a third along maps of loops, of which the last ones are summed over. If there
-    are groups, their loop is one more, the first, of dimensions at these places."""
-    inner = reduced + len(maps[2])
-    loops, sums = inner + (groups > 1), values[2]
-    along = [AffineMap(inner, 0, tuple(each)) for each in maps]
-    if groups > 1:
-        shifted = [AffineDimExpr(d + 1) for d in range(inner)]
-        moved = [[*map_.replace_dims_and_symbols(shifted, [], loops, 0).results] for map_ in along]
-        for results, at in zip(moved, places, strict=True):
-            results.insert(at, AffineDimExpr(0))
-        along = [AffineMap(loops, 0, tuple(results)) for results in moved]
-    kinds = [IteratorTypeAttr.parallel()] * (loops - reduced) + [IteratorTypeAttr.reduction()] * reduced
-    tensors_ = [value.tensor for value in values]
-    body = product_body([tensor.type.element_type for tensor in tensors_])
-    made = GenericOp(tensors_[:2], [sums.tensor], body, list(map(AffineMapAttr, along)), kinds, [sums.tensor.type])
-    return replace(sums, tensor=builder.insert(made).results[0])
-
-
-def _joined(builder: FunctionBuilder, value: Value, at: int, groups: int) -> Value:
-    """A tensor with groups and channels as one dimension."""
-    if groups == 1:
-        return value
-    (*before, _, size), behind = cast("tuple[int, ...]", value.shape[: at + 2]), value.shape[at + 2 :]
-    shape = (*before, groups * size, *behind)
-    return builder.reshaped(value, shape, _halves(at, len(shape)))
-
-
-def _split(shape: Sequence[Size], at: int, groups: int) -> tuple[int, ...]:
-    """A shape with a dimension of channels as one of groups and one of channels, if there are groups."""
-    sizes = cast("tuple[int, ...]", tuple(shape))
-    return sizes if groups == 1 else (*sizes[:at], groups, sizes[at] // groups, *sizes[at + 1 :])
-
-
-def _in_groups(builder: FunctionBuilder, value: Value, at: int, groups: int) -> Value:
-    """A tensor of such a shape."""
-    if groups == 1:
-        return value
-    return builder.reshaped(value, _split(value.shape, at, groups), _halves(at, len(value.shape)))
-
-
-def _halves(at: int, rank: int) -> list[list[int]]:
-    """The dimensions that each of so many stands for, if one of them is two."""
-    return [[d, d + 1] if d == at else [d + (d > at)] for d in range(rank)]

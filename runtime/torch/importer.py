@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -16,7 +15,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.node import map_arg
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects.linalg.ops import IndexOp
+from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import SSAValue
 
 from ..base.errors import ArgumentError, CompileError
@@ -25,10 +27,10 @@ from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .convolutions import gradients as convolution_gradients
-from .options import aten, decompositions, leaves, prims
+from .options import aten, decompositions, prims, pytree
 from .products import PRODUCTS
-from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, shape_of
-from .views import SPLITS, VIEWS, part_of_split, unsqueezed
+from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
+from .views import SPLITS, VIEWS, is_tensor, part_of_split, unsqueezed
 
 
 def _constant(number: float | None = None) -> Lowering:
@@ -84,73 +86,81 @@ def _reduction(rule: str, start: float) -> Lowering:
     return handler
 
 
-def _averaged(builder: FunctionBuilder, value: Value, dims: Any, keepdim: bool, correction: float = 0) -> Value:
-    """The sum along some dimensions over the number of elements, less `correction`."""
-    sizes = [value.shape[axis] for axis in _axes(dims, len(value.shape))]
-    if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedError("a mean along a dimension of unknown size is not lowered")
-    count = math.prod(cast("list[int]", sizes)) - correction
-    total, factor = _reduced(builder, "add", 0.0, value, dims, keepdim), 1 / count if count > 0 else math.inf
-    return builder.generic([total], total.shape, total.dtype, lambda body, x: RULES["mul"](body, [x[0], factor]))
+def _iota(builder: FunctionBuilder, like: torch.Tensor, _: object, start: int, step: int, **__: object) -> Value:
+    """The numbers `start`, `start + step` and so on."""
+
+    def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
+        number = RULES["add"](inside, [RULES["mul"](inside, [inside.index(0), step]), start])
+        return inside.convert(number, like.dtype)
+
+    return builder.generic([], shape_of(like), like.dtype, body)
 
 
-def _mean(
-    builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Any = None, keepdim: bool = False, **_: object
-) -> Value:
-    mean = _averaged(builder, builder.converted(value, _wide(like.dtype)), dims, keepdim)
-    return builder.converted(mean, like.dtype)
-
-
-def _variance(
-    builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | None, correction: float = 1,
-    **_: object,
+def _picked(
+    builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Mapping[int, Value], own: Mapping[int, int],
+    behind: int = 0,
 ) -> Value:  # fmt: skip
-    """The mean of squared distances from the mean; the divisor is less by `correction`."""
-    wide = builder.converted(value, _wide(value.dtype))
-    mean = _averaged(builder, wide, dims, keepdim=True)
+    """Elements at the places along some dimensions, by these; dimension d of the others runs along dimension `own[d]`
+    of the result, which has so many dimensions `behind` those of places. An element at a place that there is not is
+    NaN, or 0 of integers."""
+    shape, sizes = shape_of(like), [value.shape[d] for d in places]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError("elements are picked along dimensions of static sizes")
+    if any(place.dtype not in (torch.int32, torch.int64) for place in places.values()):
+        raise UnsupportedError("places are integers of 32 or 64 bits")
+    indices = [reduce(unsqueezed, range(len(x.shape), len(x.shape) + behind), x) for x in places.values()]
 
-    def squared(body: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        distance = RULES["sub"](body, list(elements))
-        return RULES["mul"](body, [distance, distance])
-
-    squares = builder.generic([wide, mean], value.shape, wide.dtype, squared)
-    return builder.converted(_averaged(builder, squares, dims, keepdim=False, correction=correction), like.dtype)
-
-
-def _at_places(builder: FunctionBuilder, value: Value, dim: int, places: Value, other: float, *, chosen: bool) -> Value:
-    """Elements where a number takes the place of others: of those at the places along a dimension, one for each index
-    of the other dimensions, or if these are `chosen`, of all but those."""
-    axis = dim % len(value.shape)
-    if places.shape != tuple(1 if d == axis else size for d, size in enumerate(value.shape)):
-        raise UnsupportedError(f"expected one place along dimension {dim} of {value.shape}, got {places.shape}")
+    missing = math.nan if value.dtype.is_floating_point else 0
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        is_there = RULES["eq"](inside, [inside.index(axis), elements[1]])
-        choices = [elements[0], other] if chosen else [inside.number(other, elements[0].type), elements[0]]
-        return RULES["where"](inside, [is_there, *choices])
+        coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
+        inner = inside.number(1, scalar_of(torch.bool))
+        for d, place, size in zip(places, elements, sizes, strict=True):
+            wrapped = RULES["add"](inside, [place, size])
+            at = RULES["where"](inside, [RULES["lt"](inside, [place, 0]), wrapped, place])
+            for name, bound in (("ge", 0), ("lt", size)):
+                inner = RULES["bitwise_and"](inside, [inner, RULES[name](inside, [at, bound])])
+            near = RULES["where"](inside, [inner, at, 0])
+            coordinates[d] = inside.insert(arith.IndexCastOp(near.value, IndexType())).result
+        by_dimension = {of: coordinates[d] for d, of in enumerate(value.dims) if of is not None}
+        zero = builder.index(0)
+        at = [by_dimension.get(d, zero) for d in range(value.tensor.type.get_num_dims())]
+        element = inside.insert(ExtractOp(value.tensor, at, value.tensor.type.element_type)).result
+        return RULES["where"](inside, [inner, inside.loaded(element, value.dtype), missing])
 
-    return builder.generic([value, builder.converted(places, torch.int32)], value.shape, value.dtype, body)
+    return builder.generic(indices, shape, value.dtype, body)
+
+
+def _index(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Sequence[Value | None]) -> Value:
+    """Indexing by tensors; their dimensions come first where these are apart."""
+    along = {d: place for d, place in enumerate(places) if place is not None}
+    first = min(along) if max(along) - min(along) < len(along) else 0
+    behind = len(value.shape) - len(along) - first
+    others = [d for d in range(len(value.shape)) if d not in along]
+    loops = [*range(first), *range(like.dim() - behind, like.dim())]
+    return _picked(builder, like, value, along, dict(zip(others, loops, strict=True)), behind)
 
 
 def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, **_: object) -> Value:
-    """One element of each row: a sum whose other terms are 0."""
-    terms = _at_places(builder, value, dim, places, 0.0, chosen=True)
-    return _reduction("add", 0.0)(builder, like, terms, dim, True)
+    at = dim % len(value.shape)
+    return _picked(builder, like, value, {at: places}, {d: d for d in range(like.dim()) if d != at})
 
 
-def _scatter(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value, number: Any) -> Value:
-    """A number in the place of one element of each row."""
-    if not isinstance(number, int | float):
-        raise UnsupportedError("only a number is put in the place of elements")
-    return _at_places(builder, value, dim, places, number, chosen=False)
+def _index_select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value) -> Value:
+    return _index(builder, like, value, [*[None] * (dim % len(value.shape)), places])
+
+
+def _embedding(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Value, *_: object) -> Value:
+    return _index(builder, like, value, [places])
 
 
 CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
     **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
     **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
+    prims.iota.default: _iota,
 }
-"""Tensors of one number."""
+"""Tensors of one number, and of numbers equally far apart."""
 
 REDUCTIONS: Mapping[object, Lowering] = {
     aten.sum.dim_IntList: _reduction("add", 0.0),
@@ -160,18 +170,14 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.amin.default: _reduction("minimum", math.inf),
     aten.any.dim: _reduction("bitwise_or", 0),
     aten.any.default: _reduction("bitwise_or", 0),
-    aten.mean.dim: _mean,
-    aten.mean.default: _mean,
-    prims.var.default: _variance,
+    aten.index.Tensor: _index,
     aten.gather.default: _gather,
+    aten.index_select.default: _index_select,
+    aten.embedding.default: _embedding,
 }
-"""Operations that take elements along some dimensions together."""
+"""Operations that take elements along some dimensions together, or some of them."""
 
-REPLACED: Mapping[object, Lowering] = {aten.scatter.value: _scatter}
-"""Operations that replace some elements."""
-
-
-HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS, **REPLACED}
+HANDLERS: Mapping[object, Lowering] = {**VIEWS, **PRODUCTS, **REDUCTIONS, **CONSTANTS}
 
 
 @dataclass
@@ -257,7 +263,8 @@ COMPOSITE = (
     *("_native_batch_norm_legit_functional", "native_batch_norm"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
     *("_fused_rms_norm", "_fused_rms_norm_backward"),
-    *("unbind", "var_mean", "var", "stack", "triu", "tril", "nll_loss_forward", "nll_loss_backward", "logsumexp"),
+    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
+    *("nll_loss_forward", "nll_loss_backward"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -282,6 +289,42 @@ def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
     operator = aten._native_batch_norm_legit_functional.default
     result, *saved = decompositions([operator])[operator](wide, *others)
     return result.to(value.dtype), *saved
+
+
+def _rms_norm(*args: Any) -> torch.Tensor:
+    """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
+    fused = aten._fused_rms_norm.default
+    value, sizes, weight, epsilon = (*args, None, None)[:4]
+    return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
+
+
+def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
+    """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
+    axes = list(range(value.dim())) if dims is None else list(dims)
+    count = max(0, math.prod(value.shape[d] for d in axes) - correction)
+    # Not `value - mean`, which norms subtract too: what two kernels read is stored.
+    return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
+
+
+def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
+    """Which elements are at the places along a dimension, if there is one for each index of the others."""
+    axis = dim % max(1, value.dim())
+    if not value.is_floating_point() or places.shape != (*value.shape[:axis], 1, *value.shape[axis + 1 :]):
+        return NotImplemented
+    along = torch.arange(value.shape[axis], dtype=torch.int32, device=value.device)
+    return along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32)
+
+
+def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
+    """One element of each row as a sum whose other terms are 0."""
+    there = _is_at(value, dim, places)
+    return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
+
+
+def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
+    """A number in the place of one element of each row."""
+    there = _is_at(value, dim, places)
+    return there if there is NotImplemented else torch.where(there, number, value)
 
 
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
@@ -327,9 +370,21 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any
 def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
-    own = {"slice_backward": _slice_backward, "select_backward": _select_backward, "native_group_norm": _group_norm}
-    own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "_native_batch_norm_legit_functional": _batch_norm}
-    return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
+    return {**table, **OWN}
+
+
+OWN: Mapping[Any, Callable[..., Any]] = {
+    aten.rms_norm.default: _rms_norm,
+    prims.var.default: _variance,
+    aten.gather.default: _gathered,
+    aten.scatter.value: _scatter,
+    aten.slice_backward.default: _slice_backward,
+    aten.select_backward.default: _select_backward,
+    aten.native_group_norm.default: _group_norm,
+    aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+}
+"""Decompositions in the place of torch's, or where it has none."""
 
 
 WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))
@@ -355,32 +410,18 @@ def torch_to_linalg(
     for position, example in enumerate(examples):
         if not isinstance(cast("object", example), torch.Tensor):
             raise ArgumentError(f"example {position}: expected a tensor, got {type(example).__name__}")
-    program = _exported(function, examples, dynamic)
-    importer, names = Importer(), _names(function, program)
+    importer, program = Importer(), _exported(function, examples, dynamic)
     name = getattr(function, "__name__", type(function).__name__)
     for node in program.graph.nodes:
         if node.op != "output":
-            _run(importer, node, names)
+            _run(importer, node)
     return _text(importer, name, program.graph.output_node())
 
 
-def _names(function: Callable[..., object], program: ExportedProgram) -> dict[str, str]:
-    """What the function calls its arguments, by the names of the graph's."""
-    if isinstance(function, torch.nn.Module):
-        return {}
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # what is built in need not tell
-        return {}
-    names = [p.name for p in parameters if p.kind in kinds]
-    return dict(zip(map(str, program.graph_signature.user_inputs), names, strict=False))
-
-
-def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
+def _run(importer: Importer, node: Node) -> None:
     try:
         if node.op == "placeholder":
-            importer.argument(node, names.get(node.name) or node.name)
+            importer.argument(node, str(node.target))
         else:
             importer.run(node)
     except UnsupportedError as error:
@@ -389,9 +430,8 @@ def _run(importer: Importer, node: Node, names: Mapping[str, str]) -> None:
 
 
 def _text(importer: Importer, name: str, output: Node) -> str:
-    returned = [x for x in leaves(output.args) if isinstance(x, Node)]
-    tensors = [node for node in returned if isinstance(node.meta.get("val"), torch.Tensor)]
-    if not tensors or len(tensors) != len(leaves(output.args)):
+    returned: list[Any] = pytree.tree_leaves(output.args)
+    if not returned or not all(map(is_tensor, returned)):
         raise CompileError(f"@{name}: expected a function that returns tensors")
     try:
         return str(importer.module(re.sub(r"\W", "_", name), returned)) + "\n"
@@ -408,30 +448,23 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
 def _exported(
     function: Callable[..., object], examples: Sequence[torch.Tensor], dynamic: Sequence[Mapping[int, str] | None]
 ) -> ExportedProgram:
-    module = function if isinstance(function, torch.nn.Module) else _Wrapped(function)
-    names = {n for sizes in dynamic for n in (sizes or {}).values()}
-    dims = {n: torch.export.Dim(n, min=2) for n in names}
-    shapes = tuple({d: dims[n] for d, n in (s or {}).items()} for s in (*dynamic, *[None] * len(examples)))
+    module = function if isinstance(function, torch.nn.Module) else _Function(function)
+    dims = {name: torch.export.Dim(name, min=2) for sizes in dynamic for name in (sizes or {}).values()}
+    shapes: Any = torch.export.ShapesCollection()
+    for example, sizes in zip(examples, dynamic, strict=False):
+        shapes[example] = {d: dims[name] for d, name in (sizes or {}).items()}
     try:
-        program = torch.export.export(
-            module,
-            tuple(examples),
-            dynamic_shapes=(shapes[: len(examples)],) if isinstance(module, _Wrapped) else shapes[: len(examples)],
-        )
-        return decomposed(program)
+        return decomposed(torch.export.export(module, tuple(examples), dynamic_shapes=shapes))
     except Exception as error:
         raise CompileError(f"torch.export: {str(error).strip() or type(error).__name__}") from error
 
 
-class _Wrapped(torch.nn.Module):
-    """A function as a module for `torch.export`."""
+class _Function(torch.nn.Module):
+    """A function as a module for `torch.export`, with the names of its arguments."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
-        self._function = _named_forward(function)
-
-    def forward(self, *examples: torch.Tensor) -> object:
-        return self._function(*examples)
+        self.forward = _named_forward(function)
 
 
 def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
@@ -439,7 +472,7 @@ def _named_forward(function: Callable[..., object]) -> Callable[..., object]:
     if isinstance(function, MethodType):
         return MethodType(_named_forward(function.__func__), function.__self__)
     if not isinstance(function, FunctionType):
-        return function
+        return lambda *examples: function(*examples)
     code = function.__code__.replace(co_name="forward")
     named = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     named.__kwdefaults__ = function.__kwdefaults__

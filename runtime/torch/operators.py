@@ -217,19 +217,14 @@ AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 def _autocast(operator: Any, device: str) -> Callable[..., Any]:
     """An operator with its operands on a device converted to the type of the autocast that it is called in."""
-    guard: Any = cast(Any, torch)._C._ExcludeDispatchKeyGuard
-    excluded: Any = cast(Any, torch)._C.DispatchKeySet(getattr(cast(Any, torch)._C.DispatchKey, AUTOCAST_KEYS[device]))
-
-    def converted(value: Any, dtype: torch.dtype) -> Any:
-        ours = isinstance(value, Tensor) and value.is_floating_point() and value.device.type == device
-        return value.to(dtype) if ours and value.dtype != torch.float64 else value
+    core: Any = cast(Any, torch)._C
+    modes: Any = import_module("torch.amp.autocast_mode")
+    excluded: Any = core.DispatchKeySet(getattr(core.DispatchKey, AUTOCAST_KEYS[device]))
 
     def call_converted(*args: Any, **kwargs: Any) -> Any:
-        dtype = torch.get_autocast_dtype(device)
-        with guard(excluded):
-            return operator(
-                *(converted(x, dtype) for x in args), **{name: converted(x, dtype) for name, x in kwargs.items()}
-            )
+        args, kwargs = modes._cast((args, kwargs), device, torch.get_autocast_dtype(device))
+        with core._ExcludeDispatchKeyGuard(excluded):
+            return operator(*args, **kwargs)
 
     return call_converted
 
@@ -251,57 +246,51 @@ Sharding: TypeAlias = tuple[Sequence[Any], Sequence[Any]]
 """Placements of the results, and of the arguments, None for those that are no tensors."""
 
 
-def _shard_matmul(a: Any, b: Any) -> list[Sharding]:
-    """By rows of A, by columns of B, or along k, which leaves sums to be added."""
-    first, second = a.ndim, b.ndim
-    result = max(first, second)
-    shardings: list[Sharding] = [
-        ([Replicate()], [Replicate(), Replicate()]),
-        ([Shard(result - 2)], [Shard(first - 2), Replicate()]),
-        ([Shard(result - 1)], [Replicate(), Shard(second - 1)]),
-        ([Partial()], [Shard(first - 1), Shard(second - 2)]),
-    ]
-    if first == second:
-        same = [d for d in range(first - 2) if a.shape[d] == b.shape[d]]
-        shardings += [([Shard(d)], [Shard(d), Shard(d)]) for d in same]
+def _by_loops(result: str, *operands: str | None, sums: bool = True) -> list[Sharding]:
+    """An operator whose tensors run along loops, of which each dimension is named by a letter: whole, or by one loop. A
+    loop that the result lacks leaves sums to be added, if `sums`; a dimension called `.` is whole. None is an argument
+    that is no tensor."""
+
+    def placed(tensor: str | None, loop: str, otherwise: Any) -> Any:
+        return None if tensor is None else Shard(tensor.index(loop)) if loop in tensor else otherwise
+
+    shardings: list[Sharding] = [([Replicate()], [placed(x, " ", Replicate()) for x in operands])]
+    for loop in dict.fromkeys("".join(x or "" for x in operands).replace(".", "")):
+        other = Replicate() if loop in result else Partial()
+        if sums or loop in result:
+            shardings.append(([placed(result, loop, other)], [placed(x, loop, other) for x in operands]))
     return shardings
+
+
+BATCH = "abcdefgh"
+"""Loops around a product."""
+
+
+def _shard_matmul(a: Any, b: Any) -> list[Sharding]:
+    """By what is around the products, by rows of A, by columns of B, or along k."""
+    count, sizes = max(a.ndim, b.ndim) - 2, (x.shape[:-2][::-1] for x in (a, b))
+    apart = {count - 1 - d for d, (m, n) in enumerate(zip(*sizes, strict=False)) if m != n}
+    around = "".join("." if d in apart else BATCH[d] for d in range(count))
+    first, second = (around[len(around) - x.ndim + 2 :] for x in (a, b))
+    return _by_loops(f"{around}mn", f"{first}mk", f"{second}kn")
 
 
 def _shard_linear(x: Any, weight: Any, bias: Any = None, activation: str = "none") -> list[Sharding]:
     """By any dimension of x but the last, by rows of the weight (columns of the result), or along the last of x."""
-    last = x.ndim - 1
-
-    def taken(of_x: Any, of_weight: Any, of_bias: Any) -> list[Any]:
-        return [of_x, of_weight, None if bias is None else of_bias, None]
-
-    shardings: list[Sharding] = [
-        ([Replicate()], taken(Replicate(), Replicate(), Replicate())),
-        ([Shard(last)], taken(Replicate(), Shard(0), Shard(0))),
-        *(([Shard(d)], taken(Shard(d), Replicate(), Replicate())) for d in range(last)),
-    ]
-    if activation == "none":
-        shardings.append(([Partial()], taken(Shard(last), Shard(1), Partial())))
-    return shardings
+    rows, added = BATCH[: x.ndim - 1], None if bias is None else "n"
+    return _by_loops(f"{rows}n", f"{rows}k", "nk", added, None, sums=activation == "none")
 
 
 def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, out_dtype: Any = None) -> list[Sharding]:
     """By rows of A with their scales, or by columns of B with theirs."""
-    rows = Shard(0) if scale_a.ndim == 2 and scale_a.shape[0] == a.shape[0] != 1 else Replicate()
-    columns = Shard(1) if scale_b.ndim == 2 and scale_b.shape[1] == b.shape[1] != 1 else Replicate()
-    added, of_columns = (None, None) if bias is None else (Replicate(), Shard(0))
-    return [
-        ([Replicate()], [Replicate(), Replicate(), Replicate(), Replicate(), added, None]),
-        ([Shard(0)], [Shard(0), Replicate(), rows, Replicate(), added, None]),
-        ([Shard(1)], [Replicate(), Shard(1), Replicate(), columns, of_columns, None]),
-    ]
+    rows = "m." if scale_a.ndim == 2 and scale_a.shape[0] == a.shape[0] != 1 else ""
+    columns = ".n" if scale_b.ndim == 2 and scale_b.shape[1] == b.shape[1] != 1 else ""
+    return _by_loops("mn", "m.", ".n", rows, columns, None if bias is None else "n", None)
 
 
 def _sparse(values: Any, metadata: Any, b: Any) -> list[Sharding]:
     """By columns of B."""
-    return [
-        ([Replicate()], [Replicate(), Replicate(), Replicate()]),
-        ([Shard(1)], [Replicate(), Replicate(), Shard(1)]),
-    ]
+    return _by_loops(".n", "..", "..", ".n")
 
 
 RULES: Sequence[tuple[Any, Callable[..., list[Sharding]]]] = (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
-import ml_dtypes
+import ml_dtypes as ml_dtypes
+import numpy as np
 import torch
 from torch.fx import Graph, GraphModule
 
@@ -22,7 +23,6 @@ from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ..arguments.packed import compress
 from ..base.errors import ArgumentError
 from ..base.explanation import Explanation
-from ..numerics.floats import Array
 
 RESTS = ("eager", "inductor")
 
@@ -108,28 +108,13 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
     return BackendOptions(**(options or {}))
 
 
-_pytree: Any = import_module("torch.utils._pytree")
+pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")
 sympy: Any = import_module("sympy")
 
 library: Any = torch.library
 aten: Any = torch.ops.aten
 prims: Any = torch.ops.prims
-
-
-def leaves(tree: object) -> list[Any]:
-    """The values in nested tuples, lists and dictionaries."""
-    return list(_pytree.tree_leaves(tree))
-
-
-def flatten(tree: object) -> tuple[list[Any], Any]:
-    """The values in nested tuples, lists and dictionaries, and how they were nested."""
-    return _pytree.tree_flatten(tree)
-
-
-def unflatten(values: Iterable[object], nesting: object) -> Any:
-    """The converse of `flatten`."""
-    return _pytree.tree_unflatten(list(values), nesting)
 
 
 def is_operator(target: object) -> bool:
@@ -157,9 +142,6 @@ def expression(size: Any) -> Any:
     return size.node.expr if number is None else number
 
 
-WORDS = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn}
-"""numpy's types of elements that torch does not pass to it."""
-
 SPARSE_ELEMENTS = {
     torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8", torch.float8_e4m3fn: "e4m3",
 }  # fmt: skip
@@ -183,14 +165,7 @@ def compressed(dense: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     Raises:
         ArgumentError: if it breaks the pattern, naming the place.
     """
-    values, metadata = compress(_array(dense.detach().cpu().contiguous()))
-    from_numpy: Any = cast("Any", torch).from_numpy
-    stored = from_numpy(values.view(f"i{values.itemsize}")).view(dense.dtype)
-    return stored.to(dense.device), from_numpy(metadata).to(dense.device)
-
-
-def _array(tensor: torch.Tensor) -> Array:
-    if tensor.dtype not in WORDS:
-        return tensor.numpy()
-    integer = torch.int16 if tensor.element_size() == 2 else torch.int8
-    return tensor.view(integer).numpy().view(WORDS[tensor.dtype])
+    words = dense.detach().cpu().contiguous().view(torch.uint8).numpy()
+    values, metadata = compress(words.view(str(dense.dtype).removeprefix("torch.")))  # names that ml_dtypes adds
+    stored, metadata = map(cast("Any", torch).from_numpy, (values.view(np.uint8), metadata))
+    return stored.view(dense.dtype).to(dense.device), metadata.to(dense.device)

@@ -52,15 +52,9 @@ class MemoryOrder:
             step = step * sizes[d]
         return tuple(strides)
 
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether the elements of a tensor lie like this."""
-        expected = 1
-        sizes, strides = tensor.shape, tensor.stride()
-        for d in reversed(self.order):
-            if sizes[d] != 1 and strides[d] != expected:
-                return False
-            expected *= sizes[d]
-        return all(sizes[d] == 1 or strides[d] == 0 for d in range(self.rank) if d not in self.order)
+    def holds(self, sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+        """Whether the elements of a tensor of these sizes and strides lie like this."""
+        return all(n == 1 or a == b for n, a, b in zip(sizes, strides, self.strides(sizes), strict=True))
 
     def laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor's elements, once each, in memory like this: a copy where they do not lie so."""
@@ -127,7 +121,7 @@ class Region:
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         outs = [result.empty(inputs) for result in self.layout.results]
-        if all(order.holds(x) for order, x in zip(self.layout.orders, inputs, strict=True)):
+        if all(order.holds(x.shape, x.stride()) for order, x in zip(self.layout.orders, inputs, strict=True)):
             self.into(*inputs, out=outs)
         else:
             self._first(inputs, outs)
@@ -187,7 +181,7 @@ def _placed(tensor: torch.Tensor, order: MemoryOrder) -> tuple[torch.Tensor, tup
     """A tensor with the memory order and alignment that a kernel takes, copied if necessary, and the sizes of its
     memory."""
     sizes = order.shape(tuple(tensor.shape))
-    if not order.holds(tensor):
+    if not order.holds(tensor.shape, tensor.stride()):
         tensor = order.laid_out(tensor)
     if tensor.data_ptr() % ALIGNMENT:
         tensor = order.laid_out(tensor).clone()

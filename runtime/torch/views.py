@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,38 +20,26 @@ from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_
 
 def order_of(tensor: torch.Tensor) -> MemoryOrder:
     """The order that a tensor of a graph has; row-major if its elements lie with gaps, so that they must be copied."""
-    sizes = shape_of(tensor)
-    strides = tuple(map(size_of, tensor.stride()))
+    sizes, strides = _placed(tensor)
     moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
-    order = tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d])))
-    in_order = order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
-    if in_order or not _without_gaps(order, sizes, strides):
-        return row_major(len(sizes))
-    return MemoryOrder(order, len(sizes))
+    order = MemoryOrder(tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d]))), len(sizes))
+    in_order = order.order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
+    return row_major(len(sizes)) if in_order or not order.holds(sizes, strides) else order
 
 
 def has_no_gaps(tensor: torch.Tensor) -> bool:
     """Whether a kernel can take a tensor of a graph without a copy."""
-    order = order_of(tensor)
-    sizes, strides = shape_of(tensor), tuple(map(size_of, tensor.stride()))
-    pairs = zip(sizes, order.strides(sizes), strides, strict=True)
-    return all(size == 1 or expected == step for size, expected, step in pairs)
+    return order_of(tensor).holds(*_placed(tensor))
 
 
 def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bool:
     """Whether a tensor of a graph is contiguous, or is so with its dimensions in an order."""
-    sizes = shape_of(tensor)
-    moving = [d for d in order or range(len(sizes)) if sizes[d] != 1]
-    return _without_gaps(moving, sizes, tuple(map(size_of, tensor.stride())))
+    return MemoryOrder(tuple(order or range(tensor.dim())), tensor.dim()).holds(*_placed(tensor))
 
 
-def _without_gaps(order: Sequence[int], sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    expected: Size = 1
-    for d in reversed(order):
-        if strides[d] != expected:
-            return False
-        expected = expected * sizes[d]
-    return True
+def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """The sizes and the strides of a tensor of a graph."""
+    return shape_of(tensor), tuple(map(size_of, tensor.stride()))
 
 
 def hint(size: Any) -> int:
@@ -315,24 +303,44 @@ def _shorten(node: Node) -> None:
 
 
 def sink_view(graph: Graph, node: Node, mode: Any) -> None:
-    operands: list[Any] = [x for x in node.args if is_tensor(x)]
-    if not isinstance(node.meta.get("val"), torch.Tensor) or any(is_tensor(x) for x in node.kwargs.values()):
-        return
+    """Moves the view of an operand that has the shape of the result behind a pointwise operation."""
+    operands = [x for x in node.all_input_nodes if is_tensor(x)]
     view = next((x for x in operands if x.target in RESHAPES and _shape(x) == _shape(node)), None)
     if view is None:
         return
-    base = view.args[0]
-    inner, outer = _shape(base), _shape(view)
-    common = _common(inner, outer)
-    size = _one_unknown(inner)
-    if not common or size is None or not all(_moves(x, outer, common) for x in operands):
+    inner, outer = _shape(view.all_input_nodes[0]), _shape(view)
+    common, unknown = _common(inner, outer), [size for size in inner if not isinstance(size, int)]
+    sizes = [size if isinstance(size, int) else -1 for size in inner]
+    if not common or len(unknown) > 1:
         return
+
+    def moved(x: Node) -> Node | None:
+        if not is_tensor(x) or len(_shape(x)) <= common:
+            return x
+        if _shape(x) != outer or not (x.target in RESHAPES or is_row_major(x.meta["val"])):
+            return None
+        if x.target in RESHAPES and _shape(source := x.all_input_nodes[0]) == inner:
+            return source
+        return called(graph, aten.reshape.default, (x, sizes), {}, mode)
+
+    _computed_before(graph, node, mode, moved, (aten.view.default, view.args[1]))
+
+
+def _computed_before(
+    graph: Graph, node: Node, mode: Any, moved: Callable[[Node], Node | None], view: tuple[Any, Any]
+) -> Node | None:
+    """Computes a pointwise operation of operands without a view, which becomes one of its result. `moved` makes such an
+    operand, or None if it has no form without a copy. Returns the operation; None if it stays as it is."""
+    if not is_tensor(node) or any(isinstance(x, Node) for x in node.kwargs.values()):
+        return None
     with graph.inserting_before(node):
-        moved = {x: _moved(graph, x, base, outer, size, mode) for x in operands}
-        args = tuple(moved.get(x, x) if isinstance(x, Node) else x for x in node.args)
-        computed = called(graph, node.target, args, dict(node.kwargs), mode)
-        back = called(graph, aten.view.default, (computed, view.args[1]), {}, mode)
+        own = {x: moved(x) for x in node.all_input_nodes}
+        if None in own.values():  # what was made for the other operands has no users
+            return None
+        computed = called(graph, node.target, map_arg(node.args, own.__getitem__), dict(node.kwargs), mode)
+        back = called(graph, view[0], (computed, view[1]), {}, mode)
     take_place(graph, node, (computed, back))
+    return computed
 
 
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
@@ -353,29 +361,6 @@ def _common(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
     while common < min(len(inner), len(outer)) and inner[-1 - common] == outer[-1 - common]:
         common += 1
     return common if len(inner) - common <= 1 else 0
-
-
-def _one_unknown(shape: tuple[Size, ...]) -> list[int] | None:
-    """A shape as an argument of a view: with -1 for the one size that is no number."""
-    unknown = [size for size in shape if not isinstance(size, int)]
-    return [size if isinstance(size, int) else -1 for size in shape] if len(unknown) <= 1 else None
-
-
-def _moves(node: Node, outer: tuple[Size, ...], common: int) -> bool:
-    """Whether a view of an operand can move behind the operation."""
-    shape = _shape(node)
-    if shape == outer:
-        return node.target in RESHAPES or is_row_major(node.meta["val"])
-    return len(shape) <= common
-
-
-def _moved(graph: Graph, node: Node, base: Node, outer: tuple[Size, ...], size: list[int], mode: Any) -> Node:
-    if _shape(node) != outer:
-        return node
-    inner = _shape(base)
-    if node.target in RESHAPES and _shape(source := node.all_input_nodes[0]) == inner:
-        return source
-    return called(graph, aten.reshape.default, (node, size), {}, mode)
 
 
 def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
@@ -454,18 +439,26 @@ def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
 
 def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
     """Moves a permutation of an operand behind a pointwise operation. Returns whether there was one."""
-    operands = [x for x in node.args if isinstance(x, Node)]
-    if not all(map(is_tensor, (node, *operands))) or any(isinstance(x, Node) for x in node.kwargs.values()):
+    if not all(map(is_tensor, (node, *node.all_input_nodes))):
         return False
     shape = _shape(node)
-    same = [source for x in operands if _shape(x) == shape and (source := _channels_last(x)) is not None]
-    if not any(x in last or x.target in RESHAPES for x in same) or not all(_moves_last(x, shape) for x in operands):
+    same = [source for x in node.all_input_nodes if _shape(x) == shape and (source := _channels_last(x)) is not None]
+    if not any(x in last or x.target in RESHAPES for x in same):
         return False
-    with graph.inserting_before(node):
-        args = tuple(_moved_last(graph, x, shape, mode) if isinstance(x, Node) else x for x in node.args)
-        computed = called(graph, node.target, args, dict(node.kwargs), mode)
-        back = called(graph, aten.permute.default, (computed, FIRST), {}, mode)
-    take_place(graph, node, (computed, back))
+
+    def moved(x: Node) -> Node | None:
+        own, count = _shape(x), math.prod(_shape(x))
+        if own == shape:
+            if not is_row_major(x.meta["val"], LAST):
+                return None
+            return _channels_last(x) or called(graph, aten.permute.default, (x, LAST), {}, mode)
+        if count == 1 or (len(own) >= 3 and count == own[-3] == shape[1]):
+            return called(graph, aten.reshape.default, (x, [] if count == 1 else [count]), {}, mode)
+        return None
+
+    computed = _computed_before(graph, node, mode, moved, (aten.permute.default, FIRST))
+    if computed is None:
+        return False
     if last.intersection(same):
         last.add(computed)
     sink_view(graph, computed, mode)
@@ -476,18 +469,3 @@ def _channels_last(node: Node) -> Node | None:
     """What an image with its channels first is an order of, if it is one."""
     places: Any = node.args[1] if node.target is aten.permute.default else ()
     return node.all_input_nodes[0] if list(places) == FIRST else None
-
-
-def _moves_last(node: Node, shape: tuple[Any, ...]) -> bool:
-    """Whether an operand has a form with the channels last that costs no copy."""
-    own = _shape(node)
-    if own == shape:
-        return is_row_major(node.meta["val"], LAST)
-    return math.prod(own) == 1 or (len(own) >= 3 and math.prod(own) == own[-3] == shape[1])
-
-
-def _moved_last(graph: Graph, node: Node, shape: tuple[Any, ...], mode: Any) -> Node:
-    own = _shape(node)
-    if own == shape:
-        return _channels_last(node) or called(graph, aten.permute.default, (node, LAST), {}, mode)
-    return called(graph, aten.reshape.default, (node, [] if math.prod(own) == 1 else [own[-3]]), {}, mode)

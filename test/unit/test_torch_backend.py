@@ -67,10 +67,10 @@ def close(found: Any, exact: Any, roundings: float) -> bool:
 def assert_compiled(
     function: Callable[..., Any], *inputs: Any, parts: list[tuple[str, ...]], **options: Any
 ) -> Compiled:
-    """The function's value, with these parts compiled."""
+    """The function's value, with these parts compiled. Eager mode is up to 2.7 roundings off behind two products."""
     compiled = Compiled(function, **options)
     exact = function(*(x.double() for x in inputs))
-    assert close(compiled.call(*inputs), exact, 2.0)
+    assert close(compiled.call(*inputs), exact, 3.0)
     assert compiled.operators == parts
     return compiled
 
@@ -409,7 +409,9 @@ def test_parts_are_compared_with_eager_mode(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(part, "_interpret", wrong)
     line = function.__code__.co_firstlineno + 1
     place = re.escape(f"{__file__}:{line}")
-    message = rf"check: model: mm\+relu bf16 \S+ \({place}\) is not what eager mode computes in 1 of 56 elements"
+    message = (
+        rf"check: model: mm\+relu\+to_copy f32 \S+ \({place}\) is not what eager mode computes in 1 of 56 elements"
+    )
     with pytest.raises(WarploomError, match=message):
         call(drawn(7, 16), w)
 
@@ -580,6 +582,42 @@ def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
 
     assert saved(block) == (2.0 * 32, 1)
     assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (0.0, 0)
+
+
+def test_bytes_without_a_sign_are_not_multiplied_as_signed_ones() -> None:
+    """As torchao multiplies on a CPU: activations of uint8, less 128 times the sums of the weights."""
+    a, b = torch.randint(0, 256, (18, 24), dtype=torch.uint8), torch.randint(-128, 128, (24, 16), dtype=torch.int8)
+    compiled = Compiled(torch._int_mm)
+    assert torch.equal(compiled.call(a, b).long(), a.long() @ b.long())
+    assert compiled.reasons == ["products of torch.uint8 are not lowered"]
+
+
+PICKS: dict[str, Callable[..., Any]] = {
+    "embedding": lambda x, at: functional.embedding(at, x[:, 0]),
+    "places counted from behind": lambda x, at: x[at - 5],
+    "places apart": lambda x, at: x.permute(2, 0, 1)[at, :, at],
+    "places together": lambda x, at: x[:, at, at] * 2,
+    "index_select": lambda x, at: x.index_select(1, at[0]),
+    "gather": lambda x, at: x.gather(2, at[None].expand(5, 2, 3)),
+    "integers": lambda x, at: at.gather(1, at.flip(1).clamp(max=2)),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", PICKS)
+def test_elements_at_places(name: str) -> None:
+    compiled = Compiled(PICKS[name])
+    x, at = drawn(5, 5, 7), torch.tensor([[0, 4, 2], [1, 1, 3]])
+    with torch.inference_mode():
+        assert torch.equal(compiled.call(x, at), PICKS[name](x, at))
+    assert not any("index" in left.operator or "gather" in left.operator for left in compiled.explanations[0].left)
+
+
+def test_an_element_at_a_place_that_there_is_not_is_nan() -> None:
+    compiled = Compiled(lambda x, at: x[at])
+    with torch.inference_mode():
+        result = compiled.call(drawn(5, 3), torch.tensor([4, 5, -5, -6]))
+    assert result.isnan().all(1).tolist() == [False, True, False, True]
 
 
 def test_sums_by_index_are_of_f32() -> None:

@@ -156,6 +156,14 @@ def test_single_pixels_with_channels_before_them_are_columns() -> None:
     assert len(compile(torch_to_linalg(layer, *operands), target="sm_90a").launches) == 1
 
 
+def test_root_mean_square_norms_of_a_gpu() -> None:
+    """torch exports them in a fused form, which torch 2.11 does not take apart."""
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        x, w = (torch.empty(*shape, dtype=torch.bfloat16, device="cuda") for shape in ((8, 64), (64,)))
+    text = torch_to_linalg(lambda x, w: functional.rms_norm(x, (64,), w, 1e-5), x, w)
+    assert text.count("math.rsqrt") == 1
+
+
 def test_gradients_of_a_convolution() -> None:
     def function(slope: Any, x: Any, w: Any) -> Any:
         views = (each.permute(0, 3, 1, 2) for each in (slope, x, w))
