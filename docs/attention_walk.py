@@ -78,7 +78,8 @@ each other, a tile reads the keys of its own sequences only. Where sizes are not
 
 Columns are padded to 16, 32, 64, 128, 192 or 256, and those of Q further to multiples of 64. Where V has more than
 256, `warp-fuse-attention` makes the parts of its columns a loop of the batch, each with a CTA that multiplies Q and K
-again. V may be columns of K, as of one latent matrix with 576 columns of which V is the first 512.
+again. V may be columns of K, as of one latent matrix with 576 columns of which V is the first 512: a CTA copies these
+once (`of_keys`), if they begin and end at multiples of 64.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
