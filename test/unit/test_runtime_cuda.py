@@ -51,7 +51,7 @@ class Driver:
     CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = Names()
     CUmemLocationType = CUmemAllocationType = CUmemPool_attribute = Names()
     CUmemLocation = CUmemPoolProps = SimpleNamespace
-    cuuint64_t = int  # noqa: N815
+    cuuint64_t = int
 
     def __init__(self) -> None:
         self.fault = Result.CUDA_SUCCESS
