@@ -173,9 +173,9 @@ A decoder has one query for each head. The kernel takes as long as K and V are r
 - The warps of a CTA share the keys of each tile (`warp` narrower than `cta`): each multiplies its keys by all of Q, and
   holds all columns of O. At the end they merge what they have in shared memory, each for a part of the columns.
 - CTAs share the keys of a tile of O (`split_k`), as many as there are SMs for. Each leaves its largest scores, sums and
-  products in scratch memory, and the last one to arrive merges them, in order, so that every run gives the same bits. They
-  do so wherever `mma.sync` has fewer tiles of rows than there are SMs, except where rows are to have the same bits in
-  every batch.
+  products in scratch memory, and the last one to arrive merges them, in order, so that every run gives the same bits.
+  They do so wherever `mma.sync` has fewer tiles of rows than there are SMs, except where rows are to have the same bits
+  in every batch.
 
 Merging is exact in the same sense as the loop: m' is the largest m, and each l and O is multiplied by 2^(c m - c m').
 
