@@ -286,8 +286,9 @@ class ForwardScores(ScheduledScores):
         H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups
         412, 344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in
         turns 611, 495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
-        microseconds for 21.5. Where the last turn of three would be mostly empty, two in turns: 16 heads of 4096,
-        H100, 160 for 167. Three of bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
+        microseconds for 21.5. Where the last turn of three would be mostly empty, two, in turns unless there is a
+        diagonal: 16 heads of 4096, H100, 160 for 167; 128 of 1024, causal, 60.6 for 72.1 (in turns 70.4). Three of
+        bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
         """
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
@@ -297,11 +298,9 @@ class ForwardScores(ScheduledScores):
         groups = 3 if width <= 64 or of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if of_bytes else 64), 2
-        in_turns = read.op.diagonal is None and (
-            (128 <= width <= DEEP and columns <= 128 and groups == 2)
-            or (groups == 3 and not of_bytes and _fewer_turns(read, target))
-        )
-        groups = 2 if in_turns else groups
+        fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
+        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2)
+        in_turns, groups = in_turns and read.op.diagonal is None, 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
@@ -327,10 +326,13 @@ class ForwardScores(ScheduledScores):
             return None
         if depth > MOST_COLUMNS or columns & columns - 1:
             slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
+        slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
+        if read.op.of_keys is not None and rows == row.shape.m:
+            # H100, 16 and 64 sequences of 4096 keys of 576 columns: 42.0 and 128 us by one warp, 47.2 and 143 by two.
+            slices = 1
         cta = (rows, slices * keys, depth)
         schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
         split = not _unsplit(read, schedule)
-        slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
         tiles = read.tiles(rows) if split else slots + 1
         memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
         while schedule.stages > 2 and self.shared_bytes(schedule) > memory:
