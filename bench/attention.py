@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gemm_types import argument
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from warploom.runtime import compile
@@ -90,7 +89,7 @@ def ours(
     options = {name: value for name, value in options.items() if name != "form"}
     kernel = compile(source(heads, length, width, causal, form), target=target, **options)
     if form == "bytes":
-        q, k, v = (argument(tensor.to(torch.float8_e4m3fn)) for tensor in (q, k, v))
+        q, k, v = (tensor.to(torch.float8_e4m3fn) for tensor in (q, k, v))
     beside = {"sinks": [sinks(heads)], "documents": [documents(length)]}.get(form, [])
 
     def call() -> torch.Tensor:

@@ -103,7 +103,6 @@ def write(folder: Path) -> None:
 def drawn(case: Case, kernel: Kernel) -> list[Any]:
     """Arguments on the GPU: random ones, metadata of a sparse A that means something, poisoned results."""
     import torch
-    from gemm_types import argument
 
     function, generator = kernel.function, torch.Generator("cuda").manual_seed(0)
     kept = {*(each.position for each in function.sparse), *function.filled}
@@ -119,7 +118,7 @@ def drawn(case: Case, kernel: Kernel) -> list[Any]:
             tensor.copy_(torch.randn(tensor.shape, device="cuda", generator=generator))
         elif i not in kept:
             tensor.copy_(torch.randint(-8, 8, tensor.shape, device="cuda", generator=generator))
-        values.append(argument(tensor))
+        values.append(tensor)
     return values
 
 

@@ -3,10 +3,11 @@
     bench/with_gpu.sh python3 bench/decode.py --json out.json
     bench/with_gpu.sh python3 bench/decode.py --cases 16x32x8x2048x128 --try "split_k=2" --try "stages=3 split_k=4"
 
-A case is sequences x heads x heads of K and V x keys x columns, in bf16. Before anything is timed, the result is
-compared with that in f32: `error` is the largest difference over the largest value. Calls follow on each other in a
-CUDA graph, each with another K and V, which the L2 cache does not hold together; a time is the median over replays.
-"copy" is what K and V would take at the bandwidth of a copy of 512 MB, reads and writes counted.
+A case is sequences x heads x heads of K and V x keys x columns, in bf16; with a further number, V is so many of the
+first columns of K, as of a latent matrix (16x16x1x4096x576x512), of which torch has no kernel. Before anything is
+timed, the result is compared with that in f32: `error` is the largest difference over the largest value. Calls follow
+on each other in a CUDA graph, each with another K and V, which the L2 cache does not hold together; a time is the
+median over replays. "copy" is what K and V would take at the bandwidth of a copy of 512 MB, reads and writes counted.
 """
 
 from __future__ import annotations
@@ -48,12 +49,21 @@ class Case(NamedTuple):
     of_keys: int
     keys: int
     columns: int
+    of_values: int = 0
 
     def text(self, rows: int) -> str:
         """The operation, in MLIR; with pages of so many rows, and lengths, if there are any."""
-        b, _, g, n, d = self
+        b, _, g, n, d, e = self
         queries, cache = f"memref<{b}x{g}x{self.heads // g}x1x{d}xbf16>", f"memref<{b}x{g}x{n}x{d}xbf16>"
         attention = f"into %o {{scale = {d**-0.5:e} : f32, indexing_maps = {MAPS}"
+        if e:
+            view = f"memref<{b}x{g}x{n}x{e}xbf16, strided<[{g * n * d}, {n * d}, {d}, 1]>>"
+            out = f"memref<{b}x{g}x{self.heads // g}x1x{e}xbf16>"
+            return f"""func.func @decode(%q: {queries}, %k: {cache}, %o: {out}) {{
+              %v = memref.subview %k[0, 0, 0, 0] [{b}, {g}, {n}, {e}] [1, 1, 1, 1] : {cache} to {view}
+              warp.attention %q, %k, %v {attention}}} : {queries}, {cache}, {view}, {out}
+              return
+            }}"""
         if not rows:
             return f"""func.func @decode(%q: {queries}, %k: {cache}, %v: {cache}, %o: {queries}) {{
               warp.attention %q, %k, %v {attention}}} : {queries}, {cache}, {cache}, {queries}
@@ -76,7 +86,7 @@ class Case(NamedTuple):
     @property
     def bytes(self) -> int:
         """Of K and V."""
-        return 4 * self.sequences * self.of_keys * self.keys * self.columns
+        return (2 if self.of_values else 4) * self.sequences * self.of_keys * self.keys * self.columns
 
 
 @dataclass
@@ -164,13 +174,16 @@ def refusal(case: Case, options: dict[str, Any], target: str) -> str | None:
 
 def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: float) -> list[Row]:
     """All kernels for one case."""
-    b, h, g, n, d = case
+    b, h, g, n, d, e = case
     q = torch.randn(b, h, 1, d, device="cuda").bfloat16()
     count = max(2, ROTATED_BYTES // case.bytes)
-    caches = [[torch.randn(b, g, n, d, device="cuda", dtype=torch.bfloat16) for _ in range(2)] for _ in range(count)]
-    (k, v), name = caches[0], "x".join(map(str, case))
+    made = range(1 if e else 2)
+    caches = [[torch.randn(b, g, n, d, device="cuda", dtype=torch.bfloat16) for _ in made] for _ in range(count)]
+    k, v = (caches[0][0], caches[0][0][..., :e]) if e else caches[0]
+    name = "x".join(map(str, filter(None, case)))
     rows = [Row(name, "copy", case.bytes / rate)]
-    for label, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
+    peers = (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION))
+    for label, backend in () if e else peers:
         try:
             error = error_of(peer(q, k, v, backend), q, k, v)
             time = in_a_row(lambda b=backend: [lambda kv=kv: peer(q, kv[0], kv[1], b) for kv in caches] * 2)
@@ -178,7 +191,7 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
         except RuntimeError as failed:
             print(label, str(failed).splitlines()[0])
     queries = q.view(b, g, h // g, 1, d)
-    out = torch.full_like(queries, float("nan"))
+    out = torch.full((*queries.shape[:-1], e or d), float("nan"), device="cuda", dtype=torch.bfloat16)
     for options in variants:
         kernel = compiled(case, options, target)
         if isinstance(kernel, str):
@@ -193,7 +206,7 @@ def measure(case: Case, variants: Sequence[dict[str, Any]], target: str, rate: f
             pages = [of.view(-1, size, g, d) for of in kv] if size else kv
             return kernel.prepare(queries, *pages, *beside, out)
 
-        held = [_in_pages(of, table, size) if size else of for of in (k, v)]
+        held = [_in_pages(of, table, size) if size else of for of in caches[0]]
         prepared = prepare(*held)
         prepared()
         torch.cuda.synchronize()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import peaks
-from gemm_types import KINDS, argument, output
+from gemm_types import KINDS, output
 
 from warploom.dialect.isa.mma import Mma
 from warploom.dialect.schedule import Schedule
@@ -123,7 +123,7 @@ def product(
             except CompileError as problem:
                 print(f"{label} {name}, {schedule}: {problem}", file=sys.stderr)
                 continue
-            call = kernel.prepare(argument(a), argument(by_columns if transposed else b), c)
+            call = kernel.prepare(a, by_columns if transposed else b, c)
             call()
             call.wait()
             error = relative_error(torch, a, b, c)

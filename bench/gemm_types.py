@@ -83,21 +83,6 @@ def output(torch: Any, shape: tuple[int, ...], out: str) -> Any:
                       dtype=getattr(torch, names[out]))  # fmt: skip
 
 
-class Words:
-    """A tensor of bytes that the array interface has no type for, as raw words."""
-
-    def __init__(self, tensor: Any) -> None:
-        self.owner = tensor
-        self.__cuda_array_interface__ = {
-            "shape": tuple(tensor.shape), "typestr": "|V1", "data": (tensor.data_ptr(), False), "version": 3
-        }  # fmt: skip
-
-
-def argument(tensor: Any) -> Any:
-    """A tensor as an argument of a kernel."""
-    return Words(tensor) if "float8" in str(tensor.dtype) else tensor
-
-
 def _matmul(torch: Any, a: Any, b: Any, transposed: Any, out: str) -> Callable[[], object]:
     torch.backends.cuda.matmul.allow_tf32 = True
     if out == "f32" and a.element_size() < torch.float32.itemsize:

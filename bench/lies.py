@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm import ERROR_LIMIT, TF32_ERROR, Timer, find_torch, parse_size, relative_error
-from gemm_types import KINDS, Kind, argument, output
+from gemm_types import KINDS, Kind, output
 from shapes import alternating
 
 from warploom.runtime import CompileError, compile
@@ -50,7 +50,7 @@ def measure(
         except CompileError as error:
             print(f"{size}, {lies}, {given}: {error}", file=sys.stderr)
             continue
-        call = kernel.prepare(argument(a_held), argument(b_held), c)
+        call = kernel.prepare(a_held, b_held, c)
         call()
         call.wait()
         if not (error := relative_error(torch, a, b, c)) <= ERROR_LIMIT[out] + (TF32_ERROR if kind.tf32 else 0):

@@ -14,7 +14,6 @@ import argparse
 import sys
 from typing import Any, NamedTuple
 
-from gemm_types import argument
 from reading import NOTHING
 from weights import ROTATED_BYTES, ReadTimer, in_a_row, peers
 
@@ -151,7 +150,7 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
         out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
         given = [a, held, s, *([z] if points else []), out]
         given[2] = given[2].view(torch.float8_e8m0fnu) if floats else given[2]
-        given = [argument(x.view(shape)) for x, shape in zip(given, product.shapes, strict=True)]
+        given = [x.view(shape) for x, shape in zip(given, product.shapes, strict=True)]
         prepared = kernel.prepare(*given)
         prepared()
         torch.cuda.synchronize()

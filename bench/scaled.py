@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gemm
-from gemm_types import argument
 
 from warploom.runtime import CompileError, Kernel, WarploomError, compile
 
@@ -85,7 +84,7 @@ def measured(
 
     for name, kernel in kernels.items():
         d = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        given = argument(a), of_a, argument(b), of_b, d
+        given = a, of_a, b, of_b, d
         try:
             kernel(*given)
             torch.cuda.synchronize()

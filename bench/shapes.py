@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm import ERROR_LIMIT, Timer, find_torch, product_launch, relative_error
-from gemm_types import KINDS, argument, output
+from gemm_types import KINDS, output
 
 from warploom.runtime import CompileError, Kernel, compile
 
@@ -116,7 +116,7 @@ def compiled(
             print(kernel, file=sys.stderr)
             continue
         c = output(torch, (shape.m, shape.n), "bf16")
-        call = kernel.prepare(argument(a), argument(b), c)
+        call = kernel.prepare(a, b, c)
         call()
         call.wait()
         if check and not (error := relative_error(torch, a, b, c)) <= ERROR_LIMIT["bf16"]:

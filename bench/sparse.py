@@ -32,7 +32,7 @@ from gemm import (
     report,
 )
 from gemm_types import KINDS as DENSE
-from gemm_types import Kind, argument, output
+from gemm_types import Kind, output
 from peaks import sparse_row
 
 from warploom.runtime import CompileError, compile, compress, prune
@@ -113,7 +113,7 @@ def ours(torch: Any, timer: Timer, name: str, problem: Problem, target: str, sch
     (m, n, k), kind, (dense, values, metadata, b) = problem.size, problem.kind, problem.operands
     c = output(torch, (m, n), problem.out)
     kernel = compile(problem.text, target=target, tf32=kind.tf32, **{**kind.fields, **schedule})
-    call = kernel.prepare(argument(values), metadata, argument(b), c)
+    call = kernel.prepare(values, metadata, b, c)
     call()
     call.wait()
     error = relative_error(torch, dense, problem.right, c)

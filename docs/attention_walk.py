@@ -78,7 +78,8 @@ each other, a tile reads the keys of its own sequences only. Where sizes are not
 
 Columns are padded to 16, 32, 64, 128, 192 or 256, and those of Q further to multiples of 64. Where V has more than
 256, `warp-fuse-attention` makes the parts of its columns a loop of the batch, each with a CTA that multiplies Q and K
-again. V may be columns of K, as of one latent matrix with 576 columns of which V is the first 512.
+again. V may be columns of K, as of one latent matrix with 576 columns of which V is the first 512: a CTA copies these
+once (`of_keys`), if they begin and end at multiples of 64.
 """
     )
     yield block("sh", "warploom run examples/attention.mlir --device interp --check\n")
@@ -172,6 +173,8 @@ A decoder has one query for each head. The kernel takes as long as K and V are r
   holds all columns of O. At the end they merge what they have in shared memory, each for a part of the columns.
 - CTAs share the keys of a tile of O (`split_k`), as many as there are SMs for. Each leaves its largest scores, sums and
   products in scratch memory, and the last one to arrive merges them, in order, so that every run gives the same bits.
+  They do so wherever `mma.sync` has fewer tiles of rows than there are SMs, except where rows are to have the same bits
+  in every batch.
 
 Merging is exact in the same sense as the loop: m' is the largest m, and each l and O is multiplied by 2^(c m - c m').
 

@@ -302,6 +302,9 @@ OF_IDEAS = {
     "passes/schedule/attention.py passes/tile/attention.py",
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
+    "products of experts": "dialect/warp/groups.py passes/linalg/fuse_products.py passes/tile/outline.py",
+    "scales of blocks of 8-bit floats": "dialect/warp/operands.py passes/linalg/dequantised.py "
+    "passes/tile/fragment_products.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
     "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py "
     "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "

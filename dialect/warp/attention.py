@@ -109,6 +109,8 @@ class AttentionOp(IRDLOperation):
     by m, n and the batch. Another, given as `through %g`, takes an element of the result in f32, and yields that of O.
 
     The result is NaN for a row with a NaN or plus infinity, or of minus infinity alone, where `zero_rows` makes it 0.
+    With `of_keys = c`, V is the columns of K from c on, as of one latent matrix, and a CTA has one tile of both. A loop
+    of the batch that indexes V alone goes on by as many columns as V has.
 
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
     schedule says, with `until %n` for the first key that does not count in place of `lengths`, and `from %n` for the
@@ -142,6 +144,7 @@ class AttentionOp(IRDLOperation):
     sinks_map = opt_prop_def(AffineMapAttr)
     documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     zero_rows = opt_attr_def(UnitAttr)
+    of_keys = opt_attr_def(IntegerAttr)
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())

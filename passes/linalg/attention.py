@@ -36,7 +36,7 @@ from .element_expressions import (
 from .element_regions import map_of, region_of
 from .fuse_epilogue import Replacement, place_in_block
 from .operand import root
-from .read_attention import PackHeads, SplitValues
+from .read_attention import PackHeads, SplitValues, ValuesOfKeys
 from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 
 # `warp-fuse-attention`: two products with a softmax between them become one `warp.attention`.
@@ -417,6 +417,7 @@ class FuseAttentionPass(ModulePass):
         apply_patterns([FuseAttention(self.tf32)], op)
         apply_patterns([PackHeads()], op)
         apply_patterns([SplitValues()], op)
+        apply_patterns([ValuesOfKeys()], op)
         from .attention_gradient import fuse_gradients  # with operations that most functions do not have
 
         fuse_gradients(op, self.name)

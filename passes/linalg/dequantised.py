@@ -39,7 +39,7 @@ from ...dialect.warp.stored import NIBBLES
 from ..diagnostics import remark
 from ..patterns import operations_between
 from .elementwise import Elementwise, read_elementwise, touched
-from .operand import collapse, drop_unused, groups_of, root, users_of
+from .operand import collapse, drop_unused, expand, groups_of, root, users_of
 from .raise_matmul import formed
 
 # What an elementwise operation makes of integers of few bits: `(q - z) s`, read from its body.
@@ -292,6 +292,12 @@ class ScaledOperand(NamedTuple):
         ]
         return [[loop] for loop in loops_of(self.made.maps[self.scales])] == rows
 
+    @property
+    def one_block(self) -> bool:
+        """Whether all rows of A, or columns of B, are in one block, so that scales have no dimension of them."""
+        along_k = self.dimensions[self.loops.index(self.product.outer + K)]
+        return len(along_k) > 1 and [*loops_of(self.made.maps[self.scales])] == along_k[:1]
+
     def objection(self) -> str:
         """Why the product cannot multiply the floats themselves; "" if it can."""
         made, dimensions = self.made, self.dimensions
@@ -301,7 +307,8 @@ class ScaledOperand(NamedTuple):
         same = made.output is self.value or len(dimensions) < made.loops
         if loops_of(made.maps[self.floats]) != tuple(range(made.loops)) or len(dimensions) != 2 or not same:
             return "the floats are read in another order, or another shape"
-        if not self.of_rows and (any(len(loops) > 2 for loops in dimensions) or sorted(along) != sorted(outer)):
+        blocks = max(map(len, dimensions)) <= 2 and (self.one_block or sorted(along) == sorted(outer))
+        if not self.of_rows and not blocks:
             return "scales are expected for blocks along both dimensions"
         return between(made, self.product, (self.floats, self.scales), "the floats or the scales")
 
@@ -310,8 +317,12 @@ class ScaledOperand(NamedTuple):
         floats = in_shape_of(self.product, self.value, self.made, self.floats)
         first = loops_of(self.made.maps[self.scales])[0]
         place = next(place for place, loops in enumerate(self.dimensions) if first in loops)
-        across = self.loops[place] == self.product.outer + K
-        return formed(self.product, ScaledOp(floats, self.made.inputs[self.scales], across=across))
+        scales, across = self.made.inputs[self.scales], self.loops[place] == self.product.outer + K
+        if self.one_block:
+            view, across = expand(scales, [(1, memory_of(scales).get_shape()[0])]), False
+            Rewriter.insert_op(view, InsertPoint.before(self.product))
+            scales = view.result
+        return formed(self.product, ScaledOp(floats, scales, across=across))
 
 
 def sole_writer(product: MatmulOp, value: SSAValue) -> Elementwise | None:

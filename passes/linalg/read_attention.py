@@ -10,21 +10,21 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import FloatAttr, MemRefType, f32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
-from ...dialect.warp.attention import AttentionOp, D, E, M, N
+from ...dialect.warp.attention import HALVES, AttentionOp, D, E, M, N
 from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import PagedOp
-from .operand import KernelArgument, Spread, VectorOperand, each_once, expand
+from .operand import KernelArgument, Spread, VectorOperand, each_once, expand, root
 from .product import Product, read
 
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
@@ -99,6 +99,16 @@ class Attention(NamedTuple):
     def paged(self) -> list[PagedOp]:
         """The views of pages that K and V are."""
         return [view for operand in (self.op.k, self.op.v) if isinstance(view := operand.owner, PagedOp)]
+
+    @property
+    def page_rows(self) -> int:
+        """Rows of the smallest page of K and V; a number larger than any tile without pages."""
+        return min((view.rows for view in self.paged), default=1 << 31)
+
+    @property
+    def keys_differ(self) -> bool:
+        """Whether keys begin or end at other places for each tile than a diagonal says."""
+        return self.op.window is not None or self.op.lengths is not None or bool(self.op.documents)
 
 
 def _in_memory(operand: KernelArgument) -> KernelArgument:
@@ -251,6 +261,36 @@ class SplitValues(RewritePattern):
 
 MOST_TOGETHER = 256
 """Columns of V that a kernel multiplies together."""
+
+PANEL = 64
+"""Columns of a tile that lie together in shared memory: a line of 16-bit elements."""
+
+
+class ValuesOfKeys(RewritePattern):
+    """Marks an attention whose V is columns of K, of which a CTA then has one tile for both products."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
+        if not op.tile and op.of_keys is None and (first := _first_of_keys(op)) is not None:
+            op.of_keys = IntegerAttr(first, i64)
+            rewriter.notify_op_modified(op)
+
+
+def _first_of_keys(op: AttentionOp) -> int | None:
+    """The column of K that V begins with; None where V is something else, or is not whole lines of a tile of K."""
+    kinds, depth, columns = [memory_of(op.k), memory_of(op.v)], op.batch + D, op.batch + E
+    begins, every = [kind.get_offset() for kind in kinds], [strides_of(kind) for kind in kinds]
+    if root(op.k) is not root(op.v) or None in begins or None in every or not isinstance(kinds[1].element_type, HALVES):
+        return None
+    maps = zip(op.maps[1:3], every, strict=True)
+    of_k, of_v = (dict(zip(loops_of(map_), steps or (), strict=True)) for map_, steps in maps)
+    first, width, end = (begins[1] or 0) - (begins[0] or 0), op.sizes[columns], op.sizes[depth]
+    steps_along, parts = (of_k.pop(depth), of_v.pop(columns)), [loop for loop in of_v if loop not in of_k]
+    if any(of_v.pop(loop) != width for loop in parts) or len(parts) > 1 or of_v != of_k or steps_along != (1, 1):
+        return None
+    last = end - width * math.prod(op.sizes[loop] for loop in parts)
+    apart = all(not step or step >= end for step in of_k.values() if step is not None)
+    return first if apart and first % PANEL == width % PANEL == 0 <= first <= last else None
 
 
 def _renumber(

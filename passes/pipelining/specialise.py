@@ -294,7 +294,7 @@ class GiveRoles(RewritePattern):
         attribute, end = op.attributes.get(ScheduleAttr.name), op.body.block.last_op
         producers = [inner for inner in op.walk() if _fills(inner)]
         rings = [inner for inner in op.body.block.ops if isinstance(inner, MakeRingOp)]
-        if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _have_roles(op):
+        if not isinstance(attribute, ScheduleAttr) or not producers or end is None or _has_role(producers[0]):
             return
         schedule, registers = attribute.data, _registers(op, attribute.data)
         # Behind the barrier that makes the rings visible.
@@ -342,9 +342,9 @@ def _fills(op: Operation) -> bool:
     return isinstance(op, TensorLoadOp) or (isinstance(op, PipelineOp) and op.step.data in (ACQUIRE, FILLED))
 
 
-def _have_roles(op: gpu.FuncOp) -> bool:
-    """Whether warps of a kernel have roles."""
-    return any(SOME_WARPS in inner.attributes for inner in op.body.block.ops)
+def _has_role(op: Operation) -> bool:
+    """Whether an operation of a kernel is in the branch of a role."""
+    return any(isinstance(each, scf.IfOp) for each in around(op))
 
 
 def _erase(op: Operation) -> None:

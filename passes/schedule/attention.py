@@ -130,12 +130,13 @@ def _warp_of(chosen: Schedule, fields: Mapping[str, object]) -> dict[str, object
 @dataclass(frozen=True)
 class ScheduledScores(ABC):
     """The scores of an attention or of its gradients, and what a kernel keeps in shared memory for them: `stays` has
-    the columns, padded, of tiles of rows that stay there, `steps` those of the tiles of a stage, `results` the products
-    whose sums are staged."""
+    the columns, padded, of tiles of rows that stay there, `steps` those of the tiles of a stage, of which `copied` are
+    no part of another one, `results` the products whose sums are staged."""
 
     scores: Product
     stays: Sequence[int]
     steps: Sequence[int]
+    copied: Sequence[int]
     results: Sequence[Product]
 
     fixed: ClassVar[Sequence[str]] = FIXED
@@ -220,7 +221,7 @@ class ScheduledScores(ABC):
         """Shared memory of a CTA: tiles that stay, the stages of the others, what slices leave, and results on their
         way."""
         (m, n, _), warps, rows = schedule.cta, schedule.warps, schedule.warp[0]
-        tiles = [m * width for width in self.stays] + [n * width for width in self.steps] * schedule.stages
+        tiles = [m * width for width in self.stays] + [n * width for width in self.copied] * schedule.stages
         sizes = [needs.whole_swizzles(size * self.scores.a.element.bits // BYTE) for size in tiles]
         if slices_of(schedule) > 1:
             sizes += [4 * warps * rows * self.steps[-1], 2 * 4 * warps * state_elements(rows)]
@@ -245,7 +246,8 @@ class ForwardScores(ScheduledScores):
         """Those of an operation."""
         read = Attention.of(op)
         depth, columns = padded(read.scores.k), padded(read.values.n)
-        return ForwardScores(read.scores, (depth,), (depth, columns), (read.values,), read)
+        copied = (depth, columns) if op.of_keys is None else (depth,)
+        return ForwardScores(read.scores, (depth,), (depth, columns), copied, (read.values,), read)
 
     def own_objection(self, target: Target) -> str:
         read, of_bytes = self.read, self.of_bytes
@@ -284,8 +286,9 @@ class ForwardScores(ScheduledScores):
         H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups
         412, 344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in
         turns 611, 495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
-        microseconds for 21.5. Where the last turn of three would be mostly empty, two in turns: 16 heads of 4096,
-        H100, 160 for 167. Three of bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
+        microseconds for 21.5. Where the last turn of three would be mostly empty, two, in turns unless there is a
+        diagonal: 16 heads of 4096, H100, 160 for 167; 128 of 1024, causal, 60.6 for 72.1 (in turns 70.4). Three of
+        bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
         """
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
@@ -295,11 +298,9 @@ class ForwardScores(ScheduledScores):
         groups = 3 if width <= 64 or of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if of_bytes else 64), 2
-        in_turns = read.op.diagonal is None and (
-            (128 <= width <= DEEP and columns <= 128 and groups == 2)
-            or (groups == 3 and not of_bytes and _fewer_turns(read, target))
-        )
-        groups = 2 if in_turns else groups
+        fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
+        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2)
+        in_turns, groups = in_turns and read.op.diagonal is None, 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
@@ -317,7 +318,7 @@ class ForwardScores(ScheduledScores):
         an SM and 91 by two; 128 tiles of 2048, 47.5 and 50; in two parts 52.
         """
         row = needs.instruction(self.scores, "f32", target)
-        read, (depth, columns), page = self.read, self.steps, page_rows(self.read)
+        read, (depth, columns), page = self.read, self.steps, self.read.page_rows
         rows, slices = (16, SLICES) if read.scores.m <= 16 else (32, SLICES // 2)
         keys = SLICED_KEYS if row is None else max(SLICED_KEYS, row.shape.k)
         slices = min(slices, max(1, page // keys))
@@ -325,18 +326,27 @@ class ForwardScores(ScheduledScores):
             return None
         if depth > MOST_COLUMNS or columns & columns - 1:
             slices = min(slices, SLICES // 2)  # of parts of columns that are no power of two, four are too narrow
+        slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
+        if read.op.of_keys is not None and rows == row.shape.m:
+            # H100, 16 and 64 sequences of 4096 keys of 576 columns: 42.0 and 128 us by one warp, 47.2 and 143 by two.
+            slices = 1
         cta = (rows, slices * keys, depth)
         schedule = Schedule(cta=cta, warp=(rows, keys), mma=row.shape, stages=MOST_STAGES, edges="predicated")
         split = not _unsplit(read, schedule)
-        slots = target.sms * (SLICES // slices)  # as many warps in each SM, also where small pages leave a CTA few
         tiles = read.tiles(rows) if split else slots + 1
         memory = target.shared * target.sms // slots // (2 if tiles > slots else 1)
         while schedule.stages > 2 and self.shared_bytes(schedule) > memory:
             schedule = schedule.with_fields(stages=schedule.stages - 1)
         if self.shared_bytes(schedule) > target.shared:
             return None
-        turns = -(-read.scores.n // cta[1])
-        return schedule.with_fields(split_k=max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS)))
+        return schedule.with_fields(split_k=self._parts(schedule, slots))
+
+    def _parts(self, schedule: Schedule, slots: int) -> int:
+        """How many CTAs share the keys of a tile, where so many run at once."""
+        if _unsplit(self.read, schedule):
+            return 1
+        turns, tiles = -(-self.read.scores.n // schedule.cta[1]), self.read.tiles(schedule.cta[0])
+        return max(1, min(slots // tiles, turns // LEAST_TURNS, MOST_PARTS))
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:
         """For few queries warps that share keys; else four or eight with rows of their own, and as many keys at a time
@@ -352,21 +362,22 @@ class ForwardScores(ScheduledScores):
         # At 128 columns 64 keys would spill 52 bytes, and take 3 % longer on an H200.
         narrow = ((4, 32, 32 if max(self.steps) > 64 else 64),)
         sizes = ((8, 16, 64), (8, 16, 32), (4, 16, 32), (4, 16, 16)) if max(self.steps) > 128 else narrow
-        paged = [(warps, m, min(keys, page_rows(read))) for warps, m, keys in sizes]
+        paged = [(warps, m, min(keys, read.page_rows)) for warps, m, keys in sizes]
         schedule = self.first_fitting(paged, target)
         taken = self.shared_bytes(schedule)
         left = (target.shared // 2 if taken <= target.shared // 2 else target.shared) - taken
         part = in_strips(part_schedule(values_schedule(schedule, columns)), read.values, schedule.mma.m, left)
-        return schedule.with_fields(staging=part.staging)
+        same_bits = rows == LONGEST_FOR_FRAGMENTS + 1  # as for any other number of rows
+        return schedule.with_fields(staging=part.staging, split_k=1 if same_bits else self._parts(schedule, target.sms))
 
     def check(self, schedule: Schedule, target: Target) -> None:
         read, (_, n, _), slices = self.read, schedule.cta, slices_of(schedule)
-        if schedule.ctas and _keys_differ(read):
+        if schedule.ctas and read.keys_differ:
             raise ScheduleError(
                 f"ctas = {schedule.ctas}: a tile whose keys begin or end elsewhere has a CTA of its own"
             )
-        if read.paged and page_rows(read) % n:
-            raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {page_rows(read)}")
+        if read.paged and read.page_rows % n:
+            raise ScheduleError(f"a tile of {n} keys is not in one of the pages of {read.page_rows}")
         if slices > 1 and self.steps[-1] < slices * MIN_SLICE:
             raise ScheduleError(f"{slices} warps that share keys store {MIN_SLICE} columns of O or more each")
         if slices > 1 and read.op.lse is not None:
@@ -404,7 +415,7 @@ class GradientScores(ScheduledScores):
             fail(op, f"{op.name} sums over heads whose number must be known")
         results = tuple(read.sums.values())
         steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
-        return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, results, read)
+        return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, steps, results, read)
 
     def own_objection(self, target: Target) -> str:
         if needs.adds_in_tensor_memory(target):
@@ -463,7 +474,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
     matrices have a CTA (H200, 128 of 132 at 32 tiles of 256 columns: 622 TFLOP/s; with 132 568; with one each 580).
     """
     tiles = -(-read.scores.m // rows)
-    if _keys_differ(read):
+    if read.keys_differ:
         return 0
     if not read.values.dynamic and tiles * math.prod(read.values.batch) <= target.sms:
         return 0
@@ -471,16 +482,6 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
         return target.sms
     ctas = target.sms // tiles * tiles if read.scores.is_known("m") else 0
     return ctas if ctas >= MOST_SMS * target.sms else 0
-
-
-def _keys_differ(read: Attention) -> bool:
-    """Whether keys begin or end at other places for each tile than a diagonal says."""
-    return read.op.window is not None or read.op.lengths is not None or bool(read.op.documents)
-
-
-def page_rows(read: Attention) -> int:
-    """Rows of the smallest page of K and V; a number larger than any tile without pages."""
-    return min((view.rows for view in read.paged), default=1 << 31)
 
 
 def _unsplit(read: Attention, schedule: Schedule) -> str:

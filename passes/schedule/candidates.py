@@ -163,6 +163,8 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
         for pack, extra in model.choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
     ]
+    if not ways:
+        raise ScheduleError(f"mma.sync multiplies {needs.multiplied(product)} as they are stored here in no tile")
     cost, _, _, _, tile, pack = min(ways)
     cost, parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=model.through_registers(product, pack), parts=parts)
@@ -322,8 +324,9 @@ def override(chosen: Schedule, fields: Mapping[str, object], asked: Product, tar
     accumulate, by = str(fields.get("accumulate", chosen.accumulate)), asked_of(fields)
     in_registers = [role for role in warpgroup.ROLES if by in ("", role)]
     every = [warpgroup.schedules_by_cost(asked, target, accumulate, role) for role in in_registers]
-    if by in ("", "fragments"):
-        every.append(iter(_of_fragments(asked, target, accumulate, fields)))
+    with suppress(ScheduleError):
+        if by in ("", "fragments"):
+            every.append(iter(_of_fragments(asked, target, accumulate, fields)))
     with suppress(ScheduleError):
         for schedule in chain(*every):
             as_asked = schedule.multiplied == fields.get("multiplied", "ab")

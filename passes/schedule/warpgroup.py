@@ -392,13 +392,13 @@ def schedules_by_cost(product: Product, target: Target, accumulate: str, role: s
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
     tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if part_of(product, tile, rows) in rows]
-    if needs.promotes(product, accumulate, target):
+    if promoted := needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.groups <= 2 else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
         tiles = list(tiles_of_lanes(product, tiles, rows, target))
     if product.blocks[1]:
         tiles = tiles_of_blocks(product, tiles, target)
-    if product.b.packed:
+    if product.b.packed or (promoted and role == "b"):
         # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if _has_small_groups(product):

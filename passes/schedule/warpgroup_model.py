@@ -12,7 +12,7 @@ from itertools import product as combinations
 from math import gcd, prod
 from typing import NamedTuple
 
-from ...dialect.isa.form import SCALES_OF_WORD
+from ...dialect.isa.form import FP8, SCALES_OF_WORD
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.isa.wgmma import Wgmma
@@ -75,10 +75,10 @@ WITHIN_LINES = {64: 1.0, 32: 1.56}
 tensor copies bring from multiples of 16 bytes changes its place in 32 bytes (H100, in a cycle of an SM 25 bytes, from
 multiples of 32 35, of 64 37 to 49, of whole lines 45 to 49)."""
 
-CHANGED, TURN = {True: 24, False: 8}, 40
+CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
-or along N (H200, 256x8192x8192: 54.8 and 46.0 microseconds in tiles of 256x64, 60.1 and 51.3 of 128x128); and to a K
-tile."""
+or along N (H200, 256x8192x8192: 54.8 and 46.0 microseconds in tiles of 256x64, 60.1 and 51.3 of 128x128); to a K tile;
+and to sums that are promoted, for each of their columns (H100, 4096 rows in tiles of 192x128: 541 and 479)."""
 
 LEAST_TURN = {True: (0, 425), False: (160, 190)}
 """Cycles that a K tile takes at least, and for each line of K in it: from loads to the end of products (H200, 128x64:
@@ -337,6 +337,8 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
     changed, (first, each) = CHANGED[lies], LEAST_TURN[lies]
     steps = tile.depth * LINE // STEP_BYTES // tile.slices
     turn = max(tile.groups * steps * (tile.width / 2 + changed) + TURN, first + tile.depth * each)
+    if product.a.element.name in FP8 and not product.short_sums:
+        turn += PROMOTED * tile.groups * tile.width
     waves = -(-tile_count(product, tile) * tile.parts // target.sms)
     turns = -(-product.k_tiles(tile.depth * k_of(product)) // tile.parts)
     loops = max(waves * turns * turn, read_bytes(product) / LISTED.memory)

@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, f32, i64
 from xdsl.ir import Block, Region, SSAValue
 
 from ...dialect.isa.wgmma import M as GROUP_ROWS
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
@@ -135,11 +135,25 @@ class AttentionBuilder:
         self.slices = slices_of(schedule)
         self.start: Index = index.folded(op.tile[0])
         self.warp_row, self.warp_key = warp_origin(index, schedule)
-        self.row = index.add(self.start, self.warp_row)
+        self.row, self.left = index.add(self.start, self.warp_row), self._left()
+
+    def _left(self) -> Index:
+        """The first column of V in its tile."""
+        if self.op.of_keys is None:
+            return 0
+        left: Index = self.op.of_keys.value.data
+        if isinstance(view := self.op.v.owner, MatrixOp):
+            steps = strides_of(memory_of(view.memory)) or ()
+            along = [step or 0 for d, step in enumerate(steps) if d not in view.dimensions]
+            for at, step in zip(view.indices, along, strict=True):
+                if 0 < step < self.read.scores.k:  # of a part of the columns
+                    left = self.index.add(left, self.index.mul(at, step))
+        return left
 
     def build(self) -> None:
         index, (rows, step, _) = self.index, self.schedule.cta
-        q, k, v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in (self.q, self.k, self.v))
+        copied = (self.q, self.k) if self.op.of_keys is not None else (self.q, self.k, self.v)
+        q, k, *of_v = (index.insert(memref.AllocOp([], [], o.shared_type())).memref for o in copied)
         self.q.copy(index, {"m": self.start, "k": 0}, q)
         copies_done(index, self.schedule)
         initial = self._initial()
@@ -149,7 +163,8 @@ class AttentionBuilder:
             inside, (largest, sums, *parts) = turn.index, turn.carried
             at = inside.value(inside.add(turn.counter, first))
             self._copy(inside, self.k, self.op.k, at, k, until)
-            self._copy(inside, self.v, self.op.v, at, v, until)
+            for v in of_v:
+                self._copy(inside, self.v, self.op.v, at, v, until)
             copies_done(inside, self.schedule)
             scores = inside.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
@@ -159,7 +174,8 @@ class AttentionBuilder:
             p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
             zeros = (ConstantOp.of(0.0, fragment_of(o)) for o in before)
             starts = [inside.insert(zero).fragment for zero in zeros] if self.bias else before
-            made = [multiplied(inside, self.values, p, v, o, (0, i * width, key)) for i, o in enumerate(starts)]
+            v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))
+            made = [multiplied(inside, self.values, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
             parts = (
                 [self._added_to(inside, o, again, added) for o, added in zip(parts, made, strict=True)]
                 if self.bias

@@ -34,7 +34,7 @@ class ScratchMemory:
     def _allocate(self, buffer: ScratchBuffer) -> int:
         size = buffer.bytes
         with self.gpu.current():
-            result = self.gpu.driver.cuMemAllocAsync(max(1, size), self.stream)
+            result = self.gpu.driver.cuMemAllocFromPoolAsync(max(1, size), self.gpu.pool, self.stream)
             address = int(call(f"allocating {size} bytes of scratch memory on the GPU", result))
             if buffer.data:
                 copied = self.gpu.driver.cuMemcpyHtoDAsync(address, buffer.data, size, self.stream)

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Node
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
 from xdsl.dialects.linalg.ops import IndexOp
 
 from ...dialect.mlir.contraction import ContractOp
 from .builder import FunctionBuilder
 from .options import aten
-from .scalars import RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
+from .scalars import COMPARISONS, RULES, Body, ElementValue, Size, UnsupportedError, Value, shape_of
 from .views import expanded, reordered, unsqueezed
 
 KINDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
@@ -31,13 +32,26 @@ the sum of the exponentials of its scores, and the state of dropout."""
 GRADIENTS = frozenset(getattr(aten, f"_scaled_dot_product_{kind}_backward").default for kind in KINDS)
 """Operations that compute the gradients of Q, K, V and a mask."""
 
+SEQUENCES = "torch_attn._varlen_attn.default"
+"""Attention of sequences that follow one another, whose ends are in memory; torch has it once a module is imported."""
+
 Results: TypeAlias = Sequence[Callable[[], Value]]
 """What writes each result of an operation."""
 
 
 def is_attention(node: Node) -> bool:
     """Whether a node is attention, or computes its gradients."""
-    return node.op == "call_function" and (node.target in ATTENTIONS or node.target in GRADIENTS)
+    attention = node.target in ATTENTIONS or node.target in GRADIENTS or str(node.target) == SEQUENCES
+    return node.op == "call_function" and attention
+
+
+def most_kernels(node: Node) -> int:
+    """How many kernels a fused attention has at most: of gradients one for sums of rows, and one for each result; of
+    sequences one for the keys of each tile, and one for their numbers of tokens each of queries and of keys."""
+    if str(node.target) == SEQUENCES:
+        own = arguments_of(node)
+        return 2 + len({own["cu_seq_q"], own["cu_seq_k"]})
+    return 4 if node.target in GRADIENTS else 1
 
 
 def results_of(node: Node) -> tuple[Node, ...]:
@@ -61,6 +75,7 @@ def arguments_of(node: Node) -> dict[str, Any]:
 READ = (
     *("query", "key", "value", "attn_mask", "attn_bias", "grad_out", "out", "logsumexp"),
     *("dropout_p", "is_causal", "scale"),
+    *("cu_seq_q", "cu_seq_k", "window_size", "seqused_k", "block_table"),
 )
 """Names of the arguments on which results depend where nothing is dropped."""
 
@@ -72,12 +87,48 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
         UnsupportedError: for sizes, strides or options that are not lowered.
     """
     own = {name: values[x] if isinstance(x, Node) else x for name, x in arguments_of(node).items()}
-    if own["dropout_p"]:
+    if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
+    if str(node.target) == SEQUENCES:
+        return _of_sequences(builder, own, node.meta["val"][0])
     attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
     if node.target in GRADIENTS:
         return attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
     return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
+
+
+def _of_sequences(builder: FunctionBuilder, own: Mapping[str, Any], like: torch.Tensor) -> Results:
+    """What writes attention of (tokens, heads, columns), where a query sees the keys of its own sequence."""
+    ends, window = (own["cu_seq_q"], own["cu_seq_k"]), tuple(own["window_size"] or (-1, -1))
+    causal = bool(own["is_causal"]) or window == (-1, 0)
+    if own["seqused_k"] is not None or own["block_table"] is not None or window not in ((-1, -1), (-1, 0)):
+        raise UnsupportedError("windows, pages and lengths of sequences that follow one another are not lowered")
+    if causal and ends[0] is not ends[1]:
+        raise UnsupportedError("a causal mask of sequences that have other keys than queries is not lowered")
+    tokens = own["query"].shape[0], own["key"].shape[0]
+    if tokens[0] == 1:
+        raise UnsupportedError("a sequence of one query among others is not lowered")
+    heads = {name: reordered(unsqueezed(own[name], 0), (0, 2, 1, 3)) for name in ("query", "key", "value")}
+    attention = _Attention(builder, {**heads, "is_causal": causal, "scale": own["scale"]}, trains=False)
+    of_rows = _begun(builder, ends[0], tokens[0])
+    attention.numbers = [of_rows, of_rows if ends[0] is ends[1] else _begun(builder, ends[1], tokens[1])]
+    result, _ = attention.results([like.unsqueeze(0).transpose(1, 2)])
+
+    def logarithm() -> Value:
+        raise UnsupportedError("logarithms of sums of sequences that follow one another are not lowered")
+
+    return [lambda: reordered(result(), (2, 1, 3)), logarithm]
+
+
+def _begun(builder: FunctionBuilder, starts: Value, tokens: Size) -> Value:
+    """How many of the sequences that start somewhere have begun at each token."""
+
+    def counted(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
+        token = inside.insert(arith.IndexCastOp(inside.insert(IndexOp(0)).result, i32)).result
+        begun = COMPARISONS["le"](inside, [elements[0], ElementValue(token)])
+        return RULES["add"](inside, [inside.convert(begun, torch.int32), elements[1]])
+
+    return builder.reduce(expanded(starts, (tokens, starts.shape[0])), [1], 0, counted)
 
 
 HEADS = 1
@@ -116,6 +167,8 @@ class _Attention:
         self.around, self.of_keys = (*self.loops, KEY), tuple(d for d in (BATCH, SHARED) if d in self.loops)
         self.q, self.k, self.v = self._of_heads(q, DEPTH), self._of_keys(k, DEPTH), self._of_keys(v, COLUMN)
         self.mask: Value | None = mask
+        self.numbers: Sequence[Value] = ()
+        """Numbers of the sequences of rows of Q, and of keys, of which each row sees its own."""
 
     def results(self, likes: Sequence[torch.Tensor]) -> Results:
         """What writes softmax(scores) V, and the logarithm of the sum of each row, in memory as tensors are."""
@@ -215,10 +268,11 @@ class _Attention:
     def _scores(self) -> Value:
         """scale Q K^T, with a mask added or where it is true, and minus infinity where a key comes after the query."""
         mask, scores = self.mask, self._product(self.q, self.k, self.around, self.wide)
+        masks = [] if mask is None else [self._mask(mask)]
 
         def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
             score = RULES["mul"](inside, [elements[0], self.scale])
-            for other in elements[1:]:
+            for other in elements[1 : 1 + len(masks)]:
                 if mask is not None and mask.dtype == torch.bool:
                     score = RULES["where"](inside, [other, score, -math.inf])
                 else:
@@ -227,10 +281,16 @@ class _Attention:
                 row, column = (inside.insert(IndexOp(self.around.index(loop))).result for loop in (ROW, KEY))
                 after = ElementValue(inside.insert(arith.CmpiOp(column, row, "sgt")).result)
                 score = RULES["where"](inside, [after, -math.inf, score])
+            if self.numbers:
+                score = RULES["where"](inside, [COMPARISONS["ne"](inside, elements[-2:]), -math.inf, score])
             return score
 
-        masks = [] if mask is None else [self._mask(mask)]
-        return self.builder.generic([scores, *masks], scores.shape, scores.dtype, body)
+        places = [[0 if loop == along else None for loop in self.around] for along in (ROW, KEY)]
+        numbers = [
+            replace(value, dims=tuple(dims), shape=scores.shape)
+            for value, dims in zip(self.numbers, places, strict=False)
+        ]
+        return self.builder.generic([scores, *masks, *numbers], scores.shape, scores.dtype, body)
 
     def _mask(self, mask: Value) -> Value:
         """A mask along the loops of scores."""

@@ -21,7 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
-from .attention import GRADIENTS, is_attention
+from .attention import is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
@@ -231,17 +231,13 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
 
 def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions) -> Kernel:
     kernel = kernel_for(written, cluster.last.meta["val"].device, options)
-    if is_attention(cluster.core) and len(kernel.schedules) > KERNELS[cluster.core.target in GRADIENTS]:
+    if is_attention(cluster.core) and len(kernel.schedules) > most_kernels(cluster.core):
         raise UnsupportedError("the compiler does not fuse what this attention makes of its scores")
     if len(cluster.products) > 1 and len(kernel.schedules) > 1:
         raise UnsupportedError("the compiler does not fuse the two products of one matrix")
     if cluster.weights and not all(kernel.schedules.values()):
         raise UnsupportedError("kernels do not convert this operand while they load it")
     return kernel
-
-
-KERNELS = (1, 4)
-"""Kernels of an attention, and of its gradients at most: one for sums of rows, and one for each result."""
 
 
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:

@@ -98,19 +98,20 @@ def test_keys_that_do_not_count_are_not_read() -> None:
     assert given.wrong() == ""
 
 
-def test_values_may_be_columns_of_keys() -> None:
-    """One latent matrix: V is the first 512 of K's 576 columns, which CTAs of two parts of them share."""
-    asked = Attention((1, 133, 576, 512), "bf16", (1, 5), shared=("b1",))
-    given = problem(asked)
-    latent = (
-        "tensor.extract_slice %K[0, 0, 0] [1, 133, 512] [1, 1, 1] : tensor<1x133x576xbf16> to tensor<1x133x512xbf16>"
-    )
-    text = asked.mlir.replace(", %V: tensor<1x133x512xbf16>", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
+@pytest.mark.parametrize(("target", "first", "columns"), [("sm_90a", 0, 512), ("sm_80", 64, 192)])
+def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) -> None:
+    """One latent matrix: V is 512 of K's 576 columns, which CTAs of two parts of them share. They have no tile of V."""
+    asked = Attention((1, 133, 576, columns), "bf16", (1, 5), shared=("b1",))
+    given, of_v = problem(asked), f"tensor<1x133x{columns}xbf16>"
+    latent = f"tensor.extract_slice %K[0, 0, {first}] [1, 133, {columns}] [1, 1, 1] : tensor<1x133x576xbf16> to {of_v}"
+    text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
     q, k, _, o = given.arguments
-    kernel, given = compile(text, "sm_90a"), expected(asked, [q, k, k[..., :512], o])
+    kernel, given = compile(text, target, stages=2), expected(asked, [q, k, k[..., first : first + columns], o])
     kernel(q, k, o, device="interp")
     assert given.wrong() == ""
-    assert [launch.grid for launch in kernel.launches] == [(2, 1, 1)]
+    (launch,) = kernel.launches
+    assert launch.grid == (kernel.schedule[-1].split_k * -(-columns // 256), 1, 1)
+    assert launch.shared < asked.compile(target, stages=2).launches[0].shared
 
 
 def test_keys_of_other_documents_are_not_read() -> None:

@@ -71,6 +71,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
         ((70, 256, 384), 128, False, {"ctas": 2}),
         ((300, 256, 256), 128, True, {"cta": "256x128x128", "warp": "128x128", "mma": "m64n128k32", "cluster": "2x1"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
+        ((70, 128, 256), 128, True, {}),
     ],
 )
 def test_blocks_of_both_operands(

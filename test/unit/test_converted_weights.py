@@ -444,6 +444,13 @@ def test_weights_of_4_bits_by_activations_of_8(types: dict[str, str], body: str,
     assert np.all(np.abs(d - x @ y * s) <= cut + 4 * 2.0**-24 * np.abs(x @ y * s))
 
 
+def test_weights_of_4_bits_by_activations_of_8_have_no_tiles_of_fragments() -> None:
+    with pytest.raises(CompileError, match=r"mma\.sync multiplies .*s8.* in no tile"):
+        compile(BYTES.format(body=EXTENDED, **OF_INTEGERS), "sm_90a", cache=False, mma="m16n8k32")
+    with pytest.raises(CompileError, match=r"cta"):
+        compile(BYTES.format(body=EXTENDED, **OF_INTEGERS), "sm_90a", cache=False, cta="128x128x512")
+
+
 def test_other_targets_widen_weights_of_4_bits_before() -> None:
     with remarks() as made:
         kernel = compile(BYTES.format(body=EXTENDED, **OF_INTEGERS), "sm_89", cache=False)

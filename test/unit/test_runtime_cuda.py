@@ -49,11 +49,15 @@ class Driver:
     """Memory is host memory; the kernel doubles n floats."""
 
     CUdevice_attribute = CUfunction_attribute = CUjit_option = CUpointer_attribute = Names()
+    CUmemLocationType = CUmemAllocationType = CUmemPool_attribute = Names()
+    CUmemLocation = CUmemPoolProps = SimpleNamespace
+    cuuint64_t = int
 
     def __init__(self) -> None:
         self.fault = Result.CUDA_SUCCESS
         self.reject = False
         self.granted = 0
+        self.kept: dict[int, int] = {}
         self.launches: list[tuple[Any, ...]] = []
         self.configs: list[Any] = []
         self.loads = 0
@@ -111,7 +115,12 @@ class Driver:
         del self.memory[address]
         return (Result.CUDA_SUCCESS,)
 
-    def cuMemAllocAsync(self, size: int, stream: int) -> tuple[Result, int]:  # noqa: N802
+    def cuMemPoolSetAttribute(self, pool: int, _: str, value: int) -> tuple[Result]:  # noqa: N802
+        self.kept[pool] = value
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemAllocFromPoolAsync(self, size: int, pool: int, stream: int) -> tuple[Result, int]:  # noqa: N802
+        assert self.kept[pool] > size  # else each wait gives it back
         self.streams.append(stream)
         return self.cuMemAlloc(size)
 

@@ -8,9 +8,11 @@ import operator
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -759,6 +761,30 @@ def test_attention(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any])
     assert part.kernels[0].startswith("@attention_bfloat16: cta = ")
     assert len(part.kernels) == 1
     assert found.is_contiguous()
+
+
+def test_attention_of_sequences_that_follow_each_other() -> None:
+    """One of them is empty; queries and keys have the same ends, or each their own."""
+    varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
+    lengths, of_keys = (5, 0, 20, 14), (1, 3, 9, 17)
+    ends, others = (torch.tensor([0, *accumulate(x)], dtype=torch.int32) for x in (lengths, of_keys))
+    q, k, v, few = drawn(39, 4, 16), drawn(39, 2, 16), drawn(39, 2, 16), drawn(30, 2, 16)
+
+    def function(q: Any, k: Any, v: Any, few: Any, ends: Any, others: Any) -> Any:
+        own = varlen.varlen_attn(q, k, v, ends, ends, 20, 20, window_size=(-1, 0), enable_gqa=True)
+        return own, varlen.varlen_attn(own, few, few, ends, others, 20, 20, enable_gqa=True)
+
+    def exact(q: Any, k: Any, v: Any, of_keys: Sequence[int], causal: bool) -> Any:
+        parts = [x.double().transpose(0, 1).split(n, 1) for x, n in ((q, lengths), (k, of_keys), (v, of_keys))]
+        attend = partial(functional.scaled_dot_product_attention, is_causal=causal, enable_gqa=True)
+        return torch.cat([attend(*(x[None] for x in each))[0] for each in zip(*parts, strict=True)], 1).transpose(0, 1)
+
+    compiled = Compiled(function)
+    with torch.no_grad():
+        own, other = compiled.call(q, k, v, few, ends, others)
+    assert not compiled.reasons
+    assert close(own, exact(q, k, v, lengths, True), 2.0)
+    assert close(other, exact(own, few, few, of_keys, False), 2.0)
 
 
 @pytest.mark.parametrize(
