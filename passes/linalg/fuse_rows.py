@@ -114,14 +114,17 @@ class RowsMatch:
         if not rank and reduces:
             decline("its result is one number, which one thread computes; give it a dimension of rows")
         each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
-        places = ([] if reduces else [each]) + ([] if elementwise else [of_row])
+        single = rank > 1 and shape_of(self.result)[-1] == 1 and not elementwise
+        if single:
+            of_row = (*of_row[:-1], FIXED)  # of one column: an element for each row
+        places = ([] if reduces or single else [each]) + ([] if elementwise else [of_row])
         if not any(self._reads(place) for place in places):
             decline("")
 
     def _reads(self, place: Subscripts) -> bool:
         """Reads the elements for a result at `place`. Returns whether they form rows."""
-        op = self.last
-        self.rows, others = len(place) - (ALONG in place), dict[LinalgStructuredOperation, Subscripts]()
+        op, others = self.last, dict[LinalgStructuredOperation, Subscripts]()
+        self.rows = sum(name not in (ALONG, FIXED) for name in place)
         while True:
             reader = RowReader(self.kept)
             self.places = {self.result: place} | {other.outputs[0]: at for other, at in others.items()}

@@ -227,9 +227,12 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
-    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # words of integers of 64 bits
         strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
         memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
+        if op.high is not None:
+            base = lowering.scalars.offset_far(memory.base, 1, 1, memory.element_bits)
+            memory = replace(memory, base=base, alignment=WORD_BYTES)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 

@@ -43,6 +43,17 @@ def _constant(number: float | None = None) -> Lowering:
     return handler
 
 
+def _counted(builder: FunctionBuilder, like: torch.Tensor, start: Any, _: Any, step: Any = 1, **__: object) -> Value:
+    """Integers that follow each other in steps."""
+    if not (isinstance(start, int) and isinstance(step, int)):
+        raise UnsupportedError("only known integers are counted from, and in steps of known integers")
+
+    def body(inside: Body, _: Sequence[ElementValue]) -> ElementValue:
+        return RULES["add"](inside, [RULES["mul"](inside, [inside.index(0), step]), start])
+
+    return builder.converted(builder.generic([], shape_of(like), torch.int32, body), like.dtype)
+
+
 def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     asked = [dims] if isinstance(dims, int) else dims
     return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
@@ -149,8 +160,9 @@ CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
     **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
     **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
+    aten.arange.start_step: _counted,
 }
-"""Tensors of one number."""
+"""Tensors of one number, or of their places."""
 
 REDUCTIONS: Mapping[object, Lowering] = {
     aten.sum.dim_IntList: _reduction("add", 0.0),
@@ -301,6 +313,29 @@ def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: 
     return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
 
 
+MOST_CHOSEN = 16
+"""Elements of each row that are chosen one after another."""
+
+
+def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The largest elements of each row, and their places: k times the first place of the largest one that
+    follows. NaN counts as infinity. Choices other than of a few of the largest of the last dimension stay as they are."""
+    length, row = value.shape[dim], dim % max(1, value.dim()) == value.dim() - 1
+    if not (largest and row and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()):
+        return NotImplemented
+    wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)
+    order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
+    follows = torch.ones_like(order)
+    for _ in range(k):
+        most = torch.where(follows != 0, order, -math.inf).amax(-1, keepdim=True)
+        candidates = torch.where(follows != 0, torch.where(order == most, places, length), length)
+        place = candidates.amin(-1, keepdim=True)
+        own = torch.where(places == place, wide, -math.inf).amax(-1, keepdim=True)
+        chosen.append((own.to(value.dtype), place.to(torch.int32).to(torch.int64)))
+        follows = torch.where(order == most, (places > place).float(), (order < most).float())
+    return tuple(torch.cat(each, -1) for each in zip(*chosen, strict=True))
+
+
 def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
     """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
     qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]
@@ -328,6 +363,7 @@ def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"slice_backward": _slice_backward, "select_backward": _select_backward, "native_group_norm": _group_norm}
+    own |= {"topk": _topk}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "_native_batch_norm_legit_functional": _batch_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 

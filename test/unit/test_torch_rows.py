@@ -67,6 +67,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
+    "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
 }
 
@@ -104,6 +105,17 @@ def run(function: Callable[..., Any], operands: Any, bound: float, launches: int
     kernel(*operands, *results, device="interp", checks="all")
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= bound * wanted.abs().max()
+
+
+def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
+    inf = torch.inf
+    x = torch.tensor([[1.0, 2, 2, -1], [-inf, -inf, 0, -inf], [torch.nan, 1, inf, 3]]).bfloat16()
+    kernel = compile(torch_to_linalg(lambda x: x.topk(3), x), target="sm_90a")
+    values, places = torch.full((3, 3), 99.0).bfloat16(), torch.full((3, 3), -1)
+    kernel(x, values, places, device="interp", checks="all")
+    assert len(kernel.launches) == 1
+    assert places.tolist() == [[1, 2, 0], [2, 0, 1], [0, 2, 3]]
+    assert torch.equal(values.nan_to_num(7), x.gather(1, places).nan_to_num(7))
 
 
 def test_what_is_read_in_between_stays_in_memory() -> None:
