@@ -410,7 +410,8 @@ class ScopedBarrierOp(_Synchronises):
             raise VerifyException(f"expected a scope of {', '.join(SCOPES)}, got '{scope}'")
         if odd := [name for name in sorted(every - SCOPES[scope]) if getattr(self, name) is not None]:
             raise VerifyException(f"a barrier of a {scope} has no '{odd[0]}'")
-        _verify_one_of(arrive=self.arrive, wait=self.wait, mbarriers=self.mbarriers, any=self.value)
+        _verify_one_of(arrive=self.arrive, wait=self.wait, any=self.value)
+        _verify_one_of(wait=self.wait, mbarriers=self.mbarriers)
         if (self.value is None) != (self.any is None):
             raise VerifyException("expected 'any' with a result, or neither")
         if (self.number is None) != (self.threads is None):

@@ -38,6 +38,7 @@ from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .scalars import common_divisor, divisor_of
+from .synchronisation import barrier_address
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -172,7 +173,10 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     registers = lowering.fragment(op.fragment)
     if op.move is None:
         rank = None if op.cta is None else lowering.scalar(op.cta)
-        SharedFragments(lowering.addressing).store(kind, place, registers, rank)
+        counted = None
+        if op.barriers is not None and op.number is not None:
+            counted = barrier_address(lowering, op, op.barriers, op.number)
+        SharedFragments(lowering.addressing).store(kind, place, registers, rank, counted)
     else:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, place, registers)
 

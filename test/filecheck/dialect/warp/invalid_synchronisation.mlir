@@ -64,7 +64,7 @@ func.func @mbarriers_of_a_cta(%i: index) {
 
 // -----
 
-// expected-error @+2 {{warp.barrier: expected one of arrive, wait, mbarriers, any, got arrive and wait}}
+// expected-error @+2 {{warp.barrier: expected one of arrive, wait, any, got arrive and wait}}
 func.func @halves() {
   warp.barrier cluster {arrive, wait}
   return
