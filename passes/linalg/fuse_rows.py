@@ -109,11 +109,15 @@ class RowsMatch:
         self.again = again
         kinds = [kind.data for kind in last.get_iterator_types()]
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
-        if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
+        if (
+            multiplies(last)
+            or last.next_op is None
+            or reduces > 1
+            or len(kinds) != rank + reduces
+            or (elementwise and not kinds)
+        ):
             decline("")
-        if not rank and reduces:
-            decline("its result is one number, which one thread computes; give it a dimension of rows")
-        each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
+        each, of_row = (*range(rank - 1), ALONG) if rank else (), tuple(range(rank))
         single = rank > 1 and shape_of(self.result)[-1] == 1 and not elementwise
         if single:
             of_row = (*of_row[:-1], FIXED)  # of one column: an element for each row

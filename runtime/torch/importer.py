@@ -313,13 +313,24 @@ def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: 
     return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
 
 
+def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
+    """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
+    if weight is not None or value.dim() != 2 or not reduction:
+        operator = aten.nll_loss_forward.default
+        return decompositions([operator])[operator](value, target, weight, reduction, ignored)
+    places = torch.where(target != ignored, target, 0).unsqueeze(1)
+    losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
+    total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)
+    return (total / count if reduction == 1 else total), count
+
+
 MOST_CHOSEN = 16
 """Elements of each row that are chosen one after another."""
 
 
 def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The largest elements of each row, and their places: k times the first place of the largest one that
-    follows. NaN counts as infinity. Choices other than of a few of the largest of the last dimension stay as they are."""
+    follows. NaN counts as infinity. Choices other than of a few largest ones of the last dimension stay as they are."""
     length, row = value.shape[dim], dim % max(1, value.dim()) == value.dim() - 1
     if not (largest and row and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()):
         return NotImplemented
@@ -363,7 +374,7 @@ def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
     table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
     own = {"slice_backward": _slice_backward, "select_backward": _select_backward, "native_group_norm": _group_norm}
-    own |= {"topk": _topk}
+    own |= {"topk": _topk, "nll_loss_forward": _nll_loss}
     own |= {"_transformer_encoder_layer_fwd": _encoder_layer, "_native_batch_norm_legit_functional": _batch_norm}
     return table | {getattr(aten, name).default: function for name, function in own.items() if hasattr(aten, name)}
 
