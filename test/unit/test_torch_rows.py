@@ -122,6 +122,7 @@ def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
     values, places = torch.full((3, 3), 99.0).bfloat16(), torch.full((3, 3), -1)
     kernel(x, values, places, device="interp", checks="all")
     assert len(kernel.launches) == 1
+    assert ".align 8 " in kernel.ptx  # of the second places
     assert places.tolist() == [[1, 2, 0], [2, 0, 1], [0, 2, 3]]
     assert torch.equal(values.nan_to_num(7), x.gather(1, places).nan_to_num(7))
 
