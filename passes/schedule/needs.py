@@ -27,7 +27,7 @@ from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
 from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
-from .model import LOOP_WARPS, WIDEST, Tile, access_bytes, as_halves, widened
+from .model import WIDEST, Tile, access_bytes, as_halves, widened
 from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, panel_columns, stages_beside
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
@@ -43,9 +43,6 @@ NIBBLES_AS_BYTES = 90
 MOST_GROUP_COLUMNS = 256
 """Columns of the largest instruction of a warpgroup."""
 
-MOST_GROUP_ROWS = 128
-"""Rows of the tiles that two warpgroups multiply."""
-
 NIBBLE_BITS, SHORT = 4, 16
 
 FUNCTIONS = {"math.tanh", "math.erf", "math.log"}
@@ -60,13 +57,10 @@ OVERHEADS: Mapping[str, Mapping[str, int]] = {
     "nibbles": {"nibbles converted": 32},
     "both across": {"both across, below a byte": 24, "both across, edges": 24},
     "functions": {
-        "functions, few warps": 24,
         "functions, 8-bit floats": 24,
         # No room for strips.
         "functions, little shared memory": 24,
         "functions, edges, before sm_90": 24,
-        # Where no `warp.gelu` takes fewer.
-        "functions, edges, 16 bits, after sm_90": 24,
         "a logarithm, edges": 24,
         "functions, edges": 8,
     },
@@ -111,11 +105,8 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
         "edges": edges,
         "functions": bool(costly),
         "a logarithm": "math.log" in costly,
-        "few warps": tile.warps < LOOP_WARPS,
         "little shared memory": target.shared < 128 * KIB,
         "before sm_90": target.sm < 90,
-        "after sm_90": target.sm > 90,
-        "16 bits": product.d.element.bits <= SHORT,
     }
     return {fact for fact, holds in facts.items() if holds}
 
@@ -124,8 +115,7 @@ def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> 
     """Whether ptxas spills in the epilogue of warpgroups.
 
     It has no room for a logarithm and a matrix beside 256 columns where the rows of the matrix are not aligned, as
-    those of a D that is `padded`; nor for any of `FUNCTIONS` where three warpgroups multiply, for which a lane has 160
-    registers (20 and 24 bytes).
+    those of a D that is `padded`.
 
     Beside any of `FUNCTIONS` it has no room for the addresses at which lanes stage results of 32 bits of an A in
     registers, nor for the sums of a B in registers that are more than 224 rows of D; beside a logarithm and a matrix
@@ -138,8 +128,6 @@ def group_spills(product: Product, tile: GroupTile, *, padded: bool = False) -> 
         return product.d.element.bits > SHORT and (bool(costly) or (bool(product.dynamic) and width > 224))
     if tile.in_registers == "b":
         return bool(costly) and width > (128 if crowded else 224)
-    if tile.m > MOST_GROUP_ROWS:
-        return bool(costly)
     return padded and width == MOST_GROUP_COLUMNS and crowded
 
 

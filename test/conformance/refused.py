@@ -170,7 +170,7 @@ KINDS = (
     Kind(
         r"tensormap\.(replace|query)\..*",
         "is not a PTX instruction",
-        "9.7.9.26: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
+        "9.7.9.28: tensormap.replace.mode.field{.ss}.b1024.type; ptxas takes the two types in either order, and fields "
         "in a query",
     ),
     Kind(
@@ -289,7 +289,7 @@ KINDS = (
         "9.7.9.22: a and b are of type .s32, c and d of type .b32; ptxas takes wider registers, and a float for c",
     ),
     Kind(
-        r"fma\..*\.oob\.sat\..*",
+        r"fma\.(?=.*\boob\b)(?=.*\bsat\b).*",
         "is not a PTX instruction",
         "9.7.4.4: fma.rnd.oob{.relu}.type; .sat is of the forms without .oob",
     ),
@@ -321,13 +321,14 @@ KINDS = (
     ),
     Kind(
         r"cp\.(reduce\.)?async\.bulk.*\.(cta|cluster|gpu|sys)\b.*",
-        "is not a PTX instruction|needs sm_100a",
+        "is not a PTX instruction",
         "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
     ),
     Kind(
-        r"applypriority\.async\.bulk\.tensor\.(?!.*\dd\b).*",
+        r"applypriority\.async\.bulk\.tensor\.((?!.*\dd\b).*|.*[1345]d.*gather4.*|.*gather4.*[1345]d.*)",
         "is not a PTX instruction",
-        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions; ptxas takes gather4 without",
+        "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions, which is two for gather4 "
+        "(9.7.9.25.5.2); ptxas takes gather4 with others and without one",
     ),
     Kind(
         r"applypriority\.async\.bulk.*",
@@ -370,10 +371,16 @@ FAULTS = (
         "9.1: nothing says that registers of a vector differ; ptxas cannot write one twice here",
     ),
     Kind(
-        r"w?mma(\.sp[:\w]*)?\..*|cvt\.rna\..*",
+        r"w?mma(\.sp[:\w]*)?\..*|cvt\.(rna|(?=.*\bftz\b)).*",
         r"<builtin>|Argument vector size mismatch for instruction 'mov'|Arguments mismatch for instruction '(mov|_mma)'"
         r"|Sink '_' not allowed as a source operand",
         "9.7.9.21, 9.7.14.4, .5: ptxas makes PTX of its own of these, and cannot read it with some operands",
+    ),
+    Kind(
+        r"v(add|sub)4\.u32\.u32\.u32\.add",
+        "mismatch for instruction 'dp4a'",
+        "9.7.18.2.3: c has 32 bits, as an .f16x2 register that ptxas takes of vavrg4 and with .s32; it makes a dp4a of "
+        "these, which takes none",
     ),
     Kind(
         r"setp?\.(?=.*\.(and|or|xor)\b)(?=.*\.bf16).*",
@@ -404,7 +411,7 @@ def reason(opcode: str, message: str, target: str) -> str | None:
         if any(opcode.split(".").count(word) > 1 for word in more):
             return "each section of 9.7 has a qualifier once; ptxas drops some of those that stand twice"
         words = {word.partition("::")[0] for word in more}
-        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "xor", "and", "kind")):
+        if opcode.startswith("mma.") and not words.isdisjoint(("b1", "s4", "u4", "bf16", "tf32", "xor", "and", "kind")):
             return "9.7.14.5.14, 9.7.14.6.3: each form has types, .bitOp and .kind of its own; ptxas drops others"
     found = next((kind.reason for kind in KINDS if kind.explains(opcode, message)), None)
     if found is not None or target not in TARGETS:

@@ -27,20 +27,15 @@ EVIDENCE = {
     "addresses": "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80",
     "nibbles converted": "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
     "both across, edges": "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
-    "functions, few warps": "bf16 bf16 bf16, gelu by erf, A B, 4096x4096x4096 on sm_100a",
     "functions, 8-bit floats": "f8E4M3FN f8E4M3FN f32, gelu by tanh, A B, 4096x4096x4096 on sm_90",
     "functions, little shared memory": "f16 f16 f32, gelu by tanh, A B, 4096x4096x4096 on sm_86",
     "functions, edges, before sm_90": "bf16 bf16 bf16, gelu by tanh, A B, 1000x1000x1000 on sm_87",
-    "functions, edges, 16 bits, after sm_90": "bf16 bf16 bf16, gelu by tanh, A Bt, 2047x2047x2047 on sm_100a",
     "a logarithm, edges": "f32 f32 f32, log, residual, A Bt, 4095x4095x4095 on sm_90",
     "functions, edges": "f32 f32 f32, gelu by tanh, A B, 4095x4095x4095 on sm_90",
 }
 """For each row a product that spills without it, and not with it."""
 
-GROUP_EVIDENCE = (
-    "f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095, promote=none on sm_90a",
-    "bf16 bf16 f32, gelu by tanh, A B, 2200x1600x4096 on sm_90a",
-)
+GROUP_EVIDENCE = ("f8E4M3FN f8E4M3FN f16, log, residual, At Bt, 4095x4095x4095, promote=none on sm_90a",)
 
 REGISTER_EVIDENCE = (
     "f8E4M3FN f8E4M3FN f32, gelu by erf, At Bt, 4096x4096x4096, promote=none on sm_90a",

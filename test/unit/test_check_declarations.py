@@ -458,6 +458,7 @@ STATEMENTS = {
     "wgmma.wait_group.sync.aligned -1;": "expected a number from 0",
     ".reg .f16x2 %h; dp4a.s32.s32 %h, %r1, %r2, %r3;": "expected a register that holds .s32, got .f16x2",
     ".reg .f16x2 %h; bar.sync %h;": "expected a register that holds .u32, got .f16x2",
+    ".reg .s16 %h<2>; multimem.ld_reduce.relaxed.sys.add.v2.bf16 {%h0, %h1}, [%rd1];": "holds .bf16, got .s16",
     "mov.b32 %r1, 1.5;": "the literal 1.5 is no .b32",
     "bar.sync WARP_SZ;": "expected a number from 0 to 15",
     "@%r1 mov.u32 %r1, %r2;": "expected a predicate as the guard, got a .b32 register",

@@ -32,6 +32,9 @@ def _copies() -> Iterator[PatternRow]:
 _GROUPED = TENSOR_MEMORY
 """Where pairs of CTAs copy together, rows are gathered, and im2col reads along the width alone."""
 
+_MULTICASTING = ("sm_90a", *(name for name, _ in _GROUPED))
+"""The targets on which relaxed copies go to a cluster; no public text names them, these are the assembler's."""
+
 _MULTICAST = "{C=.multicast::cluster,.multicast::cluster::16b}"
 _MASK, _WIDE_MASK = "u16(0..65535)", "b32(0..4294967295)"
 _MASKED = Need("multicast::cluster::16b", (9, 4), 90)
@@ -46,7 +49,7 @@ def _bulk() -> Iterator[PatternRow]:
     later = (Need("cp_mask", (8, 6), 100), Need("weak", (9, 3), 90), Need("relaxed", (9, 3), 90), _MASKED)
     for words, operands, ptx, scopes, only in (
         (f".D{{shared::cluster}}.S{{global}}{_COMPLETES}{_MULTICAST}{HINT}",
-         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _GROUPED),
+         f"a:[D], b:[S], {_SIZE}, m:[shared], C?k:{_MASK}, H?c:b64", (8, 0), _SCOPES, _MULTICASTING),
         (f".D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}", f"a:[D], b:[S], {_SIZE}, m:[shared], H?c:b64", (8, 6),
          _SCOPES, ()),
         (f".D{{shared::cluster}}.S{{shared::cta}}{_COMPLETES}", f"a:[D], b:[S], {_SIZE}, m:[shared]", (8, 0),
@@ -56,7 +59,7 @@ def _bulk() -> Iterator[PatternRow]:
     ):  # fmt: skip
         yield row(f"cp.async.bulk{{.weak}}{words}", operands, section, ptx=ptx, sm=90, meaning=meaning, needs=later)
         yield row(f"cp.async.bulk.relaxed.{{{scopes}}}{words}.b128", operands, section, ptx=(9, 3), sm=90,
-                  meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name, _ in only))  # fmt: skip
+                  meaning=meaning, needs=later, only=tuple((name, (9, 3)) for name in only))  # fmt: skip
     yield row(
         f"cp.async.bulk{{.weak}}.D{{shared::cta}}.S{{global}}{_COMPLETES}{HINT}.ignore_oob",
         f"a:[D], b:[S], {_SIZE}, l:u32(0..15), r:u32(0..15), m:[shared], H?c:b64",
@@ -392,7 +395,8 @@ _HALVES = (
     ("{P=.global}.O.T{bf16x2}", "T"),
     ("{P=.global}.O.V{v2,v4}.T{f16x2}", "V*T"),
     ("{P=.global}.O.V{v2,v4}.T{bf16x2}", "V*T"),
-    ("{P=.global}.O.V{v2,v4,v8}.{f16,bf16}", "V*b16"),
+    ("{P=.global}.O.V{v2,v4,v8}.{f16}", "V*b16"),
+    ("{P=.global}.O.V{v2,v4,v8}.T{bf16}", "V*T"),
 )
 _NARROW = (
     ("{P=.global}.O.{e4m3x4,e5m2x4}", "b32"),

@@ -137,7 +137,7 @@ def _scaled() -> Iterator[PatternRow]:
             forms = [(written.replace(".", ""), EACH_ALONE, first), (blocks.replace(".", ""), TENSOR_MEMORY, (8, 8))]
             spelled = [(f".SCALES{{{words}}}", EACH_ALONE if fours else only, ptx) for words, only, ptx in forms]
             if default is not None:
-                spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, (8, 8)))  # .block32 without its name
+                spelled.append(("", EACH_ALONE if fours else TENSOR_MEMORY, first))  # .block32 without its name
             for vector, only, ptx in spelled:
                 for a in ("descriptor", "[tensor^]"):
                     operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor^], sb:[tensor^], p:flag"
