@@ -59,6 +59,7 @@ from .matrices import (
     verify_registers,
 )
 from .op_shapes import bounds, flag, in_memory, verify_element, verify_indices, verify_one_warp, verify_target, word
+from .synchronisation import BarriersType
 
 # Matrices that the warps of a CTA hold together: `!warp.cta_tile`.
 
@@ -362,6 +363,11 @@ class StoreOp(_FragmentAccess):
 
         warp.store %sum, %s[%c0, %warp] at %rank : !warp.fragment<...>, memref<1x32xf32, 3>
 
+    With `counted`, one lane sends the only element, and does not wait. It arrives with its bytes at the same barrier of
+    that CTA, which then sees it without a fence. Source: PTX ISA 9.7.9.12, `st.async`::
+
+        warp.store %sum, %s[%c0, %warp] at %rank counted %full[%c0] : !warp.fragment<...>, memref<..., 3>, ...
+
     With `matrices`, the warp writes shared memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory
     gets the transpose. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are
     8x16 in memory (PTX ISA 9.7.14.5.16)::
@@ -376,12 +382,14 @@ class StoreOp(_FragmentAccess):
     indices = var_operand_def(IndexType())
     taken = opt_operand_def(i1)
     cta = opt_operand_def(IndexType())
+    barriers = opt_operand_def(BarriersType)
+    number = opt_operand_def(IndexType())
 
     traits = traits_def(MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? attr-dict "
-        "`:` type($fragment) `,` type($memory)"
+        "$fragment `,` $memory `[` $indices `]` (`if` $taken^)? (`at` $cta^)? (`counted` $barriers^ `[` $number `]`)? "
+        "attr-dict `:` type($fragment) `,` type($memory) (`,` type($barriers)^)?"
     )
 
     def __init__(
@@ -394,12 +402,13 @@ class StoreOp(_FragmentAccess):
         registers: str = "",
         taken: SSAValue | None = None,
         cta: SSAValue | None = None,
+        counted: tuple[SSAValue, SSAValue] | tuple[None, None] = (None, None),
         matrices: str = "",
         swapped: bool = False,
     ):
         words = {"registers": word(registers), "matrices": word(matrices)}
         properties = {"in_bounds": in_bounds, **words, "swapped": flag(swapped)}
-        super().__init__(operands=[fragment, memory, list(indices), taken, cta], properties=properties)
+        super().__init__(operands=[fragment, memory, list(indices), taken, cta, *counted], properties=properties)
 
     def verify_(self) -> None:
         memory, swapped = memory_of(self.memory), self.swapped is not None
@@ -409,6 +418,8 @@ class StoreOp(_FragmentAccess):
         if self.cta is not None and not (plain and memory_space(memory) == SHARED_SPACE):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         fragment = fragment_of(self.fragment)
+        if self.barriers is not None and (self.cta is None or fragment.shape != (1, 1)):
+            raise VerifyException(f"one element is sent to another CTA, and counted there; got {fragment}")
         if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")
         if (move := self.move) is not None:

@@ -46,7 +46,8 @@ class RowsOp(IRDLOperation):
         warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
 
     Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
-    input, of integers of 64 bits the low word; it yields one element of each output, and computes floats in f32 or f64.
+    input, of integers of 64 bits the low word; it yields one element of each output, for integers of 64 bits one of 32,
+    and computes floats in f32 or f64.
     `warp.index` is the index along a loop.
     """
 
@@ -109,6 +110,6 @@ class RowsOp(IRDLOperation):
         kinds = [i32 if (kind := element_type(value)) == i64 else kind for value in values]
         for number, kind in enumerate(kinds):
             row = element_row(kind)
-            if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float):
+            if row is None or row.bits not in (8, 16, 32) or (number >= count and not row.is_float and kind != i32):
                 raise VerifyException(f"expected elements of f16, bf16 or f32, got {kind}")
         verify_elements(self.body, kinds[:count], *kinds[count:])

@@ -386,7 +386,8 @@ class ScopedBarrierOp(_Synchronises):
             raise VerifyException(f"expected a scope of {', '.join(SCOPES)}, got '{scope}'")
         if odd := [name for name in sorted(every - SCOPES[scope]) if getattr(self, name) is not None]:
             raise VerifyException(f"a barrier of a {scope} has no '{odd[0]}'")
-        _verify_one_of(arrive=self.arrive, wait=self.wait, mbarriers=self.mbarriers)
+        _verify_one_of(arrive=self.arrive, wait=self.wait)
+        _verify_one_of(wait=self.wait, mbarriers=self.mbarriers)
         if (self.number is None) != (self.threads is None):
             raise VerifyException("expected the number of a barrier and its threads, or neither")
         if scope == CTA and self.number is None:

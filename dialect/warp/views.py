@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     StridedLayoutAttr,
+    UnitAttr,
     i32,
     i64,
 )
@@ -41,6 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..layouts.layout import Layout
 from ..mlir.affine import passed, steps_of, strides_of, windows
 from .attributes import Memory, memory_of, parse_layout
+from .op_shapes import flag
 
 # Views of memory: `warp.matrix`, `warp.window`, and integers that are multiplied as floats, `warp.stored`.
 
@@ -107,6 +109,8 @@ class MatrixOp(IRDLOperation):
     A matrix of integers of 64 bits is one of their low words::
 
         %L = warp.matrix %l[row] : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
+
+    With `high`, it is one of their high words.
     """
 
     name = "warp.matrix"
@@ -117,6 +121,7 @@ class MatrixOp(IRDLOperation):
     row = opt_prop_def(IntegerAttr)
     column = opt_prop_def(IntegerAttr)
     kept = opt_prop_def(DenseArrayBase.constr(i64))
+    high = opt_prop_def(UnitAttr)
     matrix = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
@@ -130,6 +135,8 @@ class MatrixOp(IRDLOperation):
         column: int | None,
         kept: Sequence[int] = (),
         part: Sequence[SSAValue] = (),
+        *,
+        high: bool = False,
     ):
         """`part` restricts the matrix to some rows: the first one and their number."""
         super().__init__(
@@ -138,6 +145,7 @@ class MatrixOp(IRDLOperation):
                 "row": None if row is None else IntegerAttr(row, i64),
                 "column": None if column is None else IntegerAttr(column, i64),
                 "kept": _kept(kept),
+                "high": flag(high),
             },
             result_types=[matrix_type(memory_of(memory), row, column, kept, part=bool(part))],
         )
@@ -178,6 +186,8 @@ class MatrixOp(IRDLOperation):
         if len(self.part) not in (0, 2) or (self.part and row is None):
             raise VerifyException(f"expected the first of some rows, and how many, got {len(self.part)} indices")
         expected = matrix_type(memory, row, column, self.dimensions_kept, part=bool(self.part))
+        if self.high is not None and memory.element_type != i64:
+            raise VerifyException(f"only integers of 64 bits have high words, got {memory}")
         if self.matrix.type != expected:
             raise VerifyException(f"expected the matrix to be {expected}, got {self.matrix.type}")
 
@@ -206,6 +216,7 @@ class MatrixOp(IRDLOperation):
                 [memory, *indices, *part], [kind, *(IndexType() for _ in (*indices, *part))], position
             ),
             properties={
+                **({"high": attributes.pop("high")} if "high" in attributes else {}),
                 "operandSegmentSizes": DenseArrayBase.from_list(i32, [1, len(indices), len(part)]),
                 **{word: IntegerAttr(places.index(word), i64) for word in WORDS if word in places},
                 **({"kept": kept} if (kept := _kept([i for i, p in enumerate(places) if p == ALL])) else {}),
@@ -230,7 +241,7 @@ class MatrixOp(IRDLOperation):
             printer.print_string(" part ")
             with printer.in_square_brackets():
                 printer.print_list(self.part, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
+        printer.print_op_attributes(self.attributes | ({} if self.high is None else {"high": self.high}))
         printer.print_string(" : ")
         printer.print_attribute(self.memory.type)
         printer.print_string(" -> ")

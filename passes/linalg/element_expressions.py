@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
@@ -33,7 +34,7 @@ from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .operand import root
+from .operand import root, users_of
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of
 # `linalg` that makes it, however the work is divided among them.
@@ -91,10 +92,23 @@ class ElementExpression:
 
     def leaves(self, kind: str) -> dict[ElementExpression, None]:
         """The leaves of a kind, each once."""
-        leaves: dict[ElementExpression, None] = {self: None} if self.kind == kind else {}
+        return {node: None for node in self._nodes if node.kind == kind}
+
+    @cached_property
+    def _nodes(self) -> dict[ElementExpression, None]:
+        """It and what it is computed from, each once."""
+        nodes: dict[ElementExpression, None] = {self: None}
         for operand in self.operands:
-            leaves |= operand.leaves(kind)
-        return leaves
+            nodes |= operand._nodes
+        return nodes
+
+    @cached_property
+    def _hash(self) -> int:
+        own = self.kind, self.name, self.number, self.value, self.place, self.properties, self.product, self.type
+        return hash((self.operands, *own))
+
+    def __hash__(self) -> int:
+        return self._hash  # of operands that others share computed once
 
     @property
     def is_wide(self) -> bool:
@@ -370,11 +384,12 @@ def writer_before(value: SSAValue, before: Operation) -> LinalgStructuredOperati
     """The last operation before another one in its block that writes the memory of `value`. None if there is none, or
     if an unknown operation may have written it since."""
     op, memory = before.prev_op, root(value)
+    users = users_of(memory)
     while op is not None:
-        if isinstance(op, LinalgStructuredOperation):
+        if op in users and isinstance(op, LinalgStructuredOperation):
             if any(root(output) is memory for output in op.outputs):
                 return op
-        elif memory in map(root, op.operands) and not only_computes(op):
+        elif op in users and not only_computes(op):
             return None
         op = op.prev_op
     return None

@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     f32,
     f64,
     i32,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -59,7 +60,11 @@ def region_of(
             block.add_op(index := ElementIndexOp(indices[leaf.name]))
             builder.values[leaf] = index.result
     built = [builder.built(element) for element in elements]
-    results = [builder.narrowed(value, kind) for value, kind in zip(built, stored, strict=True)]
+    for element, kind in zip(elements, stored, strict=True):
+        if kind == i64 and not element.is_op("arith.extsi"):
+            decline("it is stored as i64, and no integer of 32 bits that is extended")
+    kinds = [i32 if kind == i64 else kind for kind in stored]
+    results = [builder.narrowed(value, kind) for value, kind in zip(built, kinds, strict=True)]
     block.add_op(ElementYieldOp(*results))
     return Region(block)
 

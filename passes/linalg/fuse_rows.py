@@ -109,19 +109,26 @@ class RowsMatch:
         self.again = again
         kinds = [kind.data for kind in last.get_iterator_types()]
         rank, reduces = memory_of(self.result).get_num_dims(), kinds.count(IteratorType.REDUCTION)
-        if multiplies(last) or last.next_op is None or reduces > 1 or len(kinds) != rank + reduces or not kinds:
+        if (
+            multiplies(last)
+            or last.next_op is None
+            or reduces > 1
+            or len(kinds) != rank + reduces
+            or (elementwise and not kinds)
+        ):
             decline("")
-        if not rank and reduces:
-            decline("its result is one number, which one thread computes; give it a dimension of rows")
-        each, of_row = (*range(rank - 1), ALONG), tuple(range(rank))
-        places = ([] if reduces else [each]) + ([] if elementwise else [of_row])
+        each, of_row = (*range(rank - 1), ALONG) if rank else (), tuple(range(rank))
+        single = rank > 1 and shape_of(self.result)[-1] == 1 and not elementwise
+        if single:
+            of_row = (*of_row[:-1], FIXED)  # of one column: an element for each row
+        places = ([] if reduces or single else [each]) + ([] if elementwise else [of_row])
         if not any(self._reads(place) for place in places):
             decline("")
 
     def _reads(self, place: Subscripts) -> bool:
         """Reads the elements for a result at `place`. Returns whether they form rows."""
-        op = self.last
-        self.rows, others = len(place) - (ALONG in place), dict[LinalgStructuredOperation, Subscripts]()
+        op, others = self.last, dict[LinalgStructuredOperation, Subscripts]()
+        self.rows = sum(name not in (ALONG, FIXED) for name in place)
         while True:
             reader = RowReader(self.kept)
             self.places = {self.result: place} | {other.outputs[0]: at for other, at in others.items()}

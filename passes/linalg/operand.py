@@ -132,7 +132,7 @@ def seen(op: Viewing, source: View, number: Number) -> View:
             return View(source.offset, shape, tuple(_innermost(source, group) for group in groups_of(op)))
         case memref.ExpandShapeOp():
             shape = _numbers(op.static_output_shape, op.output_shape, number)
-            strides: list[int] = []
+            strides = [] if source.shape else [1] * len(shape)
             for group, stride in zip(groups_of(op), source.strides, strict=True):
                 strides += [stride * math.prod(shape[d + 1 : group[-1] + 1]) for d in group]
             return View(source.offset, shape, tuple(strides))

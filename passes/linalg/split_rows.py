@@ -29,6 +29,9 @@ from .operand import expand, root
 LANES, WARPS = 32, 4096
 """Rows of a warp, and warps that keep a GPU busy: of those of 132 SMs half."""
 
+FEW_ROWS, LONG = 16, 1 << 17
+"""Fewer rows, of so many elements or more, keep few SMs busy."""
+
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
 
@@ -47,14 +50,17 @@ class SplitRows(RewritePattern):
         rows, length = [sizes[loop] for loop in range(along)], sizes[along]
         elements, results = _needed(each.input for each in across), _needed(all_yielded(op.body))
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
-        long = [value for value in along_rows if len(loops_of(op.maps[value.index])) > 1]
+        few = prod(rows) < FEW_ROWS and length >= LONG
+        long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
         plain = all(map(is_projection, op.maps)) and not any(isinstance(each, IndexOp) for each in block.ops)
         once = not any(isinstance(value.owner, ReduceOp) for value in elements)
         of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
-        parts = _parts(prod(rows), length) if min(*rows, length) > 0 else 1
-        if parts == 1 or not (plain and once and of_rows and long and all(lies_across(op, each) for each in long)):
+        parts = _parts(prod(rows), length) if min([*rows, length]) > 0 else 1
+        fits = _is_static if few else lies_across
+        if parts == 1 or not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
             return
-        chose(op, "warp-outline", f"rows that lie across memory are reduced in {parts} parts")
+        what = "few long rows" if few else "rows that lie across memory"
+        chose(op, "warp-outline", f"{what} are reduced in {parts} parts")
         builder = Builder(InsertPoint.before(op))
         kind = MemRefType(f32, [parts, *rows])
         sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
@@ -67,12 +73,17 @@ def _is_along(op: RowsOp, argument: BlockArgument) -> bool:
     return op.loops - 1 in loops_of(op.maps[argument.index])
 
 
+def _is_static(op: RowsOp, argument: BlockArgument) -> bool:
+    kind = op.inputs[argument.index].type
+    strides = strides_of(kind) if is_memory(kind) and kind.has_static_shape() else None
+    return strides is not None and None not in strides
+
+
 def lies_across(op: RowsOp, argument: BlockArgument) -> bool:
     """Whether the contiguous dimension of memory with static sizes and strides is not the dimension of a row."""
-    kind, loops = op.inputs[argument.index].type, loops_of(op.maps[argument.index])
-    strides = strides_of(kind) if is_memory(kind) else None
-    known = is_memory(kind) and kind.has_static_shape() and strides is not None and None not in strides
-    return known and strides is not None and strides[loops.index(op.loops - 1)] != 1 and 1 in strides
+    strides = strides_of(memory_of(op.inputs[argument.index])) if _is_static(op, argument) else None
+    along = loops_of(op.maps[argument.index]).index(op.loops - 1)
+    return strides is not None and strides[along] != 1 and 1 in strides
 
 
 def _parts(rows: int, length: int) -> int:

@@ -1,8 +1,8 @@
 """What a product takes in tiles of warpgroups, as a model has it: cycles of an H200, where its numbers were measured;
 and what tiles have of tensor memory.
 
-A K tile takes as long as its products, or as what arrives for it. Of rows that are whole lines of memory no tile that
-the model likes is bound by what arrives. Elsewhere each row of a box lies across two lines, which are two requests.
+A K tile takes as long as its products, or as what arrives for it. Each row of a box that begins within a line of memory
+lies across two, which are two requests.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
 
 THIN_ROWS, MANY_WEIGHTS, SHORT_K = 32, 1 << 24, 32
-"""Rows of D, with so many elements of B or more, and K, with which fragments are as fast and as may be faster (H100,
-microseconds by fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 50.5, 6160x7624x8 41 and
-57; but 40x960x11000 26 and 14.7, 16x272x11960 17.6 and 11.4)."""
+"""Rows of D, with so many elements of B or more, and K, with which fragments may be faster (H100, microseconds by
+fragments and by warpgroups: 8x5744x6296 31.4 and 33.6, 32x4096x14336 42.7 and 50.5; but 40x960x11000 26 and 14.7)."""
 
 MULTIPLIED_BYTES = 4096
 """Bytes of K, of an element of D each, that an SM multiplies in a cycle: 2048 elements of 16 bits."""
@@ -54,8 +53,8 @@ MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
 NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.24, 64
-"""By how much a K tile, and the store of D, take longer where D is stored by panels that are no wider than so many
-bytes: 3 to 16 % in tiles of 176 columns of 16 bits; 5160x12232x48 96 us in 160 columns, 76 in 256 (H100)."""
+"""By how much a K tile, and the store of D, take longer where D is stored by panels of no more than so many bytes: 3 to
+16 % in tiles of 176 columns of 16 bits (H100)."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""

@@ -15,12 +15,19 @@ from ...dialect.layouts.layout import Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, fragment_of, memory_of, target_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ScopedBarrierOp
+from ...dialect.warp.synchronisation import (
+    CLUSTER,
+    CLUSTER_SM,
+    ArriveOp,
+    AwaitOp,
+    MakeBarriersOp,
+    ScopedBarrierOp,
+)
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
@@ -54,12 +61,13 @@ HELD = 32
 """Elements of a row that a lane holds, where a row is longer than a warp holds of them: f32, beside those of 16 bits
 that they are loaded as."""
 
-MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 16, 8
-"""Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, and CTAs."""
+MOST_WARPS, CLUSTER_WARPS, MOST_CTAS = 32, 8, 8
+"""Warps of a CTA that share a row; where CTAs of a cluster share it, warps of each, twice as many of rows that are too
+long otherwise, and CTAs."""
 
-LONG_ROW = 64
-"""How many warps may hold a row before CTAs share it: up to twice what a CTA holds, reading again from L2 is faster
-than barriers of a cluster (`bench/NOTES.md`)."""
+LONG_ROW = 16
+"""How many warps may hold a row before CTAs share it (H100, rows of 32768: a softmax of one CTA of 32 warps 0.948 of a
+copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
 
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
@@ -127,9 +135,9 @@ class RowShare(NamedTuple):
     @staticmethod
     def of(length: int, each: int, *, clusters: bool) -> RowShare:
         """The share for rows of `length` elements, of which each warp takes `each`."""
-        ctas = power_of_two(length, CLUSTER_WARPS * each)
-        if clusters and length > LONG_ROW * each and 1 < ctas <= MOST_CTAS:
-            return RowShare(CLUSTER_WARPS, ctas)
+        for warps in (CLUSTER_WARPS, 2 * CLUSTER_WARPS) if clusters and length > LONG_ROW * each else ():
+            if 1 < (ctas := power_of_two(length, warps * each)) <= MOST_CTAS:
+                return RowShare(warps, ctas)
         return RowShare(min(MOST_WARPS, power_of_two(length, each)), 1)
 
 
@@ -209,8 +217,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     sizes = RowSizes.of(traversal.columns, [place for place in places if place.value not in traversal.of_rows])
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
-    if traversal.cluster > 1:
-        index.insert(ScopedBarrierOp(CLUSTER, arrive=True))
+    join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op)
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -218,7 +225,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         numbers,
         columns if reduces else (),
         start,
-        RowJoin(RowShare(traversal.warps[1], traversal.cluster)),
+        join,
         None if traversal.fits else length,
     )
     # Warps that hold whole rows need no loop along them.
@@ -235,7 +242,22 @@ class RowJoin:
     """Reduces a column of a row over the warps that share the row, through shared memory."""
 
     share: RowShare
-    met: bool = False
+    full: SSAValue | None = None
+    reduced: int = 0
+
+    @staticmethod
+    def of(index: IndexBuilder, share: RowShare, op: RowsOp) -> RowJoin:
+        """That of a kernel's rows. CTAs of a cluster count what others send at a barrier for each reduction."""
+        if share.ctas == 1:
+            return RowJoin(share)
+        sent = [each.result.type for each in op.body.block.ops if isinstance(each, ReduceOp)]
+        full = index.insert(MakeBarriersOp(len(sent), 1)).barriers
+        for number, kind in enumerate(sent):
+            row = element_row(kind)
+            size = 0 if row is None else row.bits // BYTE * share.warps * share.ctas
+            index.insert(ArriveOp(full, index.value(number), bytes=size))
+        index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
+        return RowJoin(share, full)
 
     def __call__(self, index: IndexBuilder, by: Kind, column: SSAValue) -> SSAValue:
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
@@ -245,17 +267,18 @@ class RowJoin:
         kind = MemRefType(element, [1, max(count, CHUNK_ELEMENTS)], NoneAttr(), IntegerAttr(SHARED_SPACE, i64))
         memory = index.insert(memref.AllocOp([], [], kind)).memref
         warp: Index = index.insert(SubgroupIdOp()).result
-        if ctas == 1:
+        if self.full is None:
             index.insert(StoreOp(column, memory, index.values([0, warp])))
             index.insert(BarrierOp())
         else:
-            if not self.met:
+            if not self.reduced:
                 index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
-                self.met = True
             own = index.values([0, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
+            counted = self.full, index.value(self.reduced)
             for cta in range(ctas):
-                index.insert(StoreOp(column, memory, own, cta=index.value(cta)))
-            index.insert(ScopedBarrierOp(CLUSTER))
+                index.insert(StoreOp(column, memory, own, cta=index.value(cta), counted=counted))
+            index.insert(AwaitOp(*counted, index.value(0)))
+            self.reduced += 1
         bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
@@ -286,13 +309,11 @@ def _with_columns(op: RowsOp, number: int, outliner: Outliner) -> SSAValue:
     output, index = op.outputs[number], outliner.index
     kind = memory_of(output)
     shape, strides = shape_of(output), strides_of(kind)
-    if not shape:
-        fail(op, "a single row as one number is not lowered; give it a dimension of rows")
     if strides is None:
         fail(op, f"expected strided memory, got {kind}")
     layout = NoneAttr() if isinstance(kind.layout, NoneAttr) else StridedLayoutAttr([*strides, 1], kind.get_offset())
     wider = MemRefType(kind.element_type, [*shape, 1], layout, kind.memory_space)
     last = len(shape) - 1
-    groups = [*((d,) for d in range(last)), (last, last + 1)]
+    groups = [*((d,) for d in range(last)), (last, last + 1)] if shape else []
     sizes = [index.value(index.dim(output, d)) for d, size in enumerate(shape) if size < 0]
     return outliner.insert(expanded(output, wider, groups, sizes))

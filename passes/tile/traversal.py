@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -32,12 +33,16 @@ from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
 from ..patterns import Index, IndexBuilder
+from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
 
 # How an elementwise operation goes through one of its memories.
 
 ACCESS_BITS = 128
 """The widest access of a thread."""
+
+SIGN_BIT = 31
+"""Of a word."""
 
 
 class TraversedMemory(NamedTuple):
@@ -235,6 +240,8 @@ class TraversalKernel:
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
         self.outputs = [self.view(place) for place in traversal.outputs]
+        words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
+        self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
 
     def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False) -> SSAValue:
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
@@ -247,6 +254,9 @@ class TraversalKernel:
         """Stores a fragment of an output, from a column on."""
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(self.traversal.outputs[number])
         index.insert(StoreOp(value, self.outputs[number], where, bounds))
+        if number in self.high_words:
+            signs = mapped(index, lambda x: arith.ShRSIOp(x[0], integer(SIGN_BIT)).result, value)
+            index.insert(StoreOp(signs, self.high_words[number], where, bounds))
 
     def _origin(self) -> dict[int, Index]:
         """Where this warp's tile starts, by loop."""
@@ -273,7 +283,7 @@ class TraversalKernel:
             self.traversal.columns: (columns * across, index.mul(index.rem(warp, across), columns)),
         }
 
-    def view(self, place: TraversedMemory) -> SSAValue:
+    def view(self, place: TraversedMemory, *, high: bool = False) -> SSAValue:
         """The matrix in memory that this CTA's part is of."""
         rows, columns = (
             None if loop is None or loop not in place.loops else place.loops.index(loop)
@@ -281,7 +291,7 @@ class TraversalKernel:
         )
         others = [0 if loop < 0 else self.at[loop] for i, loop in enumerate(place.loops) if i not in (rows, columns)]
         memory = self.arguments[place.value]
-        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns)).matrix
+        matrix = self.index.insert(MatrixOp(memory, self.index.values(others), rows, columns, high=high)).matrix
         matrix.name_hint = memory.name_hint
         return matrix
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -40,6 +41,10 @@ THREADS, LANES, ROWS = 256, 64, 8
 """Threads of a CTA at most, those along channels, and rows of pixels: so many share most of what they read. Threads
 along channels come out even where they can (H100, 144 channels of 56x56 by a stride of 2: 55 us in two groups of 32,
 of which the second has 4)."""
+
+FEW_PIXELS = 4
+"""Pixels of a thread with which parts of a row of taps are the outermost loop (H100, gradients of filters of 56x56: 70
+us for 96 of 3x3, but 166 for 140 of 7x7; the turns of an innermost loop along parts are known)."""
 
 BY_VECTORS = (
     arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
@@ -165,13 +170,22 @@ class WindowThread:
         windows = self.windows
         others = [i for i in range(len(windows.dimensions)) if i != windows.along]
         place: dict[int, Index] = {}
-        begun, index = [self.wide(start(pixel)) for pixel in range(windows.pixels)], self.index
-        if windows.taps == windows.row.taps:
-            return self._along(others, place, begun)
+        begun = [self.wide(start(pixel)) for pixel in range(windows.pixels)]
         # Parts of a row are the outermost loop: the first cache has them from row to row.
-        with index.loop(0, windows.row.taps, windows.taps, begun) as turn:
+        if windows.pixels <= FEW_PIXELS:
+            return self._in_parts(begun, partial(self._along, others, place))
+        return self._along(others, place, begun)
+
+    def _in_parts(
+        self, sums: Sequence[SSAValue], add: Callable[[Sequence[SSAValue]], list[SSAValue]]
+    ) -> list[SSAValue]:
+        """Adds products of all taps of a row, of as many at a time as a thread holds."""
+        windows, index = self.windows, self.index
+        if windows.taps == windows.row.taps:
+            return add(sums)
+        with index.loop(0, windows.row.taps, windows.taps, sums) as turn:
             self.index, self.first_tap = turn.index, turn.counter
-            turn.handed = self._along(others, place, turn.carried)
+            turn.handed = add(turn.carried)
         self.index = index
         return turn.results
 
@@ -179,7 +193,8 @@ class WindowThread:
         """Adds the products of the window along the dimensions `others`. `place` has the index along each earlier
         one."""
         if not others:
-            return self._row(place, sums)
+            row = partial(self._row, place)
+            return row(sums) if self.windows.pixels <= FEW_PIXELS else self._in_parts(sums, row)
         one, index = self.windows.dimensions[others[0]], self.index
         first = index.add(index.mul(self.at.get(one.pixel, 0), one.step), one.first)
         first = index.add(index.mul(self.at.get(one.outer, 0), one.outer_step), first)

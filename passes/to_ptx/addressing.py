@@ -345,14 +345,16 @@ def divisor(kernel: gpu.FuncOp, value: SSAValue) -> int:
 
 def alignment(kind: Attribute, divisor: int = 1) -> int:
     """The alignment of an argument's first element in bytes, at most `ALIGNMENT`, as its layout's offset allows."""
-    if not is_memory(kind) or (element := element_row(kind.element_type)) is None:
+    if not is_memory(kind) or not (bits := _bits_of(kind.element_type)):
         return ALIGNMENT
-    size = max(1, element.memory_bits // 8)
     offset = kind.get_offset()
-    return gcd(
-        ALIGNMENT,
-        max(size, divisor * element.memory_bits // 8) if offset is None else offset * element.memory_bits // 8,
-    )
+    return gcd(ALIGNMENT, max(1, bits // 8, divisor * bits // 8) if offset is None else offset * bits // 8)
+
+
+def _bits_of(kind: Attribute) -> int:
+    """The bits of an element in memory; 0 of other types."""
+    element = element_row(kind)
+    return OTHERS.get(type_name(kind), 0) if element is None else element.memory_bits
 
 
 def argument(
@@ -371,8 +373,7 @@ def argument(
     shape, strides = kind.get_shape(), strides_of(kind)
     if memory_space(kind) != GLOBAL_SPACE or strides is None:
         fail(kernel, f"expected kernel arguments in global memory, strided, got {kind}")
-    element = element_row(kind.element_type)
-    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
+    bits = _bits_of(kind.element_type)
     if not bits:
         fail(kernel, f"expected an element type of a matrix instruction, or i16, i64, index, got {kind}")
     strides_ = [stride or 0 for stride in strides]
@@ -481,8 +482,7 @@ OTHERS = {"i1": 8, "i16": 16, "i64": 64, "index": 64}
 
 def element_bits(op: Operation, kind: Memory) -> int:
     """The bits of an element of memory or of a vector: whole bytes."""
-    element = element_row(kind.element_type)
-    bits = OTHERS.get(type_name(kind.element_type), 0) if element is None else element.memory_bits
+    bits = _bits_of(kind.element_type)
     if bits % 8 or not bits:
         fail(op, f"{op.name} is lowered for elements of whole bytes, got {kind}")
     return bits

@@ -200,15 +200,24 @@ class SharedFragments:
             else:
                 self.emitter.move(register, gather(self.emitter, own, [(i, 0) for i in range(each)], bits))
 
-    def store(self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None) -> None:
+    def store(
+        self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,
+        counted: At | None = None,
+    ) -> None:  # fmt: skip
         """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
-        the cluster."""
+        the cluster; a barrier of that CTA has `counted` what one lane sends."""
         for registers, at in self._accesses(type, False, place, source):
             if rank is None:
                 self.emitter.store("shared", registers, at)
             else:
-                there = self.emitter.pure("mapa.shared::cluster.u32", at.base, rank)
-                self.emitter.store("shared::cluster", registers, At(there, at.offset))
+                there = At(self.emitter.pure("mapa.shared::cluster.u32", at.base, rank), at.offset)
+                if counted is None:
+                    self.emitter.store("shared::cluster", registers, there)
+                    continue
+                first = self.addressing.scalars.compare("eq", self.addressing.lane, 0)
+                full = At(self.emitter.pure("mapa.shared::cluster.u32", counted.base, rank), counted.offset)
+                send = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
+                self.emitter.emit(send, there, *registers, full, guard=first)
 
     def _accesses(
         self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0

@@ -38,6 +38,7 @@ from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
 from .scalars import common_divisor, divisor_of
+from .synchronisation import barrier_address
 
 # Memory and what moves between memories: allocations, views, fragments of matrices, copies of tiles.
 
@@ -172,7 +173,10 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
     registers = lowering.fragment(op.fragment)
     if op.move is None:
         rank = None if op.cta is None else lowering.scalar(op.cta)
-        SharedFragments(lowering.addressing).store(kind, place, registers, rank)
+        counted = None
+        if op.barriers is not None and op.number is not None:
+            counted = barrier_address(lowering, op, op.barriers, op.number)
+        SharedFragments(lowering.addressing).store(kind, place, registers, rank, counted)
     else:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, place, registers)
 
@@ -227,9 +231,12 @@ def _view(lowering: KernelLowering, op: MatrixOp) -> None:
             fail(op, "several matrices have no registers; take one of them with indices for all dimensions kept")
         return
     at, part, memory = lowering.indices(op.indices), lowering.indices(op.part), lowering.memories[op.memory]
-    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # the low words of integers
+    if memory_of(op.matrix).element_type != memory_of(op.memory).element_type:  # words of integers of 64 bits
         strides = tuple(2 * stride for stride in memory.strides if isinstance(stride, int))
         memory = replace(memory, strides=strides, element_bits=memory.element_bits // 2)
+        if op.high is not None:
+            base = lowering.scalars.offset_far(memory.base, 1, 1, memory.element_bits)
+            memory = replace(memory, base=base, alignment=WORD_BYTES)
     lowering.values[op.matrix] = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, at, part)
 
 

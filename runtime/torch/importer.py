@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from types import FunctionType, MethodType
 from typing import Any, cast
 
@@ -27,7 +27,8 @@ from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .convolutions import gradients as convolution_gradients
-from .options import aten, decompositions, prims, pytree
+from .decompositions import simpler
+from .options import aten, prims, pytree
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, part_of_split, unsqueezed
@@ -255,136 +256,6 @@ class Importer:
             copied = not value.plain or value.tensor in (*self.builder.block.args, *results)
             results.append((self.builder.copied(value) if copied else value).tensor)
         return self.builder.module(name, results)
-
-
-COMPOSITE = (
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
-    *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
-    *("_native_batch_norm_legit_functional", "native_batch_norm"),
-    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
-    *("_fused_rms_norm", "_fused_rms_norm_backward"),
-    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
-    *("nll_loss_forward", "nll_loss_backward"),
-)
-"""Operations that are taken apart before, beside those that torch takes apart for export."""
-
-
-def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
-    """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
-    n, c, _, groups, epsilon = sizes
-    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    variance, mean = torch.var_mean(wide.reshape(n, groups, -1), -1, correction=0)
-    scale = torch.rsqrt(variance + epsilon)
-    normal = (wide.reshape(n, groups, c // groups, -1) - mean[..., None, None]) * scale[..., None, None]
-    normal = normal if weight is None else normal * weight.view(1, groups, -1, 1)
-    normal = normal if bias is None else normal + bias.view(1, groups, -1, 1)
-    return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
-
-
-def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
-    """What `aten._native_batch_norm_legit_functional` computes, with the mean and the deviation that are saved in f32:
-    torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
-    """
-    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    operator = aten._native_batch_norm_legit_functional.default
-    result, *saved = decompositions([operator])[operator](wide, *others)
-    return result.to(value.dtype), *saved
-
-
-def _rms_norm(*args: Any) -> torch.Tensor:
-    """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
-    fused = aten._fused_rms_norm.default
-    value, sizes, weight, epsilon = (*args, None, None)[:4]
-    return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
-
-
-def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
-    """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
-    axes = list(range(value.dim())) if dims is None else list(dims)
-    count = max(0, math.prod(value.shape[d] for d in axes) - correction)
-    # Not `value - mean`, which norms subtract too: what two kernels read is stored.
-    return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
-
-
-def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
-    """Which elements are at the places along a dimension, if there is one for each index of the others."""
-    axis = dim % max(1, value.dim())
-    if not value.is_floating_point() or places.shape != (*value.shape[:axis], 1, *value.shape[axis + 1 :]):
-        return NotImplemented
-    along = torch.arange(value.shape[axis], dtype=torch.int32, device=value.device)
-    return along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32)
-
-
-def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
-    """One element of each row as a sum whose other terms are 0."""
-    there = _is_at(value, dim, places)
-    return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
-
-
-def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
-    """A number in the place of one element of each row."""
-    there = _is_at(value, dim, places)
-    return there if there is NotImplemented else torch.where(there, number, value)
-
-
-def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
-    """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
-    if step != 1:
-        return NotImplemented
-    axis = dim % len(sizes)
-    first = min(start + sizes[axis] if start < 0 else start, sizes[axis])
-    shape, counts = list(grad.shape), (first, sizes[axis] - first - grad.shape[axis])
-    before, after = (grad.new_zeros([*shape[:axis], count, *shape[axis + 1 :]]) for count in counts)
-    return torch.cat([before, grad, after], axis)
-
-
-def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
-    axis = dim % len(sizes)
-    at = index % sizes[axis]
-    return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
-
-
-def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
-    """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
-    qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]
-    if x.is_nested or others[15:16] not in ((), (None,)):
-        return NotImplemented
-    functional: Any = torch.nn.functional
-
-    def attended(y: torch.Tensor) -> torch.Tensor:
-        q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).transpose(1, -2).unbind(2)
-        return functional.linear(
-            functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), out, out_bias
-        )
-
-    def forward(y: torch.Tensor) -> torch.Tensor:
-        inner = functional.linear(y, up, up_bias)
-        return functional.linear(functional.gelu(inner) if gelu else torch.relu(inner), down, down_bias)
-
-    for branch, weight, bias in ((attended, *weights[:2]), (forward, *weights[2:])):
-        norm = partial(functional.layer_norm, normalized_shape=(width,), weight=weight, bias=bias, eps=epsilon)
-        x = x + branch(norm(x)) if first else norm(x + branch(x))
-    return x
-
-
-def simpler() -> dict[Any, Any]:
-    """Decompositions of operations that torch's default decompositions for export keep."""
-    table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
-    return {**table, **OWN}
-
-
-OWN: Mapping[Any, Callable[..., Any]] = {
-    aten.rms_norm.default: _rms_norm,
-    prims.var.default: _variance,
-    aten.gather.default: _gathered,
-    aten.scatter.value: _scatter,
-    aten.slice_backward.default: _slice_backward,
-    aten.select_backward.default: _select_backward,
-    aten.native_group_norm.default: _group_norm,
-    aten._native_batch_norm_legit_functional.default: _batch_norm,
-    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
-}
-"""Decompositions in the place of torch's, or where it has none."""
 
 
 WHOLE = tuple(getattr(aten, x).default for x in ("matmul", "mv", "dot", "addmv", "scaled_dot_product_attention"))

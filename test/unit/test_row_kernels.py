@@ -260,6 +260,26 @@ def test_rows_are_taken_together_with_what_is_there() -> None:
     check(reduced(3, 4200, "f32", "maximumf", "0.25"), (3, 4200), (3,))
 
 
+def test_a_sum_without_dimensions() -> None:
+    text = """func.func @f(%x: tensor<70x1xf32>) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x1xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<1x1xf32>) -> tensor<1x1xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(k, n) -> (k, n)>, affine_map<(k, n) -> (0, n)>],
+                       iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<70x1xf32>) outs(%i : tensor<1x1xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %sum = arith.addf %a, %old : f32
+    linalg.yield %sum : f32
+  } -> tensor<1x1xf32>
+  %y = tensor.collapse_shape %r [] : tensor<1x1xf32> into tensor<f32>
+  return %y : tensor<f32>
+}"""
+    x, y = np.random.default_rng(0).standard_normal((70, 1)).astype(np.float32), np.full((), POISON, np.float32)
+    compile(text, target="sm_90a")(x, y, device="interp")
+    assert abs(y - x.astype(np.float64).sum()) <= 70 * 2**-24 * np.abs(x).sum()
+
+
 def test_maxima_are_nan_where_the_operation_says_so() -> None:
     for by, wanted in (("maximumf", np.nan), ("maxnumf", 3.0)):
         kernel = compile(reduced(3, 50, "f32", by, "0xFF800000"))

@@ -58,6 +58,10 @@ def group_norm(x: Any, w: Any, b: Any) -> Any:
     return functional.group_norm(x, 3, w, b)
 
 
+def mean_loss(x: Any, labels: Any) -> Any:
+    return functional.cross_entropy(x, labels.long(), ignore_index=-1)
+
+
 CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "norm_statistics": (norm_statistics, (draw(5, 77), draw(77), draw(77)), 2**-8),
     "norm_statistics_long": (norm_statistics, (draw(2, 1500), draw(1500), draw(1500)), 2**-8),
@@ -67,6 +71,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
+    "total": (lambda x: x.sum(), (draw(37, 41, kind=torch.float32),), 2**-18),
+    "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
 }
 
@@ -74,8 +80,11 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "columns_in_parts": (weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8),
     "group_norm": (group_norm, (draw(2, 9, 5, 4), draw(9), draw(9)), 2**-7),
+    "total_in_parts": (lambda x: x.sum(), (torch.rand(1 << 17),), 2**-18),
+    "cross_entropy": (mean_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) - 1), 2**-18),
 }
-"""Functions that are two kernels: columns that are summed in parts; statistics and what is made with them."""
+"""Functions that are two kernels: columns, and few long rows, that are summed in parts; statistics and what is made
+with them; what is summed of each row and then of all."""
 
 
 @pytest.mark.parametrize("name", IN_TWO)
@@ -104,6 +113,18 @@ def run(function: Callable[..., Any], operands: Any, bound: float, launches: int
     kernel(*operands, *results, device="interp", checks="all")
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= bound * wanted.abs().max()
+
+
+def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
+    inf = torch.inf
+    x = torch.tensor([[1.0, 2, 2, -1], [-inf, -inf, 0, -inf], [torch.nan, 1, inf, 3]]).bfloat16()
+    kernel = compile(torch_to_linalg(lambda x: x.topk(3), x), target="sm_90a")
+    values, places = torch.full((3, 3), 99.0).bfloat16(), torch.full((3, 3), -1)
+    kernel(x, values, places, device="interp", checks="all")
+    assert len(kernel.launches) == 1
+    assert ".align 8 " in kernel.ptx  # of the second places
+    assert places.tolist() == [[1, 2, 0], [2, 0, 1], [0, 2, 3]]
+    assert torch.equal(values.nan_to_num(7), x.gather(1, places).nan_to_num(7))
 
 
 def test_what_is_read_in_between_stays_in_memory() -> None:

@@ -69,3 +69,11 @@ func.func @rank(%a: memref<4x5xf16>, %b: memref<3x5x6xf16>, %c: memref<2x4x6xf32
   warp.matmul f16 x f16 %a, %b init 0.0 : f32 into %c maps [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>] : memref<4x5xf16>, memref<3x5x6xf16>, memref<2x4x6xf32>
   return
 }
+
+// -----
+
+// expected-error @+2 {{warp.matrix: only integers of 64 bits have high words, got memref<96xi32>}}
+func.func @words(%l: memref<96xi32>) {
+  %0 = warp.matrix %l[row] {high} : memref<96xi32> -> memref<96x?xi32, strided<[1, 0], offset: ?>>
+  return
+}

@@ -82,7 +82,7 @@ func.func @load_vector(%s: memref<100x77xf32>, %i: index) {
 
 // expected-error-re @+2 {{warp.store: operand {{.*}} at position 1 does not verify:}}
 func.func @store_tensor(%s: tensor<100x77xf32>, %i: index, %x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
-  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
+  "warp.store"(%x, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, tensor<100x77xf32>, index, index) -> ()
   return
 }
 
@@ -115,5 +115,13 @@ func.func @prefetch_indices(%s: memref<100x77xf32>, %i: index) {
 // expected-error @+2 {{warp.store: another CTA's memory is shared, and each lane writes its elements; got memref<100x77xf32>}}
 func.func @store_at(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<100x77xf32>, %i: index) {
   warp.store %x, %s[%i, %i] at %i : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>
+  return
+}
+
+// -----
+
+// expected-error @+2 {{warp.store: one element is sent to another CTA, and counted there; got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+func.func @counted(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<16x8xf32, 3>, %i: index, %full: !warp.barriers<2>) {
+  warp.store %x, %s[%i, %i] at %i counted %full[%i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32, 3>, !warp.barriers<2>
   return
 }

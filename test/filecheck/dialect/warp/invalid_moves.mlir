@@ -26,7 +26,7 @@ func.func @element(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, 
 
 // expected-error @+2 {{warp.store: stmatrix stores 1, 2 or 4 matrices, got 3}}
 func.func @count(%d: !warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
-  "warp.store"(%d, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>, matrices = "x3"}> : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>, index, index) -> ()
+  "warp.store"(%d, %s, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0>, matrices = "x3"}> : (!warp.fragment<acc, 16x8xf16, [c1 c2 r0 r1 r2 | c0 r3]>, memref<32x64xf16, #warp.swizzle<128>, 3>, index, index) -> ()
   return
 }
 

@@ -56,7 +56,7 @@ func.func @mbarriers_of_a_cta(%i: index) {
 
 // -----
 
-// expected-error @+2 {{warp.barrier: expected one of arrive, wait, mbarriers, got arrive and wait}}
+// expected-error @+2 {{warp.barrier: expected one of arrive, wait, got arrive and wait}}
 func.func @halves() {
   warp.barrier cluster {arrive, wait}
   return

@@ -22,3 +22,10 @@ func.func @views(%A: memref<4x16x32xf16>, %B: memref<16x32xf16, strided<[1, 20]>
   %7 = warp.matrix %A[all, column, row] : memref<4x16x32xf16> -> memref<4x32x16xf16, strided<[512, 1, 32], offset: ?>>
   return
 }
+
+// CHECK-LABEL: @words
+func.func @words(%l: memref<96xi64>) {
+  // CHECK-NEXT: warp.matrix %l[row] {high} : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
+  %0 = warp.matrix %l[row] {high} : memref<96xi64> -> memref<96x?xi32, strided<[2, 0], offset: ?>>
+  return
+}

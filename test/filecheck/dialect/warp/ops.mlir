@@ -55,7 +55,7 @@ func.func @ldmatrix(%s: !shared, %i: index) {
 // GENERIC-LABEL: "load_and_store"
 // GENERIC: "warp.load"(%c, %i, %i) : (memref<100x77xf32>, index, index) -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>
 // GENERIC: "warp.load"(%c, %i, %i) <{in_bounds = [true, false]}>
-// GENERIC: "warp.store"(%x, %c, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
+// GENERIC: "warp.store"(%x, %c, %i, %i) <{operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0>}> : (!warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<100x77xf32>, index, index) -> ()
 // GENERIC: "warp.store"(%y, %c, %i, %i) <{in_bounds = [true, true]{{.*}}}>
 func.func @load_and_store(%c: memref<100x77xf32>, %i: index) {
   %x = warp.load %c[%i, %i] : memref<100x77xf32> -> !acc

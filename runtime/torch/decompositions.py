@@ -1,0 +1,177 @@
+"""Operations of torch as others that have a form here: torch's decompositions, and our own where it has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from .options import aten, decompositions, prims
+
+COMPOSITE = (
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
+    *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
+    *("_native_batch_norm_legit_functional", "native_batch_norm"),
+    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
+    *("_fused_rms_norm", "_fused_rms_norm_backward"),
+    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
+    *("nll_loss_forward", "nll_loss_backward"),
+)
+"""Operations that are taken apart before, beside those that torch takes apart for export."""
+
+
+def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
+    """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
+    n, c, _, groups, epsilon = sizes
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    variance, mean = torch.var_mean(wide.reshape(n, groups, -1), -1, correction=0)
+    scale = torch.rsqrt(variance + epsilon)
+    normal = (wide.reshape(n, groups, c // groups, -1) - mean[..., None, None]) * scale[..., None, None]
+    normal = normal if weight is None else normal * weight.view(1, groups, -1, 1)
+    normal = normal if bias is None else normal + bias.view(1, groups, -1, 1)
+    return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
+
+
+def _batch_norm(value: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
+    """What `aten._native_batch_norm_legit_functional` computes, with the mean and the deviation that are saved in f32:
+    torch's decomposition rounds them on the CPU, and few pixels of a channel have a gradient that cancels but for that.
+    """
+    wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
+    operator = aten._native_batch_norm_legit_functional.default
+    result, *saved = decompositions([operator])[operator](wide, *others)
+    return result.to(value.dtype), *saved
+
+
+def _rms_norm(*args: Any) -> torch.Tensor:
+    """What `aten.rms_norm` computes: torch 2.11 exports its fused form for a GPU, and takes that apart no more."""
+    fused = aten._fused_rms_norm.default
+    value, sizes, weight, epsilon = (*args, None, None)[:4]
+    return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
+
+
+def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
+    """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
+    axes = list(range(value.dim())) if dims is None else list(dims)
+    count = max(0, math.prod(value.shape[d] for d in axes) - correction)
+    # Not `value - mean`, which norms subtract too: what two kernels read is stored.
+    return (value.mean(axes, keepdim=True) - value).square().sum(axes) / count
+
+
+def _is_at(value: torch.Tensor, dim: int, places: torch.Tensor) -> Any:
+    """Which elements are at the places along a dimension, if there is one for each index of the others."""
+    axis = dim % max(1, value.dim())
+    if not value.is_floating_point() or places.shape != (*value.shape[:axis], 1, *value.shape[axis + 1 :]):
+        return NotImplemented
+    along = torch.arange(value.shape[axis], dtype=torch.int32, device=value.device)
+    return along.view(-1, *[1] * (value.dim() - axis - 1)) == places.to(torch.int32)
+
+
+def _gathered(value: torch.Tensor, dim: int, places: torch.Tensor, **_: object) -> Any:
+    """One element of each row as a sum whose other terms are 0."""
+    there = _is_at(value, dim, places)
+    return there if there is NotImplemented else torch.where(there, value, 0).sum(dim, keepdim=True)
+
+
+def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float) -> Any:
+    """A number in the place of one element of each row."""
+    there = _is_at(value, dim, places)
+    return there if there is NotImplemented else torch.where(there, number, value)
+
+
+def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
+    """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
+    if step != 1:
+        return NotImplemented
+    axis = dim % len(sizes)
+    first = min(start + sizes[axis] if start < 0 else start, sizes[axis])
+    shape, counts = list(grad.shape), (first, sizes[axis] - first - grad.shape[axis])
+    before, after = (grad.new_zeros([*shape[:axis], count, *shape[axis + 1 :]]) for count in counts)
+    return torch.cat([before, grad, after], axis)
+
+
+def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
+    axis = dim % len(sizes)
+    at = index % sizes[axis]
+    return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
+
+
+def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
+    """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
+    if weight is not None or value.dim() != 2 or not reduction:
+        operator = aten.nll_loss_forward.default
+        return decompositions([operator])[operator](value, target, weight, reduction, ignored)
+    places = torch.where(target != ignored, target, 0).unsqueeze(1)
+    losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
+    total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)
+    return (total / count if reduction == 1 else total), count
+
+
+MOST_CHOSEN = 16
+"""Elements of each row that are chosen one after another."""
+
+
+def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The largest elements of each row, and their places: k times the first place of the largest one that
+    follows. NaN counts as infinity. Choices other than of a few largest ones of the last dimension stay as they are."""
+    length, row = value.shape[dim], dim % max(1, value.dim()) == value.dim() - 1
+    if not (largest and row and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()):
+        return NotImplemented
+    wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)
+    order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
+    follows = torch.ones_like(order)
+    for _ in range(k):
+        most = torch.where(follows != 0, order, -math.inf).amax(-1, keepdim=True)
+        candidates = torch.where(follows != 0, torch.where(order == most, places, length), length)
+        place = candidates.amin(-1, keepdim=True)
+        own = torch.where(places == place, wide, -math.inf).amax(-1, keepdim=True)
+        chosen.append((own.to(value.dtype), place.to(torch.int32).to(torch.int64)))
+        follows = torch.where(order == most, (places > place).float(), (order < most).float())
+    return tuple(torch.cat(each, -1) for each in zip(*chosen, strict=True))
+
+
+def _encoder_layer(x: torch.Tensor, width: int, heads: int, *others: Any) -> Any:
+    """What `aten._transformer_encoder_layer_fwd` computes, without a mask and of dense tensors."""
+    qkv, qkv_bias, out, out_bias, gelu, first, epsilon, *weights, up, up_bias, down, down_bias = others[:15]
+    if x.is_nested or others[15:16] not in ((), (None,)):
+        return NotImplemented
+    functional: Any = torch.nn.functional
+
+    def attended(y: torch.Tensor) -> torch.Tensor:
+        q, k, v = functional.linear(y, qkv, qkv_bias).unflatten(-1, (3, heads, -1)).transpose(1, -2).unbind(2)
+        return functional.linear(
+            functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2), out, out_bias
+        )
+
+    def forward(y: torch.Tensor) -> torch.Tensor:
+        inner = functional.linear(y, up, up_bias)
+        return functional.linear(functional.gelu(inner) if gelu else torch.relu(inner), down, down_bias)
+
+    for branch, weight, bias in ((attended, *weights[:2]), (forward, *weights[2:])):
+        norm = partial(functional.layer_norm, normalized_shape=(width,), weight=weight, bias=bias, eps=epsilon)
+        x = x + branch(norm(x)) if first else norm(x + branch(x))
+    return x
+
+
+OWN: Mapping[Any, Callable[..., Any]] = {
+    aten.rms_norm.default: _rms_norm,
+    prims.var.default: _variance,
+    aten.gather.default: _gathered,
+    aten.scatter.value: _scatter,
+    aten.slice_backward.default: _slice_backward,
+    aten.select_backward.default: _select_backward,
+    aten.native_group_norm.default: _group_norm,
+    aten.topk.default: _topk,
+    aten.nll_loss_forward.default: _nll_loss,
+    aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+}
+"""Decompositions in the place of torch's, or where it has none."""
+
+
+def simpler() -> dict[Any, Any]:
+    """Decompositions of operations that torch's default decompositions for export keep."""
+    table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
+    return {**table, **OWN}
