@@ -46,8 +46,7 @@ START_NS = 1982
 """What a launch takes beside, in nanoseconds (from the same fit)."""
 
 HALF_LINES = 1.05
-"""By how much a K tile takes longer whose rows along N are no whole lines: 4 % (9216x12288x3072) to 13 %
-(4096x3584x18944) in tiles of 128x224."""
+"""By how much a K tile takes longer whose rows along N are no whole lines: 4 to 13 % in tiles of 128x224."""
 
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""

@@ -35,7 +35,7 @@ Moves: TypeAlias = Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowSums:
     """Products of two of images, a filter and a result, summed over the loops that the third lacks."""
 
     builder: FunctionBuilder
@@ -108,7 +108,7 @@ def convolution(
     taps = builder.dense(reordered(weight, of_taps))
     shape = tuple(like.shape[d] for d in order)
     moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
-    window = Window(builder, accumulator(x, weight), groups, alone, last)
+    window = WindowSums(builder, accumulator(x, weight), groups, alone, last)
     total = window.summed((IMAGES, images), (FILTER, taps), moves, RESULT, shape)
     if bias is not None and not last:
         bias = replace(bias, dims=(*bias.dims, None, None), shape=(*bias.shape, 1, 1))
@@ -152,7 +152,7 @@ def _transposed(
     n, channels, *size = cast("tuple[int, ...]", shape_of(like))
     alone = 1 < groups == x.shape[1] == channels
     images, taps = builder.dense(reordered(x, LAST)), builder.dense(reordered(weight, [2, 3, 0] if alone else LAST))
-    window, shape = Window(builder, accumulator(x, weight), groups, alone, back=True), (n, *size, channels)
+    window, shape = WindowSums(builder, accumulator(x, weight), groups, alone, back=True), (n, *size, channels)
     result = plain(builder.empty(shape, like.dtype), shape, like.dtype)
     dimensions = [
         [Phase.of(first, count, tap, step, by, dilation) for first in range(step) if first < count]
@@ -169,7 +169,7 @@ def _transposed(
     return reordered(result, FIRST)
 
 
-def _phase(window: Window, images: Value, taps: Value, phases: Sequence[Phase], channels: int) -> Value:
+def _phase(window: WindowSums, images: Value, taps: Value, phases: Sequence[Phase], channels: int) -> Value:
     """The sums of the pixels of a phase, of images and a filter with the channels last."""
     n, h, w, _ = cast("tuple[int, ...]", images.shape)
     shape, builder = (n, *(phase.pixels for phase in phases), channels), window.builder
@@ -199,7 +199,7 @@ def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -
             images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
         alone = 1 < groups == x.shape[1] == features
         moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
-        window = Window(builder, accumulator(x, slope), groups, alone)
+        window = WindowSums(builder, accumulator(x, slope), groups, alone)
         shape = (*taps, features) if alone else (features, *taps, channels)
         total = window.summed((IMAGES, images), (RESULT, slopes), moves, FILTER, shape)
         total = builder.converted(total, weight.dtype)
