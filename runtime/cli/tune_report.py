@@ -20,9 +20,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialect.isa.row import target as target_row
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
+from ...dialect.warp.matmul import MatmulOp
 from ...passes.linalg.product import Product, read
 from ...passes.pipeline import lower, standard_pipeline
-from ...passes.schedule.candidates import candidates, products, spread
+from ...passes.schedule.candidates import candidates, spread
 from ...passes.schedule.model import DRAWN, Fit
 from ...passes.schedule.needs import key_of
 from ...passes.schedule.tuned import AT, Timed, Tuned, fitted
@@ -89,7 +90,7 @@ def product_of(module: ModuleOp, target: str, *, tf32: bool = False) -> Product:
         target_row(target)
         before_scheduling, _, _ = standard_pipeline(target, tf32=tf32).partition(",warp-version")
         lower(raised, make_context(), before_scheduling)
-        raised_products = list(products(raised))
+        raised_products = [op for op in raised.walk() if isinstance(op, MatmulOp)]
         if len(raised_products) != 1:
             raise ArgumentError(f"tuning takes a function with one product, got {len(raised_products)}")
         return read(raised_products[0])
