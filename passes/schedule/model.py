@@ -149,11 +149,8 @@ class Fit(NamedTuple):
     per_ns: float = 1.945
 
 
-DRAWN = Fit(218, 104, 1480, 2360, 12.1, 97, 42, 1634)
-"""Fitted to 760 schedules of 53 sizes, most of them drawn (`bench/draw.py`, H100: 6 % from what they take)."""
-
-OTHERS = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
-"""Of elements of other than 16 bits, by an earlier fit: none were measured for that of `DRAWN`."""
+DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
+"""Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
 """Of convolutions, and of operands in registers, which were measured before and beside these (H200: 1024x512x4096 in

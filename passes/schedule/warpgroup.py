@@ -376,22 +376,25 @@ def declined(product: Product, target: Target) -> str:
 
 def candidates(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
     """Schedules of warpgroups with this operand in registers, by the cost that the model expects."""
-    for schedule in schedules_by_cost(product, target, accumulate, role):
+    for schedule in schedules_by_cost(product, target, accumulate, role, measured=True):
         groups = dict.fromkeys((schedule.group, GROUP, 8, 4) if role == PLAIN else (schedule.group,))
         stagings = dict.fromkeys((schedule.staging, 0) if role == PLAIN else (schedule.staging,))
         for group, staging in combinations(groups, stagings):
             yield schedule.with_fields(group=group, staging=staging)
 
 
-def schedules_by_cost(product: Product, target: Target, accumulate: str, role: str) -> Iterator[Schedule]:
-    """A schedule for each tile, the cheapest first."""
+def schedules_by_cost(
+    product: Product, target: Target, accumulate: str, role: str, *, measured: bool = False
+) -> Iterator[Schedule]:
+    """A schedule for each tile, the cheapest first; of more tiles where they are to be `measured`."""
     if why_not(product, target, role):
         return
     every = needs.warpgroup_rows(product, exchanged=role == "b")
     rows = {r.shape[:2]: r for r in every if r.d.name == accumulate and needs.by_warpgroups(r, target)}
     operands = prepared(product, role)
     product = laid_out(product, operands["transpose"], operands["padded"])
-    tiles = [tile for tile in tiles_of(product, operands["pack"], target, role) if part_of(product, tile, rows) in rows]
+    every_tile = tiles_of(product, operands["pack"], target, role, measured=measured)
+    tiles = [tile for tile in every_tile if part_of(product, tile, rows) in rows]
     if promoted := needs.promotes(product, accumulate, target):
         tiles = [t for t in tiles if t.width <= (MOST_PROMOTED if t.groups <= 2 else MOST_PROMOTED_BY_THREE)]
     if needs.adds_in_tensor_memory(target):
@@ -447,7 +450,7 @@ def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str)
     if asked == PLAIN and product.b.stored is not None:
         asked = "b"
     role = asked or next((role for role in ROLES if pays(product, target, role)), "")
-    chosen = next(candidates(product, target, accumulate, role), None) if role else None
+    chosen = next(schedules_by_cost(product, target, accumulate, role), None) if role else None
     if asked and chosen is None:
         with_operand = "" if asked == PLAIN else f" with in_registers = {asked}"
         reason = why_not(product, target, asked) or f"{target} has none accumulated in {accumulate}"

@@ -23,7 +23,7 @@ from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
 from .defaults import unknown_pitches
-from .model import LISTED, OTHERS, Fit, fit_of
+from .model import LISTED, Fit, fit_of
 
 LINE = 128
 """Bytes of K of a tile: the widest swizzle, a line of shared memory, and one of memory."""
@@ -39,10 +39,10 @@ EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192),
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
 
-NOT_OVERLAPPED = 0.363
+NOT_OVERLAPPED = 0.315
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
-START_NS = 1982
+START_NS = 1176
 """What a launch takes beside, in nanoseconds (from the same fit)."""
 
 HALF_LINES = 1.05
@@ -51,7 +51,7 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.24, 64
+NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
 """By how much a K tile, and the store of D, take longer where D is stored by panels of no more than so many bytes: 3 to
 16 % in tiles of 176 columns of 16 bits (H100)."""
 
@@ -61,17 +61,14 @@ SHARED_BYTES_PER_CYCLE = 128
 STEP_BYTES = 32
 """Bytes along K that an instruction multiplies."""
 
-ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.24
+ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
-memory is written and read that adds to those of arriving (from the same fit)."""
+memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
+`bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
 
-MULTICAST = 0.2
-"""What a line costs more for each further CTA that it goes to, of what one line costs (H100, clusters of up to 8)."""
-
-WITHIN_LINES = {64: 1.0, 32: 1.56}
-"""What a row costs that begins at multiples of so many bytes, of whole lines; elsewhere the lines that it is in. What
-tensor copies bring from multiples of 16 bytes changes its place in 32 bytes (H100, in a cycle of an SM 25 bytes, from
-multiples of 32 35, of 64 37 to 49, of whole lines 45 to 49)."""
+MULTICAST, SHARED_TILE = 1.2, 16384
+"""What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
+lines (two that share 64 rows of A are no faster)."""
 
 CHANGED, TURN, PROMOTED = {True: 24, False: 8}, 40, 0.8
 """Cycles that the tensor cores of an SM lose to the loads and changes of an instruction's operand, B which lies along K
@@ -85,7 +82,7 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
-PAIR, FOR_MANY, IN_CLUSTERS = 2, 3, (10, 11)
+PAIR, PAIRS, IN_CLUSTERS = 2, 3, (10, 11)
 """CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; the part of SMs that larger ones run
 on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
@@ -159,8 +156,11 @@ lines by their bits (H100, 16x8192x8192, microseconds with two and without: 4 bi
 floats with two and four: 22.9 and 21.9)."""
 
 
-def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterator[GroupTile]:
-    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers."""
+def tiles_of(
+    product: Product, packed: str, target: Target, role: str, *, measured: bool = False
+) -> Iterator[GroupTile]:
+    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
+    they are `measured`, also those that the model cannot tell apart: in clusters of 4 and 8, and `HIGH_TILES`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -183,11 +183,11 @@ def tiles_of(product: Product, packed: str, target: Target, role: str) -> Iterat
     tiles = [GroupTile(m, n) for m, n in every]
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES] if can_stack(product) and across_lines else []
-    fewest = product.m * product.n * product.matrices // max(tile.m * tile.n for tile in tiles)
-    clusters = CLUSTERS if across_lines and product.second is None else CLUSTERS[:1]
+        high = measured and across_lines and can_stack(product)
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES] if high else []
+    clusters = CLUSTERS[: None if measured else PAIRS] if across_lines and product.second is None else CLUSTERS[:1]
     for parts in parts_of(product):
-        for cluster in clusters if parts * fewest <= target.sms else clusters[: FOR_MANY if parts == 1 else 0]:
+        for cluster in clusters:
             for each in tiles:
                 tile = each._replace(parts=parts, cluster=cluster)
                 if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
@@ -201,7 +201,7 @@ def can_exchange(product: Product) -> bool:
 
 
 def can_stack(product: Product) -> bool:
-    """Whether a default may have twice the rows of its instruction in a warpgroup: of plain products of 16 bits."""
+    """Whether a warpgroup may have twice the rows of its instruction: of plain products of 16 bits."""
     plain = can_exchange(product) and not product.batch and not product.dynamic and not product.batch_invariant
     return plain and product.a.element.bits == product.b.element.bits == product.d.element.bits == 16
 
@@ -301,12 +301,11 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
     ctas = min(target.sms, tiles * tile.parts)
-    halves = product.a.element.bits == product.b.element.bits == 16
-    fit = LISTED if product.convolves else fit_of(target) if halves else OTHERS
+    fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
-    if (halves and not product.convolves) or _across_lines(product, packed):
+    if _across_lines(product, packed):
         step = max(step, _arriving(product, tile, packed, ctas))
     waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
@@ -399,10 +398,9 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         (product.b, "b", held_columns(product, tile.n), LINE if product.b.transposed else panel, down),
     ):
         rows = size * LINE / wide
-        pitch = _pitch(operand, role, packed)
-        lines = rows * WITHIN_LINES.get(pitch, 1 + max(0, wide - pitch) / LINE) / shared
+        lines = rows * (1 + max(0, wide - _pitch(operand, role, packed)) / LINE) / shared
         own += lines + rows * wide / LINE * (shared - 1) / shared
-        asked += lines * (1 + MULTICAST * (shared - 1))
+        asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
     return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + in_shared
 
