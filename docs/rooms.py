@@ -302,7 +302,7 @@ OF_IDEAS = {
     "passes/schedule/attention.py passes/tile/attention.py",
     "gradients of attention": "dialect/warp/attention_gradient.py passes/linalg/attention_gradient.py "
     "passes/schedule/attention.py passes/tile/attention_gradient.py",
-    "products of experts": "dialect/warp/groups.py passes/linalg/fuse_products.py passes/tile/outline.py",
+    "products of experts": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/outline.py",
     "scales of blocks of 8-bit floats": "dialect/warp/operands.py passes/linalg/dequantised.py "
     "passes/tile/fragment_products.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",

@@ -93,7 +93,7 @@ class ScanOp(ReadAsOther):
 
 @irdl_op_definition
 class ScanYieldOp(ReadAsOther):
-    """The end of a body."""
+    """The end of a body: `tm_tensor.yield %sum : f32`."""
 
     name = "tm_tensor.yield"
 

@@ -110,7 +110,9 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
     kernel(q, k, o, device="interp")
     assert given.wrong() == ""
     (launch,) = kernel.launches
-    assert launch.grid == (kernel.schedule[-1].split_k * -(-columns // 256), 1, 1)
+    schedule = kernel.schedule[-1]
+    assert schedule is not None
+    assert launch.grid == (schedule.split_k * -(-columns // 256), 1, 1)
     assert launch.shared < asked.compile(target, stages=2).launches[0].shared
 
 
