@@ -55,7 +55,7 @@ class Recorder(Observer):
         self.events.append(("meet", self._opcode(pc), threads.count))
 
     def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        self.events.append(("land", buffer.name, width, start.size, threads))
+        self.events.append(("land", buffer.name, width, start.size, None if threads is None else threads.tolist()))
 
     def end(self) -> None:
         self.events.append(("end",))
@@ -76,7 +76,7 @@ def test_an_observer_is_told_of_accesses_copies_barriers_and_guards() -> None:
         ("issue", "ld", 64),
         ("watch", "ld", 64),
         ("copy", 16, copied, list(range(64))),
-        ("land", "shared memory", 16, 64, None),
+        ("land", "shared memory", 16, 64, list(range(64))),
         ("come", 2, 0, 64),
         ("join", 2, 64, 64),
         ("issue", "ld", 64),
