@@ -58,6 +58,7 @@ OVERHEADS: Mapping[str, Mapping[str, int]] = {
     "both across": {"both across, below a byte": 24, "both across, edges": 24},
     "functions": {
         "functions, 8-bit floats": 24,
+        "functions, before sm_90": 8,
         # No room for strips.
         "functions, little shared memory": 24,
         "functions, edges, before sm_90": 24,
