@@ -240,8 +240,8 @@ class Log(Observer):
     def passed(self, start: NDArray[Any], threads: NDArray[Any]) -> None:
         self.note("passed", start, threads)
 
-    def land(self, buffer: Buffer, start: NDArray[Any], width: int, threads: NDArray[Any] | None) -> None:
-        self.note("land", start, np.arange(start.size) if threads is None else threads)
+    def land(self, buffer: Buffer, start: NDArray[Any], width: int, threads: NDArray[Any]) -> None:
+        self.note("land", start, threads)
 
 
 def test_an_observer_is_told_who_arrives_and_who_passes() -> None:

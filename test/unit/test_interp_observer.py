@@ -54,8 +54,8 @@ class Recorder(Observer):
     def meet(self, pc: int, threads: Selection, members: Array, lanes: Array) -> None:
         self.events.append(("meet", self._opcode(pc), threads.count))
 
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        self.events.append(("land", buffer.name, width, start.size, None if threads is None else threads.tolist()))
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array) -> None:
+        self.events.append(("land", buffer.name, width, start.size, threads.tolist()))
 
     def end(self) -> None:
         self.events.append(("end",))

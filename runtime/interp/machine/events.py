@@ -275,8 +275,8 @@ class Events:
     def passed(self, start: Array, threads: Array) -> None:
         """Threads have seen that a phase of mbarrier objects is complete; `start` as in `arrive`."""
 
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
-        """Asynchronous copies of the threads (None: all) have been waited for: their bytes are written now."""
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array) -> None:
+        """Asynchronous copies of the threads have been waited for: their bytes are written now."""
 
 
 def tell(

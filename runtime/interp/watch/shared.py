@@ -147,11 +147,11 @@ class SharedMemory(Check):
 
     # What is ordered
 
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array) -> None:
         if buffer is not self.buffer or not start.size:
             return
         shadow, now = self.shadow, self.clocks.tick()
-        piece, thread = shadow.pieces(start, width, np.arange(self.state.threads) if threads is None else threads)
+        piece, thread = shadow.pieces(start, width, threads)
         mine = piece[(shadow.write_time[piece] == UNWAITED) & (shadow.writer[piece] == thread)]
         shadow.write_time[mine] = now
         shadow.written[mine] = True

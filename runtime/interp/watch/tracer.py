@@ -237,10 +237,10 @@ class TracedCopies(TracedGroups):
             to = start // (access.buffer.size // self.timeline.state.geometry.ctas)
             self.flying[start, warp].append(self._fly(warp, to, access.pc, size))
 
-    def land(self, buffer: Buffer, start: Array, width: int, threads: Array | None) -> None:
+    def land(self, buffer: Buffer, start: Array, width: int, threads: Array) -> None:
         """Completes the thread's oldest copy to this address."""
         self.landed = None
-        if threads is None or not threads.size:
+        if not threads.size:
             return
         warp = int(threads[0]) % self.timeline.state.warps
         copies = self.flying.get((int(start[0]), warp))
