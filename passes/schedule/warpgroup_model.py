@@ -183,8 +183,10 @@ def tiles_of(
     tiles = [GroupTile(m, n) for m, n in every]
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-        high = measured and across_lines and can_stack(product)
-        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES] if high else []
+        halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
+        plain = can_exchange(product) and not (product.batch or product.dynamic or product.batch_invariant)
+        high = HIGH_TILES if measured and across_lines and plain and halves else ()
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
     clusters = CLUSTERS[: None if measured else PAIRS] if across_lines and product.second is None else CLUSTERS[:1]
     for parts in parts_of(product):
         for cluster in clusters:
@@ -198,12 +200,6 @@ def can_exchange(product: Product) -> bool:
     """Whether warpgroups can multiply the transposes of operands in shared memory."""
     dense = product.sparsity == 1 and product.b.stored is None and not product.scales and not product.block_scales
     return dense and product.second is None and not product.convolves
-
-
-def can_stack(product: Product) -> bool:
-    """Whether a warpgroup may have twice the rows of its instruction: of plain products of 16 bits."""
-    plain = can_exchange(product) and not product.batch and not product.dynamic and not product.batch_invariant
-    return plain and product.a.element.bits == product.b.element.bits == product.d.element.bits == 16
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
