@@ -12,13 +12,12 @@ import torch
 from .options import aten, decompositions, prims
 
 COMPOSITE = (
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward"),
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm"),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
-    *("_native_batch_norm_legit_functional", "native_batch_norm"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
     *("_fused_rms_norm", "_fused_rms_norm_backward"),
     *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
-    *("nll_loss_forward", "nll_loss_backward"),
+    "nll_loss_backward",
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -109,15 +108,20 @@ def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction:
     return (total / count if reduction == 1 else total), count
 
 
-MOST_CHOSEN = 16
-"""Elements of each row that are chosen one after another."""
+MOST_CHOSEN, LONGEST_CHOICE = 16, 1024
+"""Elements of each row that are chosen one after another; and the rows' length, which a warp holds: what is left to
+torch's kernels otherwise, as each choice reads the row."""
 
 
 def _topk(value: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The largest elements of each row, and their places: k times the first place of the largest one that
-    follows. NaN counts as infinity. Choices other than of a few largest ones of the last dimension stay as they are."""
-    length, row = value.shape[dim], dim % max(1, value.dim()) == value.dim() - 1
-    if not (largest and row and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()):
+    follows. NaN counts as infinity. Choices other than of a few largest ones of short rows stay as they are."""
+    length: Any = value.shape[dim]  # a symbol, where it is dynamic
+    row = dim % max(1, value.dim()) == value.dim() - 1
+    short = isinstance(length, int) and length <= LONGEST_CHOICE
+    if not (
+        largest and row and short and 0 < k <= MOST_CHOSEN and value.dtype.itemsize <= 4 and value.is_floating_point()
+    ):
         return NotImplemented
     wide, places = value.float(), torch.arange(length, device=value.device, dtype=torch.float32)
     order, chosen = torch.where(wide == wide, wide, math.inf), list[tuple[torch.Tensor, torch.Tensor]]()
