@@ -88,7 +88,8 @@ KINDS = (
     ),
     Kind(
         r".*",
-        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(|only a predicate that is read may be",
+        r"expected a register that holds \.pred, got \.f16x2|got \.pred \(|got a negated predicate"
+        r"|only a predicate that is read may be",
         "9.1: a predicate is compatible with .pred alone; ptxas does not look at some operands",
     ),
     Kind(
@@ -254,7 +255,7 @@ KINDS = (
         "9.7.9.11: .v8 is of types of 32 bits; ptxas takes it with others",
     ),
     Kind(
-        r"multimem\.(st|red|cp\.reduce)\..*acc::.*",
+        r"multimem\.(st|red|cp\.(reduce\.)?async)\..*acc::.*",
         "is not a PTX instruction",
         "9.7.9.14: .acc_prec is of multimem.ld_reduce; ptxas drops it elsewhere",
     ),
@@ -303,7 +304,11 @@ KINDS = (
         "got a vector of 1 ",
         "9.7.9.8, .11, .14: without .vec a register; ptxas takes it in braces",
     ),
-    Kind(r"mov\.v[24]\..*", "expected a vector|the literal", "9.7.9.3: of a vector, d and a are vector expressions"),
+    Kind(
+        r"mov\.v[24]\..*",
+        "expected a vector|the literal|'_' discards a result",
+        "9.7.9.3: of a vector, d and a are vector expressions, and _ stands for elements of d",
+    ),
     Kind(
         r"prefetch\..*valid_addr.*",
         "is not a PTX instruction",
@@ -325,6 +330,16 @@ KINDS = (
         "9.7.9.25: the syntax of bulk copies has a scope with .relaxed alone; ptxas drops it",
     ),
     Kind(
+        r"cp\.async\.bulk\.(?!relaxed|.*tensor).*\.b128",
+        "is not a PTX instruction",
+        "9.7.9.25.4.1: cp.async.bulk copies bytes of no type, and .b128 is of .relaxed; ptxas drops it",
+    ),
+    Kind(
+        r"cp\.(reduce\.)?async\.bulk\.(?!.*tensor).*mbarrier.*",
+        "operand m: expected an address in brackets",
+        "9.7.9.25.4: [mbar] is an address; ptxas takes a literal",
+    ),
+    Kind(
         r"applypriority\.async\.bulk\.tensor\.((?!.*\dd\b).*|.*[1345]d.*gather4.*|.*gather4.*[1345]d.*)",
         "is not a PTX instruction",
         "9.7.10.19 of PTX 9.4 (no public text): a tensor has its number of dimensions, which is two for gather4 "
@@ -339,6 +354,11 @@ KINDS = (
 
 
 FAULTS = (
+    Kind(
+        r"tcgen05\.ld\..*red.*",
+        "Intrinsic",
+        "9.1, 9.7.16.8.3: nothing says that redval is no element of r; ptxas cannot write a register twice here",
+    ),
     Kind(
         r"(tex|tld4)\..*",
         r"Illegal modifier '\.(3d|a?cube)'|mismatch for instruction '(tex.level|mov)'|match geometry|discard mode",
