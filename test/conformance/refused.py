@@ -223,7 +223,7 @@ KINDS = (
         "9.7.16.8, 9.7.14.5.15: the syntax has no such format there",
     ),
     Kind(
-        r"tcgen05\.(?!ld).*\bb2\b.*",
+        r"tcgen05\.(?!.*spcompress).*\bb2\b.*",
         "is not a PTX instruction",
         "9.7.18.8 of PTX 9.4: .b2 is a type of tcgen05.ld.spcompress alone",
     ),
@@ -355,9 +355,9 @@ KINDS = (
 
 FAULTS = (
     Kind(
-        r"tcgen05\.ld\..*red.*",
+        r"tcgen05\.ld\..*(red|spcompress).*",
         "Intrinsic",
-        "9.1, 9.7.16.8.3: nothing says that redval is no element of r; ptxas cannot write a register twice here",
+        "9.1, 9.7.16.8.3: nothing says that the registers of a load differ; ptxas cannot write one twice here",
     ),
     Kind(
         r"(tex|tld4)\..*",

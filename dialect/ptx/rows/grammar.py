@@ -72,7 +72,7 @@ _PARTS = {
     "bar": "cta warp sync arrive red",
     "barrier": "cta cluster arrive red wait",
     "fence": "proxy",
-    "tcgen05": "alloc dealloc relinquish_alloc_permit ld red st wait::ld wait::st cp shift mma ws commit "
+    "tcgen05": "alloc dealloc relinquish_alloc_permit ld red spcompress st wait::ld wait::st cp shift mma ws commit "
     "fence::before_thread_sync fence::after_thread_sync",
     "wgmma": "mma_async fence commit_group wait_group",
     "wmma": "load store mma",
