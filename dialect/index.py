@@ -146,10 +146,6 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
-        "passes.to_ptx.branches": """
-        cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu,
-        index.mul, index.remu, index.sub, index.xor
-        """,
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
@@ -179,11 +175,6 @@ LOWERINGS = _homes(
         warp.constant, warp.convert, warp.elementwise, warp.mma, warp.set_registers, warp.stack, warp.subfragment,
         warp.wgmma
         """,
-        "passes.to_ptx.subgroup": """
-        gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
-        gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
-        gpu.yield, memref.atomic_rmw
-        """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,
         warp.tensor_load, warp.tensor_store, warp.wait
@@ -199,6 +190,12 @@ LOWERINGS = _homes(
         math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
         memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
         vector.store
+        """,
+        "passes.to_ptx.upstream": """
+        cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute,
+        gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix,
+        gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce, gpu.yield, index.add, index.casts, index.divu, index.mins,
+        index.minu, index.mul, index.remu, index.sub, index.xor, memref.atomic_rmw
         """,
     }
 )
@@ -272,7 +269,7 @@ PUBLIC: Mapping[str, str] = {
     "LaunchTrace": "runtime.interp.watch.timeline",
     "Launching": "runtime.oracle.candidate",
     "MatrixDescriptor": "dialect.isa.wgmma",
-    "Order": "runtime.proof.order",
+    "Order": "runtime.proof.prove",
     "PixelBox": "dialect.isa.tensor_map",
     "Problem": "runtime.base.launch",
     "Proof": "runtime.proof.question",
@@ -293,7 +290,7 @@ PUBLIC: Mapping[str, str] = {
     "judge": "runtime.oracle.judge",
     "load_kernels": "runtime.kernel.compile",
     "load_ptx": "runtime.kernel.module",
-    "order": "runtime.proof.order",
+    "order": "runtime.proof.prove",
     "pack_weights": "runtime.arguments.packed",
     "prove": "runtime.proof.prove",
     "prune": "runtime.arguments.packed",
