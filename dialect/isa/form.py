@@ -378,6 +378,16 @@ class Granularity:
     def __str__(self) -> str:
         return f"{self.stored}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
 
+    @property
+    def units(self) -> int:
+        """Groups of a chunk: what an index counts."""
+        return self.chunk // self.group
+
+    @property
+    def slots(self) -> int:
+        """Stored groups of a chunk."""
+        return self.stored // self.group
+
     def codes(self, ordered: bool) -> tuple[int, ...]:
         """The legal nibbles, with or without `::ordered_metadata`."""
         if self.chunk == 2:

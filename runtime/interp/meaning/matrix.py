@@ -20,7 +20,8 @@ from ....dialect.layouts.layout import Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.fused_sum import scales
-from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ...numerics.product import MatrixProduct, SideOperands
+from ...numerics.sparse import NibbleError, columns
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable, read_parts, write_parts
@@ -195,7 +196,7 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
 
 
 def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
-    """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
+    """Which column of A each stored element belongs to: see `numerics.sparse`.
 
     Raises:
         FaultError: for metadata that means nothing.
