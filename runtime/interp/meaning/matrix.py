@@ -49,7 +49,7 @@ def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int
     r = r // step
     shape = (int(r.max()) + 1, int(c.max()) + 1, int(q.max()) + 1)
     target = (r * shape[1] + c) * shape[2] + q
-    order = np.empty(target.size, np.intp)
+    order = np.empty(shape[0] * shape[1] * shape[2], np.intp)
     order[target.reshape(-1)] = np.arange(target.size)
     return order, shape
 
