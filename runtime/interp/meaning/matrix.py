@@ -36,7 +36,7 @@ from .access import Locate, locate
 
 
 @cache
-def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int, int, int]]:
+def order_of(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int, int, int]]:
     """For each element of the matrix, row by row (or, transposed, column by column), product after product, where it
     lies among the words of a fragment written element by element, lane by lane; and the shape of the matrix.
 
@@ -83,14 +83,14 @@ def packed(words: Array, bits: int) -> list[Array]:
 
 def gather(registers: list[Array], layout: Layout, bits: int, transpose: bool) -> Array:
     """A fragment as a matrix; `transpose` puts its columns first."""
-    order, (rows, columns, products) = _order(layout, transpose, 32 if bits == 1 else 1)
+    order, (rows, columns, products) = order_of(layout, transpose, 32 if bits == 1 else 1)
     matrix = elements(registers, bits).take(order, axis=0)
     return matrix.reshape(rows, columns, products * matrix.shape[-1])
 
 
 def scatter(matrix: Array, layout: Layout, bits: int) -> list[Array]:
     """A matrix as the registers of its fragment."""
-    order, (rows, columns, products) = _order(layout, False, 1)
+    order, (rows, columns, products) = order_of(layout, False, 1)
     warps = matrix.shape[-1] // products
     words = np.empty((rows * columns * products, warps), matrix.dtype)
     words[order] = matrix.reshape(-1, warps)

@@ -23,7 +23,7 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import elements, form, gather, model, packed, rows_of, stored_columns, uniform
+from .matrix import elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
@@ -280,16 +280,6 @@ def _stacked(parts: Array) -> Array:
     return np.moveaxis(split, -1, 0).reshape(WARPS * parts.shape[0], *split.shape[1:-1])
 
 
-def _order(layout: Layout) -> Array:
-    """Where each element of 16 x 8 lies among the words of a fragment of D, element by element, lane by lane."""
-    order = np.empty(16 * 8, np.intp)
-    for element in range(layout.elements):
-        for lane in range(LANES):
-            r, c = layout.position(lane, element)
-            order[r * 8 + c] = element * LANES + lane
-    return order
-
-
 @lru_cache(256)
 def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
     descriptor = MatrixDescriptor.decode(word)
@@ -298,7 +288,8 @@ def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Arr
     return descriptor.swizzled(offsets + descriptor.address) // size
 
 
-_ORDER = _order(accumulator(16, 8))
+_ORDER, _ = order_of(accumulator(16, 8), transpose=False, step=1)
+"""Where each element of 16 x 8 lies among the words of a fragment of D, element by element, lane by lane."""
 _PLACE = np.argsort(_ORDER)
 
 
