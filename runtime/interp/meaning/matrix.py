@@ -291,7 +291,7 @@ def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], 
 
 # Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
 #
-# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.moves`.
+# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.families`.
 
 _ROW_BYTES = 16
 
