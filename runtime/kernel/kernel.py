@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...dialect.schedule import Schedule
@@ -61,6 +60,8 @@ class Kernel:
 
     def _repr_html_(self) -> str:
         """What it computes and launches, with the PTX, for notebooks."""
+        from html import escape
+
         rows = [("function", str(self.function)), ("target", self.target)]
         for launch, schedule in zip(self.launches, self.schedule, strict=True):
             sizes = ("x".join(map(str, size)) for size in (launch.grid, launch.block))
