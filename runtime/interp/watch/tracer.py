@@ -79,7 +79,7 @@ class TracedGroups(Traced, ABC):
         """Groups that have operations, by their agent and number."""
         self.done: list[TracedGroup] = []
 
-    def add(self, agent: int, operation: TracedGroup) -> None:
+    def put_in_group(self, agent: int, operation: TracedGroup) -> None:
         """An operation that joins the open group of an agent."""
         key = agent, self.queue.committed(agent)
         if key in self.open:
@@ -189,7 +189,7 @@ class TracedCopies(TracedGroups):
     def _copy(self, access: MemoryAccess) -> None:
         for warp, size in self.bytes_of_warps(access):
             copy = self._fly(warp, self.timeline.cta(warp), access.pc, size)
-            self.add(warp, copy)
+            self.put_in_group(warp, copy)
             self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
     def arriving(self, warp: int) -> int:
@@ -371,7 +371,7 @@ class TracedProducts(TracedGroups):
             for group in self.agents(sel):
                 now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
                 end = self.cores[cta, -1].take(now, cycles) + cycles
-                self.add(group, TracedGroup(pc, now - 1, end, 1, cycles))
+                self.put_in_group(group, TracedGroup(pc, now - 1, end, 1, cycles))
 
         return look
 
@@ -423,7 +423,7 @@ class TracedStores(TracedGroups):
         for warp, _, size in self.bytes_of_threads(access):
             now, cycles = self.timeline.now(warp), copy_cycles(size)
             read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
-            self.add(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
+            self.put_in_group(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
 
     def until(self, done: TracedGroup, traits: Traits) -> int:
         return done.released if traits.bindings["READ"] else done.end
