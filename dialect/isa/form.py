@@ -67,11 +67,6 @@ class ElementType:
         rounded = round(value / unit) * unit
         return rounded if abs(rounded) <= self.largest else math.copysign(math.inf, value)
 
-    @property
-    def per_register(self) -> int:
-        """How many elements one 32-bit register packs (1 for 32 bits and wider)."""
-        return max(1, 32 // self.bits)
-
 
 _ROWS = (
     # 9.7.14.2  floating point
