@@ -146,10 +146,6 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 
 LOWERINGS = _homes(
     {
-        "passes.to_ptx.branches": """
-        cf.assert, cf.br, cf.cond_br, gpu.func, gpu.printf, index.add, index.casts, index.divu, index.mins, index.minu,
-        index.mul, index.remu, index.sub, index.xor
-        """,
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
@@ -179,11 +175,6 @@ LOWERINGS = _homes(
         warp.constant, warp.convert, warp.elementwise, warp.mma, warp.set_registers, warp.stack, warp.subfragment,
         warp.wgmma
         """,
-        "passes.to_ptx.subgroup": """
-        gpu.all_reduce, gpu.shuffle, gpu.subgroup_mma_compute, gpu.subgroup_mma_constant_matrix,
-        gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix, gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce,
-        gpu.yield, memref.atomic_rmw
-        """,
         "passes.to_ptx.synchronisation": """
         warp.arrive, warp.arrive_last, warp.await, warp.barrier, warp.commit, warp.fence, warp.make_barriers,
         warp.tensor_load, warp.tensor_store, warp.wait
@@ -199,6 +190,12 @@ LOWERINGS = _homes(
         math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
         memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
         vector.store
+        """,
+        "passes.to_ptx.upstream": """
+        cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute,
+        gpu.subgroup_mma_constant_matrix, gpu.subgroup_mma_elementwise, gpu.subgroup_mma_load_matrix,
+        gpu.subgroup_mma_store_matrix, gpu.subgroup_reduce, gpu.yield, index.add, index.casts, index.divu, index.mins,
+        index.minu, index.mul, index.remu, index.sub, index.xor, memref.atomic_rmw
         """,
     }
 )
@@ -257,52 +254,34 @@ MEANINGS = _homes(
 )
 """The module that has the meaning of each kind of instruction."""
 
-PUBLIC: Mapping[str, str] = {
-    "ArgumentError": "runtime.base.errors",
-    "AssemblerError": "runtime.base.errors",
-    "CompileError": "runtime.base.errors",
-    "CudaError": "runtime.base.errors",
-    "DeviceUnavailableError": "runtime.base.errors",
-    "Diagnostic": "dialect.ptx.check.module",
-    "HostError": "runtime.base.errors",
-    "JudgeFinding": "runtime.oracle.findings",
-    "Kernel": "runtime.kernel.kernel",
-    "KernelLaunch": "runtime.proof.prove",
-    "LaunchReport": "runtime.interp.watch.report",
-    "LaunchTrace": "runtime.interp.watch.timeline",
-    "Launching": "runtime.oracle.candidate",
-    "MatrixDescriptor": "dialect.isa.wgmma",
-    "Order": "runtime.proof.order",
-    "PixelBox": "dialect.isa.tensor_map",
-    "Problem": "runtime.base.launch",
-    "Proof": "runtime.proof.question",
-    "PtxModule": "runtime.kernel.module",
-    "Struct": "runtime.arguments.launch_values",
-    "TensorMap": "runtime.arguments.arrays",
-    "TensorMapFields": "dialect.isa.tensor_map",
-    "TraceEvent": "runtime.interp.watch.timeline",
-    "Verdict": "runtime.oracle.findings",
-    "WarploomError": "runtime.base.errors",
-    "check_metadata": "runtime.arguments.packed",
-    "check_ptx": "runtime.kernel.check",
-    "compile": "runtime.kernel.compile",
-    "compress": "runtime.arguments.packed",
-    "expand": "runtime.arguments.packed",
-    "explain": "runtime.lookup.explain",
-    "fastest": "runtime.kernel.compile",
-    "judge": "runtime.oracle.judge",
-    "load_kernels": "runtime.kernel.compile",
-    "load_ptx": "runtime.kernel.module",
-    "order": "runtime.proof.order",
-    "pack_weights": "runtime.arguments.packed",
-    "prove": "runtime.proof.prove",
-    "prune": "runtime.arguments.packed",
-    "register_torch_sharding": "runtime.torch.operators",
-    "torch_backend": "runtime.torch.backend",
-    "torch_load": "runtime.torch.part",
-    "torch_operators": "runtime.torch.operators",
-    "torch_save": "runtime.torch.backend",
-    "torch_to_linalg": "runtime.torch.importer",
-    "unpack_weights": "runtime.arguments.packed",
-}
+PUBLIC = _homes(
+    {
+        "runtime.base.errors": """
+        ArgumentError, AssemblerError, CompileError, CudaError, DeviceUnavailableError, HostError, WarploomError
+        """,
+        "dialect.ptx.check.module": "Diagnostic",
+        "runtime.oracle.findings": "JudgeFinding, Verdict",
+        "runtime.kernel.kernel": "Kernel",
+        "runtime.proof.prove": "KernelLaunch, Order, order, prove",
+        "runtime.interp.watch.report": "LaunchReport",
+        "runtime.interp.watch.timeline": "LaunchTrace, TraceEvent",
+        "runtime.oracle.candidate": "Launching",
+        "dialect.isa.wgmma": "MatrixDescriptor",
+        "dialect.isa.tensor_map": "PixelBox, TensorMapFields",
+        "runtime.base.launch": "Problem",
+        "runtime.proof.question": "Proof",
+        "runtime.kernel.module": "PtxModule, load_ptx",
+        "runtime.arguments.launch_values": "Struct",
+        "runtime.arguments.arrays": "TensorMap",
+        "runtime.arguments.packed": "check_metadata, compress, expand, pack_weights, prune, unpack_weights",
+        "runtime.kernel.check": "check_ptx",
+        "runtime.kernel.compile": "compile, fastest, load_kernels",
+        "runtime.lookup.explain": "explain",
+        "runtime.oracle.judge": "judge",
+        "runtime.torch.operators": "register_torch_sharding, torch_operators",
+        "runtime.torch.backend": "torch_backend, torch_save",
+        "runtime.torch.part": "torch_load",
+        "runtime.torch.importer": "torch_to_linalg",
+    }
+)
 """The module of each public name of `warploom.runtime`."""

@@ -295,8 +295,8 @@ OF_IDEAS = {
     "passes/to_ptx/tensor_memory.py passes/to_ptx/packing.py",
     "clusters": "dialect/schedule/schedule.py passes/tile/outline.py passes/pipelining/roles.py "
     "passes/pipelining/tensor_copies.py",
-    "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels_last.py passes/linalg/convolution.py "
-    "passes/linalg/few_channels.py passes/linalg/image_windows.py passes/pipelining/tensor_copies.py",
+    "convolutions": "dialect/warp/tensor_maps.py passes/linalg/channels.py passes/linalg/convolution.py "
+    "passes/linalg/image_windows.py passes/pipelining/tensor_copies.py",
     "depthwise convolutions": "passes/linalg/window_sums.py passes/tile/window_kernel.py",
     "attention": "dialect/warp/attention.py passes/linalg/attention.py passes/linalg/score_masks.py "
     "passes/schedule/attention.py passes/tile/attention.py",
@@ -316,7 +316,7 @@ OF_IDEAS = {
     "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
     "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py dialect/mlir/subgroup.py "
     "dialect/mlir/nvgpu.py dialect/mlir/nvgpu_types.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
-    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/subgroup.py passes/to_ptx/llvm_kernel.py "
+    "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py "
     "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "
     "passes/to_nvvm/arithmetic.py passes/to_nvvm/instruction.py passes/to_nvvm/blocks.py",

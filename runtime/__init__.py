@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from .oracle.candidate import Launching
     from .oracle.findings import JudgeFinding, Verdict
     from .oracle.judge import judge
-    from .proof.order import Order, order
-    from .proof.prove import KernelLaunch, prove
+    from .proof.prove import KernelLaunch, Order, order, prove
     from .proof.question import Proof
     from .torch.backend import torch_save
     from .torch.backend import warploom as torch_backend

@@ -67,11 +67,6 @@ class ElementType:
         rounded = round(value / unit) * unit
         return rounded if abs(rounded) <= self.largest else math.copysign(math.inf, value)
 
-    @property
-    def per_register(self) -> int:
-        """How many elements one 32-bit register packs (1 for 32 bits and wider)."""
-        return max(1, 32 // self.bits)
-
 
 _ROWS = (
     # 9.7.14.2  floating point
@@ -377,6 +372,16 @@ class Granularity:
 
     def __str__(self) -> str:
         return f"{self.stored}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
+
+    @property
+    def units(self) -> int:
+        """Groups of a chunk: what an index counts."""
+        return self.chunk // self.group
+
+    @property
+    def slots(self) -> int:
+        """Stored groups of a chunk."""
+        return self.stored // self.group
 
     def codes(self, ordered: bool) -> tuple[int, ...]:
         """The legal nibbles, with or without `::ordered_metadata`."""

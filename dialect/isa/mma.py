@@ -79,6 +79,8 @@ class Mma(ProductForm):
             if bits == 0 or bits % max(32, self.element(role).bits):
                 raise ValueError(f"{self.spelling}: {role} does not fill whole registers")
         if self.granularity is not None and self.metadata is not None:
+            if 2 * self.granularity.stored != self.granularity.chunk:
+                raise ValueError(f"{self.spelling}: a nibble must place half of a chunk, got {self.granularity}")
             described = self.metadata.rows, self.metadata.columns * self.granularity.chunk
             if described != (self.shape.m, self.shape.k):
                 m, k = self.shape.m, self.shape.k
@@ -320,6 +322,12 @@ _METADATA: Mapping[tuple[int, int], tuple[Granularity, Layout, str]] = {
 def sparse_rows() -> tuple[Mma, ...]:
     """Every form of `mma.sp` and `mma.sp::ordered_metadata`."""
     return (*_sparse_plain(), *_sparse_fp8(), *_sparse_kinds())
+
+
+@cache
+def granularities() -> Mapping[str, Granularity]:
+    """How A is sparse in the forms without a kind, by the type of its elements."""
+    return {row.a.name: row.granularity for row in sparse_rows() if row.granularity is not None and not row.kind}
 
 
 def _doubled(row: Mma, ordered: bool, **others: Any) -> Mma:

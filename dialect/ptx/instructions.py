@@ -12,7 +12,7 @@ from typing import cast
 from .. import plugins
 from ..isa import families
 from ..isa.row import Bindings, Row
-from .rows import arithmetic, conversions, copies, data, opaque, synchronisation, tcgen05
+from .rows import arithmetic, copies, data, opaque, synchronisation, tcgen05
 from .rows.grammar import PatternRow, is_type, name_of, pieces
 
 # The spellings most like one that does not exist, found without making all that there are.
@@ -121,7 +121,7 @@ ROWS: tuple[PatternRow, ...] = (
     *arithmetic.FLOATING_ROWS,
     *arithmetic.COMPARISON_ROWS,
     *data.MOVE_ROWS,
-    *conversions.CONVERSION_ROWS,
+    *data.CONVERSION_ROWS,
     *data.MEMORY_ROWS,
     *copies.ASYNCHRONOUS_ROWS,
     *synchronisation.CONTROL_ROWS,

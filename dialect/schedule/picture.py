@@ -1,4 +1,5 @@
-"""A schedule as a picture: the tile of a CTA with its warps and their instructions, and the stages of the K loop."""
+"""A schedule as a picture: the tile of a CTA with its warps and their instructions, and the stages of the K loop; and
+the result of a product in such tiles."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from typing import Protocol
 from ..isa.form import Shape
 from ..layouts.pictures import FINE, box, colour, document, grid, text
 
-SIDE = 260.0
-"""Pixels of the longer side of the CTA tile."""
+SIDE, RESULT_SIDE = 260.0, 200.0
+"""Pixels of the longer side of the CTA tile, and of a result."""
 
 THIN = 14.0
 """Pixels of the K side of an operand's tile, at least."""
@@ -118,3 +119,17 @@ def _stages(schedule: PicturedSchedule, y: float) -> Iterator[str]:
         yield text(MARGIN + number * STAGE + STAGE / 2 - 2, y + 13, str(number))
     ahead = f", copies {schedule.tiles_ahead} K tiles ahead" if schedule.stages > 1 else ""
     yield text(MARGIN + schedule.stages * STAGE + 6, y + 13, f"{schedule.stages} stages{ahead}", "l")
+
+
+def result_picture(name: str, m: int, n: int, schedule: PicturedSchedule) -> str:
+    """The SVG of the result of a product, m x n, cut into the tiles of CTAs."""
+    (down, across), scale = schedule.cta[:2], RESULT_SIDE / max(m, n)
+    wide, high = n * scale, m * scale
+    tiles = f"{-(-m // down)} x {-(-n // across)} CTA tiles of {down}x{across}"
+    body = [
+        text(16, 20, f"{name}: {tiles}", "h"),
+        box(16, 32, wide, high, colour(0)),
+        box(16, 32, min(across * scale, wide), min(down * scale, high), colour(4)),
+        *grid(16, 32, wide, high, across * scale, down * scale),
+    ]
+    return document(max(wide, 320) + 32, high + 48, body)

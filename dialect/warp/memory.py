@@ -404,10 +404,8 @@ class StoreOp(_FragmentAccess):
         cta: SSAValue | None = None,
         counted: tuple[SSAValue, SSAValue] | tuple[None, None] = (None, None),
         matrices: str = "",
-        swapped: bool = False,
     ):
-        words = {"registers": word(registers), "matrices": word(matrices)}
-        properties = {"in_bounds": in_bounds, **words, "swapped": flag(swapped)}
+        properties = {"in_bounds": in_bounds, "registers": word(registers), "matrices": word(matrices)}
         super().__init__(operands=[fragment, memory, list(indices), taken, cta, *counted], properties=properties)
 
     def verify_(self) -> None:

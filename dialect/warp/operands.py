@@ -27,7 +27,7 @@ from xdsl.traits import NoMemoryEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..isa.form import ELEMENT_TYPES, ElementType
-from ..isa.mma import Variant, blocks
+from ..isa.mma import Variant, blocks, granularities
 from ..layouts.layout import LANES
 from ..mlir.affine import loops_of
 from .attributes import SCALES, Memory, element_row, memory_of
@@ -294,10 +294,7 @@ METADATA_ROWS, NIBBLES = 16, 8
 
 def metadata_span(element: ElementType) -> int:
     """Columns of a sparse A that the metadata words of a warp describe, 16 rows of them (PTX ISA 9.7.14.6.1)."""
-    from ..sparsity.patterns import pattern_of
-
-    chunks = LANES * NIBBLES // METADATA_ROWS
-    return chunks * pattern_of(element.name).chunk
+    return LANES * NIBBLES // METADATA_ROWS * granularities()[element.name].chunk
 
 
 @irdl_op_definition
@@ -344,14 +341,11 @@ class SparseOp(OperandForm):
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:
-        from ..sparsity.patterns import PatternError
-
         if len(sizes) != len(shape := memory_of(self.metadata).get_shape()) or min(*sizes, *shape) < 0:
             return
-        try:
-            span = metadata_span(ELEMENT_TYPES[multiplied])
-        except PatternError:
+        if multiplied not in granularities():
             return  # f32, before it is said that it is multiplied as tf32
+        span = metadata_span(ELEMENT_TYPES[multiplied])
         *others, rows, k = sizes
         words = *others, -(-rows // METADATA_ROWS), -(-k // span) * LANES
         if shape != words:

@@ -34,8 +34,8 @@ from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose, fail, remark
 from ..patterns import apply_patterns
+from .channels import Blocked, Widened
 from .contraction import multiplies_images
-from .few_channels import Blocked, Widened
 from .image_windows import PANEL, Filter, NotFlatError, Padded, decline, lies_together, unshaped
 from .operand import collapse, drop_unused, expand, pitch
 

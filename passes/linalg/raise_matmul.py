@@ -168,7 +168,7 @@ class RaiseProduct(RewritePattern):
         if BY_ELEMENT in op.attributes:
             return
         if any(FIXED in access.loops for access in Nest.of(op).reads):
-            from .channels_last import with_channels_last  # with what other products do not need
+            from .channels import with_channels_last  # with what other products do not need
 
             if (made := with_channels_last(op)) is not None:
                 op, rewriter = made, PatternRewriter(made)

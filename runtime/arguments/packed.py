@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import cast
 
 import numpy as np
 
-from ...dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType
-from ...dialect.sparsity import matrix
-from ...dialect.sparsity.matrix import metadata_codes, metadata_words, validate_words
-from ...dialect.sparsity.patterns import NIBBLES, ROWS, PatternError, SparseOperand, pattern_of
+from ...dialect.isa import mma, wgmma
+from ...dialect.isa.form import BY_MLIR_NAME, ELEMENT_TYPES, ElementType, Granularity, ProductForm
 from ...dialect.warp.stored import PACKED
 from ..base.errors import ArgumentError
 from ..numerics.floats import Array
+from ..numerics.sparse import (
+    MMA_SP,
+    NIBBLES,
+    WGMMA_SP,
+    SparsityError,
+    dense_of,
+    metadata_codes,
+    metadata_words,
+    pruned,
+    stored_of,
+    validate_words,
+)
 from .dtypes import element_of
 
 # The sparse operand of a product: pruning and compressing it on the host.
@@ -22,27 +34,37 @@ from .dtypes import element_of
 #     kernel(values, metadata, b, c)
 #
 # The places of the words of metadata are those of `mma.sp`, or those of `wgmma.mma_async.sp` where `instruction` says
-# so. Source: PTX ISA 9.7.14.6.1 and 9.7.15.6.1 (patterns and metadata).
+# so.
 
 
-MMA_SP, WGMMA_SP = "mma.sp", "wgmma.mma_async.sp"
-"""The instructions that take a sparse A."""
+@cache
+def _deepest(instruction: str) -> Mapping[str, ProductForm]:
+    """The deepest form of an instruction for each type of A, without a kind."""
+    rows: tuple[ProductForm, ...] = mma.sparse_rows() if instruction == MMA_SP else wgmma.rows()
+    deepest: dict[str, ProductForm] = {}
+    for row in rows:
+        if row.sparse and not row.kind and row.shape.k >= deepest.get(row.a.name, row).shape.k:
+            deepest[row.a.name] = row
+    return deepest
 
 
-def operand_of(element: str, instruction: str = MMA_SP) -> SparseOperand:
-    """The sparse A of the deepest form of an instruction for elements of an ISA type.
+def sparse_row(element: str, instruction: str = MMA_SP) -> tuple[ProductForm, Granularity]:
+    """The deepest form of an instruction for a sparse A with elements of an MLIR type, and how A is sparse; f32 are
+    multiplied as tf32.
 
     Raises:
         ArgumentError: if there is no such instruction, or it does not take them.
     """
+    return _row_of(ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element], instruction)
+
+
+def _row_of(element: ElementType, instruction: str) -> tuple[ProductForm, Granularity]:
     if instruction not in (MMA_SP, WGMMA_SP):
         raise ArgumentError(f"expected the instruction {MMA_SP} or {WGMMA_SP}, got {instruction!r}")
-    rows = [row for row in ROWS if row.instruction == instruction and not row.kind]
-    matching = [row for row in rows if row.element == element]
-    if not matching:
-        names = ", ".join(dict.fromkeys(row.element for row in rows))
-        raise ArgumentError(f"{instruction} takes no sparse matrix of {element}; it takes {names}")
-    return max(matching, key=lambda row: row.k)
+    if (row := _deepest(instruction).get(element.name)) is None:
+        names = ", ".join(_deepest(instruction))
+        raise ArgumentError(f"{instruction} takes no sparse matrix of {element.name}; it takes {names}")
+    return row, mma.granularities()[element.name]
 
 
 def prune(dense: Array) -> Array:
@@ -54,8 +76,8 @@ def prune(dense: Array) -> Array:
         ArgumentError: if the array is not a matrix of a type that `mma.sp` takes.
     """
     try:
-        return matrix.prune(dense, pattern_of(_element(dense).name))
-    except PatternError as error:
+        return pruned(dense, mma.granularities()[_element(dense).name])
+    except SparsityError as error:
         raise ArgumentError(f"cannot prune: {error}") from error
 
 
@@ -72,15 +94,14 @@ def compress(dense: Array, instruction: str = MMA_SP) -> tuple[Array, Array]:
         ArgumentError: if the array is not a matrix of such a type, has columns that are not whole chunks, or breaks
             the pattern, naming the first place.
     """
-    element = _element(dense)
-    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
-    if dense.ndim == 2 and dense.shape[1] % pattern.chunk:
-        raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {pattern.chunk}")
+    row, how = _row_of(_element(dense), instruction)
+    if dense.ndim == 2 and dense.shape[1] % how.chunk:
+        raise ArgumentError(f"cannot compress: {dense.shape[1]} columns are no whole chunks of {how.chunk}")
     try:
-        values, codes = matrix.compress(dense, pattern)
-    except PatternError as error:
+        values, codes = stored_of(dense, how)
+    except SparsityError as error:
         raise ArgumentError(f"cannot compress: {error}") from error
-    words = metadata_words(codes, operand)
+    words = metadata_words(codes, row)
     return values, words.reshape(len(words), -1).view(np.int32)
 
 
@@ -90,14 +111,18 @@ def expand(values: Array, metadata: Array, instruction: str = MMA_SP) -> Array:
     Raises:
         ArgumentError: for arrays that do not belong together, or invalid codes.
     """
-    element = _element(values)
-    pattern, operand = pattern_of(element.name), operand_of(element.name, instruction)
+    row, how = _row_of(_element(values), instruction)
     try:
-        words = np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, operand.threads)
-        codes = metadata_codes(words, operand, len(values), values.shape[1] // pattern.stored)
-        return matrix.expand(values, codes, pattern)
+        codes = metadata_codes(_words(metadata, row), row, len(values), values.shape[1] // how.stored)
+        return dense_of(values, codes, how)
     except ValueError as error:
         raise ArgumentError(f"cannot expand: {error}") from error
+
+
+def _words(metadata: Array, row: ProductForm) -> Array:
+    """Metadata as the words of each thread."""
+    threads = 0 if row.metadata is None else row.metadata.threads
+    return np.ascontiguousarray(metadata).view(np.uint32).reshape(len(metadata), -1, threads)
 
 
 def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> None:
@@ -107,9 +132,9 @@ def check_metadata(words: Array, element: str, instruction: str = MMA_SP) -> Non
     Raises:
         ArgumentError: naming the first invalid word, such as one that was never written.
     """
-    operand = operand_for(element, instruction)
+    row, _ = sparse_row(element, instruction)
     try:
-        validate_words(words.view(np.uint32).reshape(len(words), -1, operand.threads), operand, ordered=True)
+        validate_words(_words(words, row), row, ordered=True)
     except ValueError as error:
         raise ArgumentError(f"metadata that means nothing: {error}; runtime.compress makes metadata") from error
 
@@ -120,15 +145,9 @@ def random_metadata(shape: tuple[int, ...], element: str, generator: np.random.G
     Raises:
         ArgumentError: for a type that `mma.sp` does not take.
     """
-    legal = operand_for(element).pattern.legal(ordered=True)
+    legal = sparse_row(element)[1].codes(ordered=True)
     nibbles = generator.choice(np.array(legal, np.uint32), (*shape, NIBBLES))
     return np.bitwise_or.reduce(nibbles << (4 * np.arange(NIBBLES, dtype=np.uint32)), axis=-1).view(np.int32)
-
-
-def operand_for(element: str, instruction: str = MMA_SP) -> SparseOperand:
-    """The sparse A with elements of an MLIR type; f32 are multiplied as tf32."""
-    row = ELEMENT_TYPES["tf32"] if element == "f32" else BY_MLIR_NAME[element]
-    return operand_of(row.name, instruction)
 
 
 def _element(array: Array) -> ElementType:
@@ -140,9 +159,8 @@ def _element(array: Array) -> ElementType:
     if not isinstance(cast("object", array), np.ndarray):
         raise ArgumentError(f"expected a numpy array, got {type(array).__name__}")
     name = element_of(array.dtype)
-    supported = {row.element for row in ROWS if not row.kind}
     row = ELEMENT_TYPES["tf32"] if name == "f32" else BY_MLIR_NAME.get(name)
-    if row is None or row.name not in supported:
+    if row is None or row.name not in mma.granularities():
         raise ArgumentError(f"mma.sp takes no sparse matrix of {name}")
     return row
 

@@ -60,18 +60,27 @@ class Kernel:
 
     def _repr_html_(self) -> str:
         """What it computes and launches, with the PTX, for notebooks."""
-        from .display import table
+        from html import escape
 
-        pairs = tuple(zip(self.launches, self.schedule, strict=True))
-        return f"{self._repr_svg_() or ''}{table(self.function, self.target, pairs, self.ptx)}"
+        rows = [("function", str(self.function)), ("target", self.target)]
+        for launch, schedule in zip(self.launches, self.schedule, strict=True):
+            sizes = ("x".join(map(str, size)) for size in (launch.grid, launch.block))
+            rows.append((launch.kernel, "grid {}, block {}, {} bytes of shared memory".format(*sizes, launch.shared)))
+            rows += [] if schedule is None else [("schedule", str(schedule))]
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
+        summary = f"<summary>PTX, {len(self.ptx.splitlines())} lines</summary>"
+        table = f"<table>{cells}</table><details>{summary}<pre>{escape(self.ptx)}</pre></details>"
+        return f"{self._repr_svg_() or ''}{table}"
 
     def _repr_svg_(self) -> str | None:
         """The result of its first product in tiles, for notebooks; None for one without a product of known size."""
-        from .display import result
+        from ...dialect.schedule.picture import result_picture
 
         products = ((p, s) for p, s in zip(self._problems(), self.schedule, strict=True) if p is not None)
         problem, schedule = next(products, (None, None))
-        return None if problem is None or schedule is None else result(problem, schedule)
+        if problem is None or schedule is None:
+            return None
+        return result_picture(str(problem), problem.m, problem.n, schedule)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -76,8 +76,8 @@ class Multiplicand:
 def small_values(kind: ElementType) -> Array:
     """The value of each word of a type of at most 8 bits, as f32.
 
-    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111; the narrower types have neither. ue8m0 are the
-    powers of 2 from 2^-127 on, and the one NaN 255.
+    e5m2 has infinities and NaNs like f16, e4m3 the one NaN S.1111.111, ue5m3 the one NaN 255; the narrower types have
+    neither. ue8m0 are the powers of 2 from 2^-127 on, and the one NaN 255.
     """
     words = np.arange(1 << kind.bits)
     if kind.name == "ue8m0":
@@ -86,8 +86,9 @@ def small_values(kind: ElementType) -> Array:
     bias, field, fraction = (1 << (e - 1)) - 1, words >> m & ((1 << e) - 1), words & ((1 << m) - 1)
     size = np.ldexp(np.where(field == 0, fraction, fraction + (1 << m)), np.maximum(field, 1) - bias - m)
     value = np.where(kind.signed & (words >> (kind.bits - 1)), -size, size).astype(np.float32)
-    if kind.name in ("e4m3", "ue4m3"):
-        value[words & 0x7F == 0x7F] = np.nan
+    if kind.name in ("e4m3", "ue4m3", "ue5m3"):
+        ones = (1 << e + m) - 1
+        value[words & ones == ones] = np.nan
     if kind.name == "e5m2":
         top = field == (1 << e) - 1
         value[top] = np.where(fraction == 0, np.copysign(np.inf, value), np.nan)[top]

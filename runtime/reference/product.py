@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from xdsl.ir import Operation
 
-from ...dialect.sparsity import matrix
-from ...dialect.sparsity.matrix import metadata_codes
+from ...dialect.layouts.layout import LANES
 from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, Floats, element_of, rounded
-from ..arguments.packed import operand_for
+from ..arguments.packed import sparse_row
 from ..base.errors import HostError
+from ..numerics.sparse import dense_of, metadata_codes
 
 # How a value came about, as far as its bound depends on it; and that bound in words.
 
@@ -232,14 +232,14 @@ def expanded(op: Operation, stored: Reference, words: Reference) -> Reference:
         parts = zip(stored.value, stored.error, words.value, strict=True)
         each = [expanded(op, replace(stored, value=v, error=e), replace(words, value=w)) for v, e, w in parts]
         return replace(stored, value=np.stack([a.value for a in each]), error=np.stack([a.error for a in each]))
-    operand = operand_for(element_of(stored.dtype))
+    row, how = sparse_row(element_of(stored.dtype))
     numbers = np.arange(1, stored.value.size + 1, dtype=np.uint32).reshape(stored.value.shape)
     try:
         packed = words.value.astype(np.int64).astype(np.uint32)
-        chunks = stored.value.shape[-1] // operand.pattern.stored
-        codes = metadata_codes(packed.reshape(len(packed), -1, operand.threads), operand, len(numbers), chunks)
+        chunks = stored.value.shape[-1] // how.stored
+        codes = metadata_codes(packed.reshape(len(packed), -1, LANES), row, len(numbers), chunks)
         # as floats, for these are bits to the function, which takes no other elements of 4 bytes
-        places = matrix.expand(numbers.view(np.float32), codes, operand.pattern).view(np.uint32)
+        places = dense_of(numbers.view(np.float32), codes, how).view(np.uint32)
     except ValueError as error:
         raise HostError(f"{place_of(op)}no float64 reference for this sparse A: {error}") from error
     value, error = (np.concatenate(([0.0], part.reshape(-1)))[places] for part in (stored.value, stored.error))

@@ -14,10 +14,10 @@ import pytest
 from binary_formats import F64
 from numpy.typing import NDArray
 
-from warploom.dialect.sparsity.matrix import compress, expand, prune
-from warploom.dialect.sparsity.patterns import sparse_operand
+from warploom.dialect.isa.mma import TWO_LANES_BY_CHUNK, TWO_OF_FOUR
 from warploom.runtime import WarploomError, load_ptx
 from warploom.runtime.kernel.module import PtxModule
+from warploom.runtime.numerics.sparse import dense_of, pruned, stored_of
 
 Array = NDArray[Any]
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
@@ -81,18 +81,16 @@ def test_mma_int8() -> None:
 
 
 def test_mma_sparse() -> None:
-    operand = sparse_operand(16, 32, "f16")
-    pattern = operand.pattern
-    dense = prune(halves((16, 32), 5), pattern)
-    stored, codes = compress(dense, pattern)
+    dense = pruned(halves((16, 32), 5), TWO_OF_FOUR)
+    stored, codes = stored_of(dense, TWO_OF_FOUR)
     words = np.zeros(32, np.uint32)
-    for (selector, row, chunk), (lane, nibble) in operand.metadata.inverse().items():
-        if selector == 0:
-            words[lane] |= np.uint32(int(codes[row, chunk]) << 4 * nibble)
+    for row, chunk in np.ndindex(16, 8):
+        lane, nibble = TWO_LANES_BY_CHUNK.find(r=row, c=chunk)
+        words[lane] |= np.uint32(int(codes[row, chunk]) << 4 * nibble)
     b, d = halves((32, 8), 6), np.full((16, 8), np.nan, np.float32)
     launch("mma_sparse", (1,), (32,), [stored, b, words, d])
     check_product(d, dense, b)
-    assert np.array_equal(expand(stored, codes, pattern), dense)
+    assert np.array_equal(dense_of(stored, codes, TWO_OF_FOUR), dense)
 
 
 def test_metadata_that_means_nothing_is_reported() -> None:

@@ -17,7 +17,8 @@ from warploom.dialect.isa.mma import Mma
 from warploom.dialect.ptx.text.syntax import PtxSyntaxError
 from warploom.runtime.interp import InterpreterError
 from warploom.runtime.numerics.fused_sum import scales
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
+from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
 Row = Mma

@@ -15,11 +15,11 @@ from scalar_models import Value, block, decode, multiply, rounded
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.form import ElementType, element_type
 from warploom.dialect.isa.mma import Mma
-from warploom.dialect.sparsity.patterns import sparse_operand
 from warploom.runtime.interp import Arithmetic, arithmetic
 from warploom.runtime.numerics.fused_sum import scales
 from warploom.runtime.numerics.parameters import GROUPED, WIDENED
-from warploom.runtime.numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
+from warploom.runtime.numerics.sparse import NibbleError, columns, positions
 
 Array = NDArray[Any]
 Row = Mma
@@ -242,20 +242,19 @@ def test_what_a_sparse_operand_does_not_meet_leaves_no_trace() -> None:
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", mma.sparse_rows(), ids=lambda r: r.spelling)
 def test_metadata_against_the_rows_of_sparse_storage(row: Mma) -> None:
-    operand = sparse_operand(16, row.shape.k, row.a.name, row.kind)
+    layout, how = row.metadata, row.granularity
+    assert layout is not None
+    assert how is not None
     random = np.random.default_rng(5)
     for selector in row.selectors:
         nibbles = random.choice(row.codes, (32, 8, 2))
         words = np.bitwise_or.reduce(nibbles << (4 * np.arange(8))[:, None], axis=1).astype(np.uint32)
-        found = columns(row, words, selector).reshape(operand.chunks, -1, 16, 2)
-        for (f, r, chunk), (lane, nibble) in operand.metadata.inverse().items():
-            if f != selector:
-                continue
-            for w in range(2):
-                units = operand.pattern.positions(int(nibbles[lane, nibble, w]))
-                unit = operand.pattern.unit
-                expected = [chunk * operand.pattern.chunk + u * unit + i for u in units for i in range(unit)]
-                assert found[chunk, :, r, w].tolist() == expected
+        found = columns(row, words, selector).reshape(layout.columns, -1, 16, 2)
+        for r, chunk, w in np.ndindex(16, layout.columns, 2):
+            lane, nibble = layout.find(f=selector, r=r, c=chunk)
+            units = positions(how, int(nibbles[lane, nibble, w]))
+            expected = [chunk * how.chunk + u * how.group + i for u in units for i in range(how.group)]
+            assert found[chunk, :, r, w].tolist() == expected
 
 
 def test_metadata_is_checked() -> None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from warploom.dialect.isa import mma
 from warploom.dialect.isa.form import ElementType
 from warploom.dialect.isa.mma import Mma
-from warploom.runtime.numerics.product import MatrixProduct, SideOperands, columns
+from warploom.runtime.numerics.product import MatrixProduct, SideOperands
+from warploom.runtime.numerics.sparse import columns
 
 Array = NDArray[Any]
 WARPS = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import ml_dtypes
@@ -13,16 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from samples import FULL
 
-from warploom.dialect.sparsity import matrix, patterns
-from warploom.dialect.sparsity.matrix import compress, expand, prune, validate_words
-from warploom.dialect.sparsity.patterns import (
-    FOUR_OF_EIGHT,
-    ONE_OF_TWO,
-    TWO_OF_FOUR,
-    Pattern,
-    PatternError,
-    SparseOperand,
-)
+from warploom.dialect.isa import mma, wgmma
+from warploom.dialect.isa.form import Granularity, ProductForm
+from warploom.dialect.isa.mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
+from warploom.runtime.numerics import sparse
+from warploom.runtime.numerics.sparse import SparsityError, complaint, dense_of, pruned, stored_of, validate_words
 
 Array = NDArray[Any]
 
@@ -48,19 +44,23 @@ ORDERED = {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}
 INVALID = {0b0000, 0b0101, 0b1010, 0b1111}
 TF32 = {0b1110, 0b0100}
 
-OPERANDS = pytest.mark.parametrize("operand", patterns.ROWS, ids=str)
-KEYS = pytest.mark.parametrize("key", patterns.PATTERNS, ids=lambda key: "-".join(filter(None, key)))
+ROWS: dict[tuple[int, int, str, str], ProductForm] = {
+    (row.shape.m, row.shape.k, row.a.name, row.kind): row for row in (*mma.sparse_rows(), *wgmma.rows()) if row.sparse
+}
+PATTERNS = {(row.a.name, row.kind): row.granularity for row in mma.sparse_rows() if row.granularity is not None}
+OPERANDS = pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.spelling)
+KEYS = pytest.mark.parametrize("key", PATTERNS, ids=lambda key: "-".join(filter(None, key)))
 
 
-def slow_positions(pattern: Pattern, code: int) -> list[int]:
+def slow_positions(pattern: Granularity, code: int) -> list[int]:
     """Which elements of a chunk the code stores, by the words of the text."""
-    if pattern is ONE_OF_TWO:
+    if pattern == ONE_OF_TWO:
         return {0b0100: [0], 0b1110: [1]}[code]
     first, second = code & 3, code >> 2
-    return [first, second] if pattern is TWO_OF_FOUR else [2 * first, 2 * first + 1, 2 * second, 2 * second + 1]
+    return [first, second] if pattern == TWO_OF_FOUR else [2 * first, 2 * first + 1, 2 * second, 2 * second + 1]
 
 
-def slow_expand(values: Array, codes: Array, pattern: Pattern) -> Array:
+def slow_expand(values: Array, codes: Array, pattern: Granularity) -> Array:
     rows, chunks = codes.shape
     dense = np.zeros((rows, chunks * pattern.chunk), values.dtype)
     for row in range(rows):
@@ -92,64 +92,63 @@ def make(element: str, bits: list[int], shape: tuple[int, int]) -> Array:
 
 
 @st.composite
-def compressed(draw: st.DrawFn, element: str, pattern: Pattern, ordered: bool) -> tuple[Array, Array]:
+def compressed(draw: st.DrawFn, element: str, pattern: Granularity, ordered: bool) -> tuple[Array, Array]:
     """Any values (zeros among them) and any legal codes."""
     rows, chunks = draw(st.integers(1, 5)), draw(st.integers(1, 9))
-    codes = draw(st.lists(st.sampled_from(pattern.legal(ordered)), min_size=rows * chunks, max_size=rows * chunks))
+    codes = draw(st.lists(st.sampled_from(pattern.codes(ordered)), min_size=rows * chunks, max_size=rows * chunks))
     count = rows * chunks * pattern.stored
     values = draw(st.lists(words_of(element), min_size=count, max_size=count))
     return make(element, values, (rows, chunks * pattern.stored)), np.array(codes, np.uint8).reshape(rows, chunks)
 
 
 def failed(call: Any, *args: Any, **kwargs: Any) -> str:
-    with pytest.raises(PatternError) as error:
+    with pytest.raises(SparsityError) as error:
         call(*args, **kwargs)
     return str(error.value)
 
 
-def test_patterns_are_those_of_the_text() -> None:
-    assert set(patterns.PATTERNS) == {(r.element, r.kind) for r in patterns.ROWS}
-    for (element, kind), pattern in patterns.PATTERNS.items():
+def test_granularities_are_those_of_the_text() -> None:
+    assert {key[2:] for key in ROWS} == set(PATTERNS)
+    for (element, kind), pattern in PATTERNS.items():
         if element == "tf32":
             expected = ONE_OF_TWO
         elif element in ("s4", "u4") or kind in ("mxf4", "mxf4nvf4"):
             expected = FOUR_OF_EIGHT
         else:
             expected = TWO_OF_FOUR
-        assert pattern is expected
-        assert patterns.pattern_of(element, kind) is pattern
-    assert [(p.chunk, p.stored, p.unit, p.index_bits) for p in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT)] == [
-        (2, 1, 1, 4),
-        (4, 2, 1, 2),
-        (8, 4, 2, 2),
+        assert pattern == expected
+        assert kind or mma.granularities()[element] == expected
+    assert [(p.chunk, p.stored, p.group) for p in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT)] == [
+        (2, 1, 1),
+        (4, 2, 1),
+        (8, 4, 2),
     ]
 
 
 @pytest.mark.parametrize("pattern", [TWO_OF_FOUR, FOUR_OF_EIGHT], ids=str)
-def test_codes_are_those_of_the_text(pattern: Pattern) -> None:
-    assert set(pattern.legal(True)) == ORDERED
-    assert set(pattern.legal(False)) == set(range(16)) - INVALID
-    assert set(ONE_OF_TWO.legal(True)) == set(ONE_OF_TWO.legal(False)) == TF32
+def test_codes_are_those_of_the_text(pattern: Granularity) -> None:
+    assert set(pattern.codes(True)) == ORDERED
+    assert set(pattern.codes(False)) == set(range(16)) - INVALID
+    assert set(ONE_OF_TWO.codes(True)) == set(ONE_OF_TWO.codes(False)) == TF32
 
 
 def test_a_code_every_pattern_takes() -> None:
-    assert all(patterns.ANY_CODE in pattern.ordered for pattern in patterns.PATTERNS.values())
+    assert all(sparse.ANY_CODE in pattern.codes(ordered=True) for pattern in PATTERNS.values())
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"chunk": 8}, "a nibble must place half of a chunk"),
-        ({"index_bits": 4}, "a nibble must place half of a chunk"),
-        ({"ordered": (0b0100,)}, "the ordered codes must be the increasing choices"),
-        ({"ordered": (0b0001, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)}, "the ordered codes must be the increasing"),
-        ({"codes": (0b0100,)}, "a code must place different units"),
-        ({"codes": tuple(range(16))}, "a code must place different units"),
-    ],
-)
-def test_pattern_rows_check_themselves(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"2:4: {message}"):
-        replace(TWO_OF_FOUR, **change)
+@pytest.mark.parametrize("how", [Granularity(1, 4), Granularity(4, 4), Granularity(3, 8, 2)], ids=str)
+def test_a_nibble_places_half_of_a_chunk(how: Granularity) -> None:
+    row = next(row for row in mma.sparse_rows() if row.granularity == TWO_OF_FOUR)
+    with pytest.raises(ValueError, match=f"a nibble must place half of a chunk, got {how}"):
+        replace(row, granularity=how)
+
+
+@pytest.mark.parametrize("pattern", [ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT], ids=str)
+def test_codes_place_different_units(pattern: Granularity) -> None:
+    """Ordered codes are the increasing choices, once each."""
+    ordered = [sparse.positions(pattern, code) for code in pattern.codes(ordered=True)]
+    assert sorted(ordered) == list(combinations(range(pattern.units), pattern.slots))
+    assert all(len({*sparse.positions(pattern, code)}) == pattern.slots for code in pattern.codes(ordered=False))
 
 
 @pytest.mark.sampled(4)
@@ -158,13 +157,13 @@ def test_pattern_rows_check_themselves(change: dict[str, Any], message: str) -> 
 @given(data=st.data())
 def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> None:
     """On any matrix of the pattern, chunks of zeros and of few elements among them."""
-    element, pattern = key[0], patterns.PATTERNS[key]
+    element, pattern = key[0], PATTERNS[key]
     stored, chosen = data.draw(compressed(element, pattern, ordered=False))
     dense = slow_expand(stored, chosen, pattern)
-    values, codes = compress(dense, pattern)
+    values, codes = stored_of(dense, pattern)
     assert values.dtype == dense.dtype
-    assert set(codes.flat) <= set(pattern.ordered)
-    for back in (expand(values, codes, pattern), slow_expand(values, codes, pattern)):
+    assert set(codes.flat) <= set(pattern.codes(ordered=True))
+    for back in (dense_of(values, codes, pattern), slow_expand(values, codes, pattern)):
         same = (raw(back) == raw(dense)) | (is_zero(dense, element) & (raw(back) == 0))
         assert back.shape == dense.shape
         assert same.all()
@@ -175,17 +174,17 @@ def test_expand_undoes_compress(key: tuple[str, str], data: st.DataObject) -> No
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_expand_takes_any_legal_code(key: tuple[str, str], data: st.DataObject) -> None:
-    element, pattern = key[0], patterns.PATTERNS[key]
+    element, pattern = key[0], PATTERNS[key]
     values, codes = data.draw(compressed(element, pattern, ordered=False))
-    assert (raw(expand(values, codes, pattern)) == raw(slow_expand(values, codes, pattern))).all()
+    assert (raw(dense_of(values, codes, pattern)) == raw(slow_expand(values, codes, pattern))).all()
 
 
 @pytest.mark.parametrize("pattern", [ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT], ids=str)
-def test_every_full_chunk_comes_back_as_it_was(pattern: Pattern) -> None:
-    for code in pattern.ordered:
+def test_every_full_chunk_comes_back_as_it_was(pattern: Granularity) -> None:
+    for code in pattern.codes(ordered=True):
         codes = np.array([[code]], np.uint8)
         values = np.arange(1, pattern.stored + 1, dtype=np.int8)[None]
-        got, got_codes = compress(slow_expand(values, codes, pattern), pattern)
+        got, got_codes = stored_of(slow_expand(values, codes, pattern), pattern)
         assert (got == values).all()
         assert (got_codes == codes).all()
 
@@ -201,15 +200,15 @@ def test_every_full_chunk_comes_back_as_it_was(pattern: Pattern) -> None:
     ],
 )
 def test_few_elements_take_the_least_code(row: list[int], code: int, values: list[int]) -> None:
-    stored, codes = compress(np.array([row], np.int8), TWO_OF_FOUR)
+    stored, codes = stored_of(np.array([row], np.int8), TWO_OF_FOUR)
     assert (codes.tolist(), stored.tolist()) == ([[code]], [values])
 
 
 def test_zeros_are_zeros_by_value() -> None:
     dense = np.array([[1, -0.0, 2, -0.0], [np.nan, 0, np.inf, -0.0]], np.float16)
-    values, codes = compress(dense, TWO_OF_FOUR)
+    values, codes = stored_of(dense, TWO_OF_FOUR)
     assert codes.tolist() == [[0b1000], [0b1000]]
-    assert raw(expand(values, codes, TWO_OF_FOUR))[0].tolist() == [0x3C00, 0, 0x4000, 0]
+    assert raw(dense_of(values, codes, TWO_OF_FOUR))[0].tolist() == [0x3C00, 0, 0x4000, 0]
     np.testing.assert_array_equal(values, np.array([[1, 2], [np.nan, np.inf]], np.float16))
 
 
@@ -226,34 +225,34 @@ def test_what_is_zero(element: str) -> None:
     zero = is_zero(column, element).reshape(-1)
     tried = [n for n in range(len(every)) if len(every) < 1 << 16 or FULL or n % 61 == 0 or n % 128 in (0, 1, 127)]
     for pattern in (TWO_OF_FOUR, FOUR_OF_EIGHT):
-        compress(np.repeat(column[zero], pattern.chunk, axis=1), pattern)
+        stored_of(np.repeat(column[zero], pattern.chunk, axis=1), pattern)
         for row in (column[n : n + 1] for n in tried if not zero[n]):
-            assert failed(compress, np.repeat(row, pattern.chunk, axis=1), pattern).startswith("row 0, chunk 0 (")
+            assert failed(stored_of, np.repeat(row, pattern.chunk, axis=1), pattern).startswith("row 0, chunk 0 (")
 
 
 @pytest.mark.parametrize("columns", range(1, 20))
 def test_a_last_chunk_may_be_incomplete(columns: int) -> None:
     for pattern in (ONE_OF_TWO, TWO_OF_FOUR, FOUR_OF_EIGHT):
-        dense = prune(np.arange(1, 3 * columns + 1, dtype=np.int8).reshape(3, columns), pattern)
-        values, codes = compress(dense, pattern)
+        dense = pruned(np.arange(1, 3 * columns + 1, dtype=np.int8).reshape(3, columns), pattern)
+        values, codes = stored_of(dense, pattern)
         assert codes.shape == (3, -(-columns // pattern.chunk))
-        assert (expand(values, codes, pattern, columns) == dense).all()
+        assert (dense_of(values, codes, pattern, columns) == dense).all()
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (3, 0), (0, 0)])
 def test_empty_matrices(shape: tuple[int, int]) -> None:
-    values, codes = compress(np.zeros(shape, np.float16), TWO_OF_FOUR)
+    values, codes = stored_of(np.zeros(shape, np.float16), TWO_OF_FOUR)
     assert (values.shape, codes.shape) == ((shape[0], shape[1] // 2), (shape[0], shape[1] // 4))
-    assert expand(values, codes, TWO_OF_FOUR, shape[1]).shape == shape
-    assert prune(np.zeros(shape, np.float16), TWO_OF_FOUR).shape == shape
+    assert dense_of(values, codes, TWO_OF_FOUR, shape[1]).shape == shape
+    assert pruned(np.zeros(shape, np.float16), TWO_OF_FOUR).shape == shape
 
 
 def test_matrices_need_not_be_contiguous() -> None:
-    dense = prune(np.random.default_rng(0).normal(size=(24, 16)).astype(np.float16), TWO_OF_FOUR)
+    dense = pruned(np.random.default_rng(0).normal(size=(24, 16)).astype(np.float16), TWO_OF_FOUR)
     for view, whole in ((dense.T.copy().T, dense), (np.repeat(dense, 2, axis=0)[::2], dense)):
-        values, codes = compress(view, TWO_OF_FOUR)
-        assert (expand(values, codes, TWO_OF_FOUR) == whole).all()
-        assert (prune(view, TWO_OF_FOUR) == whole).all()
+        values, codes = stored_of(view, TWO_OF_FOUR)
+        assert (dense_of(values, codes, TWO_OF_FOUR) == whole).all()
+        assert (pruned(view, TWO_OF_FOUR) == whole).all()
 
 
 @pytest.mark.sampled(4)
@@ -262,27 +261,27 @@ def test_matrices_need_not_be_contiguous() -> None:
 @given(data=st.data())
 def test_prune_keeps_the_largest(key: tuple[str, str], data: st.DataObject) -> None:
     """Against a sort of each chunk; what is pruned is of the pattern, and pruning again changes nothing."""
-    element, pattern = key[0], patterns.PATTERNS[key]
+    element, pattern = key[0], PATTERNS[key]
     rows, columns = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
     dense = make(element, [data.draw(words_of(element)) for _ in range(rows * columns)], (rows, columns))
-    pruned = prune(dense, pattern)
+    left = pruned(dense, pattern)
     for row in range(rows):
         for start in range(0, columns, pattern.chunk):
             stop = min(start + pattern.chunk, columns)
             chunk = np.abs(dense[row, start:stop].astype(np.float64))
             sizes = np.where(np.isnan(chunk), np.inf, chunk).astype(np.float32)
-            units = [sizes[i : i + pattern.unit].sum() for i in range(0, stop - start, pattern.unit)]
+            units = [sizes[i : i + pattern.group].sum() for i in range(0, stop - start, pattern.group)]
             best = sorted(range(len(units)), key=lambda i: (-units[i], i))[: pattern.slots]
-            kept = [i // pattern.unit in best for i in range(stop - start)]
-            assert (raw(pruned)[row, start:stop] == np.where(kept, raw(dense)[row, start:stop], 0)).all()
-    compress(pruned, pattern)
-    assert (raw(prune(pruned, pattern)) == raw(pruned)).all()
+            kept = [i // pattern.group in best for i in range(stop - start)]
+            assert (raw(left)[row, start:stop] == np.where(kept, raw(dense)[row, start:stop], 0)).all()
+    stored_of(left, pattern)
+    assert (raw(pruned(left, pattern)) == raw(left)).all()
 
 
 def test_prune_leaves_its_argument_alone() -> None:
     dense = np.array([[-128, 127, 1, 2]], np.int8)
-    assert prune(dense, TWO_OF_FOUR).tolist() == [[-128, 127, 0, 0]]
-    assert prune(dense, ONE_OF_TWO).tolist() == [[-128, 0, 0, 2]]
+    assert pruned(dense, TWO_OF_FOUR).tolist() == [[-128, 127, 0, 0]]
+    assert pruned(dense, ONE_OF_TWO).tolist() == [[-128, 0, 0, 2]]
     assert dense.tolist() == [[-128, 127, 1, 2]]
 
 
@@ -290,23 +289,23 @@ def test_broken_pattern_is_named() -> None:
     dense = np.zeros((32, 64), np.float16)
     dense[17, [20, 22, 23]] = 1, -2, np.nan
     message = "row 17, chunk 5 (columns 20..23): 3 non-zeros, 2:4 allows 2; prune() keeps the largest"
-    assert failed(compress, dense, TWO_OF_FOUR) == message
+    assert failed(stored_of, dense, TWO_OF_FOUR) == message
     dense[30, :4] = 1
-    assert failed(compress, dense, TWO_OF_FOUR) == message.replace("; prune", "; 2 chunks break the pattern; prune")
+    assert failed(stored_of, dense, TWO_OF_FOUR) == message.replace("; prune", "; 2 chunks break the pattern; prune")
 
 
 def test_broken_pairs_and_halves_are_named() -> None:
     pairs = np.zeros((3, 24), ml_dtypes.int4)
     pairs[2, [8, 11, 15]] = -8
-    assert failed(compress, pairs, FOUR_OF_EIGHT).startswith(
+    assert failed(stored_of, pairs, FOUR_OF_EIGHT).startswith(
         "row 2, chunk 1 (columns 8..15): 3 non-zero pairs, 4:8 in pairs allows 2;"
     )
     halves = np.zeros((3, 4), np.float32)
     halves[1, 2:] = 1
-    assert failed(compress, halves, ONE_OF_TWO).startswith("row 1, chunk 1 (columns 2..3): 2 non-zeros, 1:2 allows 1;")
+    assert failed(stored_of, halves, ONE_OF_TWO).startswith("row 1, chunk 1 (columns 2..3): 2 non-zeros, 1:2 allows 1;")
     cut = np.ones((1, 7), np.int8)
     cut[:, :4] = 0
-    assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(compress, cut, TWO_OF_FOUR)
+    assert "row 0, chunk 1 (columns 4..6): 3 non-zeros" in failed(stored_of, cut, TWO_OF_FOUR)
 
 
 @pytest.mark.sampled(4)
@@ -314,76 +313,71 @@ def test_broken_pairs_and_halves_are_named() -> None:
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_broken_chunk_is_found(key: tuple[str, str], data: st.DataObject) -> None:
-    element, pattern = key[0], patterns.PATTERNS[key]
+    element, pattern = key[0], PATTERNS[key]
     dense = slow_expand(*data.draw(compressed(element, pattern, ordered=True)), pattern)
     row = data.draw(st.integers(0, len(dense) - 1))
     chunk = data.draw(st.integers(0, dense.shape[1] // pattern.chunk - 1))
     dense[row, chunk * pattern.chunk : (chunk + 1) * pattern.chunk] = 1
     first = f"row {row}, chunk {chunk} (columns {chunk * pattern.chunk}..{(chunk + 1) * pattern.chunk - 1}): "
-    assert failed(compress, dense, pattern).startswith(first)
+    assert failed(stored_of, dense, pattern).startswith(first)
 
 
 def test_matrices_of_other_types_and_ranks() -> None:
-    assert failed(compress, np.zeros((2, 4)), TWO_OF_FOUR).startswith("expected elements of float16, bfloat16, float32")
-    assert failed(compress, np.zeros((2, 4)), TWO_OF_FOUR).endswith("uint4, got float64")
-    for call in (compress, prune):
+    assert failed(stored_of, np.zeros((2, 4)), TWO_OF_FOUR).startswith(
+        "expected elements of float16, bfloat16, float32"
+    )
+    assert failed(stored_of, np.zeros((2, 4)), TWO_OF_FOUR).endswith("uint4, got float64")
+    for call in (stored_of, pruned):
         assert failed(call, np.zeros(4, np.int8), TWO_OF_FOUR) == "expected a matrix (rows, columns), got 4 of int8"
-    assert failed(expand, np.zeros(()), np.zeros((1, 1), np.uint8), TWO_OF_FOUR).startswith("expected elements of")
+    assert failed(dense_of, np.zeros(()), np.zeros((1, 1), np.uint8), TWO_OF_FOUR).startswith("expected elements of")
 
 
 def test_expand_names_a_code_without_meaning() -> None:
     values, codes = np.zeros((3, 4), np.int8), np.full((3, 2), 0b0100, np.uint8)
     codes[2, 1] = 0b1010
-    assert failed(expand, values, codes, TWO_OF_FOUR) == (
+    assert failed(dense_of, values, codes, TWO_OF_FOUR) == (
         "row 2, chunk 1: code 0b1010 has no meaning under 2:4: index 2 is there twice; expected one of "
         "0b0001, 0b0010, 0b0011, 0b0100, 0b0110, 0b0111, 0b1000, 0b1001, 0b1011, 0b1100, 0b1101, 0b1110"
     )
     codes[2, 1] = 77
-    assert failed(expand, values, codes, TWO_OF_FOUR).startswith(
+    assert failed(dense_of, values, codes, TWO_OF_FOUR).startswith(
         "row 2, chunk 1: code 0b1001101 has no meaning under 2:4: it is more than a nibble; expected one of"
     )
     codes[2, 1] = 0b1000
-    assert failed(expand, values[:, :2], codes, ONE_OF_TWO) == (
+    assert failed(dense_of, values[:, :2], codes, ONE_OF_TWO) == (
         "row 2, chunk 1: code 0b1000 has no meaning under 1:2: expected one of 0b0100, 0b1110"
     )
 
 
 def test_expand_names_shapes_that_do_not_belong_together() -> None:
     codes = np.full((3, 2), 0b0100, np.uint8)
-    assert failed(expand, np.zeros((3, 5), np.int8), codes, TWO_OF_FOUR) == (
+    assert failed(dense_of, np.zeros((3, 5), np.int8), codes, TWO_OF_FOUR) == (
         "3x2 codes of 2:4 describe 3x4 stored elements, got 3x5"
     )
     for columns in (4, 9):
-        assert failed(expand, np.zeros((3, 4), np.int8), codes, TWO_OF_FOUR, columns) == (
+        assert failed(dense_of, np.zeros((3, 4), np.int8), codes, TWO_OF_FOUR, columns) == (
             f"2 chunks of 2:4 are 5 to 8 columns, got {columns}"
         )
-    assert failed(expand, np.zeros((3, 4), np.int8), codes.astype(int), TWO_OF_FOUR) == (
+    assert failed(dense_of, np.zeros((3, 4), np.int8), codes.astype(int), TWO_OF_FOUR) == (
         "expected codes (rows, chunks) of uint8, got 3x2 of int64"
     )
 
 
-def test_unknown_types_get_the_known_ones() -> None:
-    assert failed(patterns.pattern_of, "f64").startswith("no sparse matrix A has elements of type 'f64'; known: f16,")
-    assert "'e4m3' under .kind::mxf4; known: " in failed(patterns.pattern_of, "e4m3", "mxf4")
-
-
-def test_a_constant_word_is_checked_without_arrays() -> None:
-    assert TWO_OF_FOUR.illegal(0x4444_4444, ordered=True) == ()
-    assert TWO_OF_FOUR.illegal(0x4144_4404, ordered=True) == ((1, 0), (6, 1))
-    assert TWO_OF_FOUR.illegal(0x4144_4404, ordered=False) == ((1, 0),)
-    assert TWO_OF_FOUR.complaint(0b0100, ordered=True) is None
-    assert FOUR_OF_EIGHT.complaint(0b0101, ordered=True) == (
+def test_a_code_without_meaning_is_explained() -> None:
+    assert complaint(TWO_OF_FOUR, 0b0100, ordered=True) is None
+    assert complaint(FOUR_OF_EIGHT, 0b0101, ordered=True) == (
         "index 1 is there twice; expected one of 0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110"
     )
 
 
 @OPERANDS
-def test_from_matrix_to_words_and_back(operand: SparseOperand) -> None:
+def test_from_matrix_to_words_and_back(row: ProductForm) -> None:
     """The whole way: prune, compress, words, codes, expand."""
-    dense = np.random.default_rng(1).normal(size=(operand.m + 3, 3 * operand.k)) * 3
-    dense = prune(dense.astype(DTYPES[operand.element]), operand.pattern)
-    values, codes = compress(dense, operand.pattern)
-    words = matrix.metadata_words(codes, operand)
-    validate_words(words, operand, ordered=True)
-    back = expand(values, matrix.metadata_codes(words, operand, *codes.shape), operand.pattern)
-    assert ((raw(back) == raw(dense)) | is_zero(dense, operand.element)).all()
+    pattern = PATTERNS[row.a.name, row.kind]
+    dense = np.random.default_rng(1).normal(size=(row.shape.m + 3, 3 * row.shape.k)) * 3
+    dense = pruned(dense.astype(DTYPES[row.a.name]), pattern)
+    values, codes = stored_of(dense, pattern)
+    words = sparse.metadata_words(codes, row)
+    validate_words(words, row, ordered=True)
+    back = dense_of(values, sparse.metadata_codes(words, row, *codes.shape), pattern)
+    assert ((raw(back) == raw(dense)) | is_zero(dense, row.a.name)).all()

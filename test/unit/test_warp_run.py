@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from single_warp import BARRIER, memref, run
 
-from warploom.dialect.sparsity.matrix import compress, tile_words
-from warploom.dialect.sparsity.patterns import sparse_operand
+from warploom.dialect.isa import mma
+from warploom.dialect.isa.mma import TWO_OF_FOUR
+from warploom.runtime.numerics.sparse import metadata_words, stored_of
 
 
 @pytest.fixture
@@ -114,12 +115,14 @@ def test_opaque(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("selector", [0, 1])
 def test_sparse(selector: int, rng: np.random.Generator) -> None:
-    operand = sparse_operand(16, 32, "f16")
+    row_ = next(row for row in mma.sparse_rows() if row.a.name == "f16" and row.shape.k == 32)
     dense = np.zeros((16, 8, 4), np.float16)
     for row, chunk in np.ndindex(16, 8):
         dense[row, chunk, rng.choice(4, 2, replace=False)] = rng.standard_normal(2)
-    stored, codes = compress(dense.reshape(16, 32), operand.pattern)
-    words = tile_words(codes, operand, selector).view(np.int32).reshape(1, 32)
+    stored, codes = stored_of(dense.reshape(16, 32), TWO_OF_FOUR)
+    group = np.zeros((16, 2, 8), np.uint8)
+    group[:, selector] = codes
+    words = metadata_words(group.reshape(16, 16), row_).view(np.int32).reshape(1, 32)
     b, c = rng.standard_normal((32, 8)).astype(np.float16), np.zeros((16, 8), np.float32)
     fragment_a = "!warp.fragment<a, 16x16xf16, [c1 c2 r0 r1 r2 | c0 r3 c3]>"
     fragment_b = "!warp.fragment<b, 32x8xf16, [r1 r2 c0 c1 c2 | r0 r3 r4]>"

@@ -177,6 +177,8 @@ def stochastic(exact: Array, to: str, bits: Array) -> Array:
 _TF32_BITS = np.uint32(13)
 _INFINITY = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
+_UE5M3 = ElementType("ue5m3", 8, exponent=5, mantissa=3, signed=False)
+"""A type that is converted alone."""
 
 
 def _element(pair: str) -> ElementType:
@@ -208,8 +210,8 @@ def _packed(bound: Bindings, encode: Callable[[Array], Array], bits: int = 8) ->
 
 def _scales(factor: Array, qualifier: str) -> tuple[Array, Array]:
     """The scales of the upper and of the lower number: two bytes, or one for both."""
-    code = factor.astype(np.int64)
-    return _powers()[code >> (0 if "n1" in qualifier else 8) & 255], _powers()[code & 255]
+    code, powers = factor.astype(np.int64), small_values(ELEMENT_TYPES["ue8m0"]).astype(np.float64)
+    return powers[code >> (0 if "n1" in qualifier else 8) & 255], powers[code & 255]
 
 
 @computes("cvt.narrow")
@@ -335,23 +337,8 @@ def _values(pair: str) -> tuple[Array, int]:
     """The values of all codes of a format, and the bits of one in a pair."""
     if pair == "s2f6x2":
         return np.arange(256, dtype=np.uint8).view(np.int8) / 64.0, 8
-    if pair == "ue5m3x2":
-        return _unsigned(5, 3), 8
-    element = _element(pair)
-    return _powers() if element.name == "ue8m0" else small_values(element).astype(np.float64), _bits_in_pair(element)
-
-
-def _unsigned(exponent: int, mantissa: int) -> Array:
-    """The values of floats without a sign, whose last code alone is a NaN."""
-    field, fraction = np.divmod(np.arange(1 << exponent + mantissa), 1 << mantissa)
-    lead = fraction + np.where(field > 0, 1 << mantissa, 0)
-    values = np.ldexp(lead.astype(np.float64), np.maximum(field, 1) - (1 << exponent - 1) + 1 - mantissa)
-    return np.append(values[:-1], np.nan)
-
-
-def _powers() -> Array:
-    """The values of scales: powers of two, and a NaN."""
-    return np.append(np.ldexp(1.0, np.arange(-127, 128)), np.nan)
+    element = _UE5M3 if pair == "ue5m3x2" else _element(pair)
+    return small_values(element).astype(np.float64), _bits_in_pair(element)
 
 
 @computes("cvt.tf32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from ....dialect.layouts.layout import Layout
 from ....dialect.ptx.text.syntax import Immediate, Operand
 from ...numerics.floats import Array
 from ...numerics.fused_sum import scales
-from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ...numerics.product import MatrixProduct, SideOperands
+from ...numerics.sparse import NibbleError, columns
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable, read_parts, write_parts
@@ -34,10 +35,18 @@ from .access import Locate, locate
 # for B) in a word. Where a warp computes several products side by side, they count as so many warps.
 
 
+class ElementOrder(NamedTuple):
+    """For each element of a matrix, row by row, product after product, where it lies among the words of a fragment
+    written element by element, lane by lane; for each of these words, which element it is; the shape of the matrix."""
+
+    words: Array
+    elements: Array
+    shape: tuple[int, int, int]
+
+
 @cache
-def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int, int, int]]:
-    """For each element of the matrix, row by row (or, transposed, column by column), product after product, where it
-    lies among the words of a fragment written element by element, lane by lane; and the shape of the matrix.
+def order_of(layout: Layout, transpose: bool = False, step: int = 1) -> ElementOrder:
+    """The order of a fragment; with `transpose` that of the matrix is column by column.
 
     Of every `step` elements, which follow each other along the first axis, the first stands for all.
     """
@@ -47,10 +56,10 @@ def _order(layout: Layout, transpose: bool, step: int) -> tuple[Array, tuple[int
         r, c = c, r
     r = r // step
     shape = (int(r.max()) + 1, int(c.max()) + 1, int(q.max()) + 1)
-    target = (r * shape[1] + c) * shape[2] + q
-    order = np.empty(target.size, np.intp)
-    order[target.reshape(-1)] = np.arange(target.size)
-    return order, shape
+    numbers = ((r * shape[1] + c) * shape[2] + q).reshape(-1)
+    words = np.empty(shape[0] * shape[1] * shape[2], np.intp)
+    words[numbers] = np.arange(numbers.size)
+    return ElementOrder(words, numbers, shape)
 
 
 def elements(registers: list[Array], bits: int) -> Array:
@@ -82,17 +91,16 @@ def packed(words: Array, bits: int) -> list[Array]:
 
 def gather(registers: list[Array], layout: Layout, bits: int, transpose: bool) -> Array:
     """A fragment as a matrix; `transpose` puts its columns first."""
-    order, (rows, columns, products) = _order(layout, transpose, 32 if bits == 1 else 1)
-    matrix = elements(registers, bits).take(order, axis=0)
+    order = order_of(layout, transpose, 32 if bits == 1 else 1)
+    rows, columns, products = order.shape
+    matrix = elements(registers, bits).take(order.words, axis=0)
     return matrix.reshape(rows, columns, products * matrix.shape[-1])
 
 
 def scatter(matrix: Array, layout: Layout, bits: int) -> list[Array]:
     """A matrix as the registers of its fragment."""
-    order, (rows, columns, products) = _order(layout, False, 1)
-    warps = matrix.shape[-1] // products
-    words = np.empty((rows * columns * products, warps), matrix.dtype)
-    words[order] = matrix.reshape(-1, warps)
+    order = order_of(layout)
+    words = matrix.reshape(-1, matrix.shape[-1] // order.shape[2]).take(order.elements, axis=0)
     return packed(words, bits)
 
 
@@ -195,7 +203,7 @@ def put(outs: list[Array], values: list[Array], warps: Array | None) -> None:
 
 
 def stored_columns(row: Mma | Wgmma, words: Array, selector: int) -> Array:
-    """Which column of A each stored element belongs to: see `numerics.sparse.columns`.
+    """Which column of A each stored element belongs to: see `numerics.sparse`.
 
     Raises:
         FaultError: for metadata that means nothing.
@@ -283,7 +291,7 @@ def _extras(row: Mma, sparse: tuple[Source, int] | None, scaled: list[_Scales], 
 
 # Matrices between shared memory and registers: `ldmatrix`, `stmatrix`, `movmatrix`.
 #
-# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.moves`.
+# Source: PTX ISA 9.7.14.5.15 to .17; where elements lie is in the rows of `dialect.isa.families`.
 
 _ROW_BYTES = 16
 
@@ -320,9 +328,7 @@ def _arrange(rows: Array, row: LoadMatrix) -> list[Array]:
     if row.memory_bits != row.element_bits:
         words = _unpacked(words, row.memory_bits)
     elements = words.reshape(row.count, layout.rows, -1, layout.columns).transpose(0, 1, 3, 2)
-    flat = elements.reshape(row.count, layout.rows * layout.columns, -1)
-    order = _load_order(row)
-    return [r for matrix in flat for r in packed(matrix.take(order, axis=0), row.element_bits)]
+    return [r for matrix in np.ascontiguousarray(elements) for r in scatter(matrix, layout, row.element_bits)]
 
 
 def _unpacked(rows: Array, bits: int) -> Array:
@@ -337,13 +343,6 @@ def _unpacked(rows: Array, bits: int) -> Array:
     over = upper << (np.uint64(64) - np.maximum(shift, np.uint64(1)))
     unpacked = np.where(crossing, unpacked | over, unpacked)
     return (unpacked & np.uint64((1 << bits) - 1)).astype(np.uint8)
-
-
-@cache
-def _load_order(row: LoadMatrix | StoreMatrix) -> Array:
-    """The element numbers of a matrix, row by row, in the order of the fragment: element by element, lane by lane."""
-    places = row.layout.positions()
-    return (places[..., 0] * row.layout.columns + places[..., 1]).T.reshape(-1)
 
 
 @meaning("stmatrix")

@@ -28,7 +28,8 @@ from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import LANES, multiplicand, scales
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand
 from ...numerics.floats import Array
-from ...numerics.product import MatrixProduct, NibbleError, SideOperands, columns
+from ...numerics.product import MatrixProduct, SideOperands
+from ...numerics.sparse import NibbleError, columns
 from ..machine.copies import TensorMemory, address
 from ..machine.decode import Context, Multiply, meaning
 from ..machine.events import AccessKind, MemoryAccess, Selection

@@ -23,7 +23,7 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import elements, form, gather, model, packed, rows_of, stored_columns, uniform
+from .matrix import elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
@@ -280,16 +280,6 @@ def _stacked(parts: Array) -> Array:
     return np.moveaxis(split, -1, 0).reshape(WARPS * parts.shape[0], *split.shape[1:-1])
 
 
-def _order(layout: Layout) -> Array:
-    """Where each element of 16 x 8 lies among the words of a fragment of D, element by element, lane by lane."""
-    order = np.empty(16 * 8, np.intp)
-    for element in range(layout.elements):
-        for lane in range(LANES):
-            r, c = layout.position(lane, element)
-            order[r * 8 + c] = element * LANES + lane
-    return order
-
-
 @lru_cache(256)
 def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
     descriptor = MatrixDescriptor.decode(word)
@@ -298,14 +288,14 @@ def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Arr
     return descriptor.swizzled(offsets + descriptor.address) // size
 
 
-_ORDER = _order(accumulator(16, 8))
-_PLACE = np.argsort(_ORDER)
+_ORDER = order_of(accumulator(16, 8))
+"""Of eight columns of D, as each warp has them."""
 
 
 def _accumulators(registers: list[Array], row: Wgmma, groups: Array) -> Array:
     """D as it is in registers: (64, n, groups)."""
     words = elements([r[:, _warps(groups)] for r in registers], row.d.bits)
-    tiles = words.reshape(row.shape.n // 8, -1, words.shape[-1]).take(_ORDER, axis=1)
+    tiles = words.reshape(row.shape.n // 8, -1, words.shape[-1]).take(_ORDER.words, axis=1)
     by_row = tiles.reshape(-1, 16, 8, words.shape[-1]).transpose(1, 0, 2, 3)
     return _stacked(by_row.reshape(16, row.shape.n, -1))
 
@@ -313,7 +303,7 @@ def _accumulators(registers: list[Array], row: Wgmma, groups: Array) -> Array:
 def _put(registers: list[Array], row: Wgmma, matrix: Array, groups: Array) -> None:
     """Writes D (64, n, groups)."""
     by_warp = matrix.reshape(WARPS, 16, row.shape.n, -1).transpose(1, 2, 3, 0).reshape(16, row.shape.n // 8, 8, -1)
-    words = by_warp.transpose(1, 0, 2, 3).reshape(row.shape.n // 8, 16 * 8, -1).take(_PLACE, axis=1)
+    words = by_warp.transpose(1, 0, 2, 3).reshape(row.shape.n // 8, 16 * 8, -1).take(_ORDER.elements, axis=1)
     warps = _warps(groups)
     for register, value in zip(registers, packed(words.reshape(-1, words.shape[-1]), row.d.bits), strict=True):
         register[:, warps] = value

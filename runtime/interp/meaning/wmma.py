@@ -14,113 +14,75 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
 from ....dialect.isa.form import ElementType
 from ....dialect.isa.row import Bindings
 from ....dialect.isa.wmma import Shape, WmmaMma, WmmaMove, alignment, default_stride, extent, registers
+from ....dialect.layouts.layout import Bit, Layout, column, row
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, Selection, tell
 from ..machine.memory import FaultError, Part, check_writable, read_parts, thread_of, write_parts
 from ..machine.state import Action, Source, State
-from .matrix import chosen, elements, files_of, form, model, packed, put, whole_warps, words_of
+from .matrix import chosen, elements, files_of, form, gather, model, packed, put, scatter, whole_warps, words_of
+
+LANE_BITS = LANES.bit_length() - 1
 
 
-class _Place(NamedTuple):
-    """The rows and columns of each lane's elements, as arrays (elements, 32 lanes)."""
-
-    rows: Array
-    columns: Array
-
-
-@dataclass(frozen=True)
-class _Fragment:
-    """One operand: a matrix of the shape, spread over the lanes.
-
-    Elements narrower than a byte are taken by whole registers: `unit` of them, neighbours along k.
-    """
-
-    shape: Shape
-    role: str
-    element: ElementType
-
-    @property
-    def unit(self) -> int:
-        return 1 if self.element.bits >= 8 else 32 // self.element.bits
-
-    @property
-    def bits(self) -> int:
-        """Bits of a unit."""
-        return self.element.bits * self.unit
-
-    @property
-    def registers(self) -> int:
-        return registers(self.shape, self.role, self.element)
-
-    @property
-    def units(self) -> tuple[int, int]:
-        """Rows and columns in units: along k a unit is one step."""
-        rows, columns = extent(self.shape, self.role)
-        return (rows // self.unit, columns) if self.role == "b" else (rows, columns // self.unit)
-
-    def place(self) -> _Place:
-        rows, columns = self.units
-        per_lane = self.registers * max(32, self.element.bits) // self.bits
-        number = np.arange(per_lane)[:, None] + np.arange(LANES) * per_lane
-        number %= rows * columns
-        if self.role == "b":
-            return _Place(number % rows, number // rows)
-        return _Place(number // columns, number % columns)
-
-    def matrix(self, files: list[Array]) -> Array:
-        """Registers as a matrix of words: k first for A and B."""
-        rows, columns = self.units
-        words = elements(files, self.element.bits if self.unit > 1 and self.element.bits == 1 else self.bits)
-        place = self.place()
-        full = np.empty((rows, columns, words.shape[-1]), words.dtype)
-        full[place.rows.reshape(-1), place.columns.reshape(-1)] = words
-        full = full.transpose(1, 0, 2) if self.role == "a" else full
-        return _nibbles(full) if self.element.bits == 4 else np.ascontiguousarray(full)
-
-    def files(self, matrix: Array) -> list[Array]:
-        """A matrix (rows, columns, warps) as registers."""
-        place = self.place()
-        words = matrix[place.rows, place.columns]
-        return packed(words.reshape(-1, matrix.shape[-1]), self.bits)
+@cache
+def arrangement(shape: Shape, role: str, element: ElementType) -> Layout:
+    """Which lane holds which elements of an operand here; copies of them where registers hold more than the matrix."""
+    rows, columns = (size.bit_length() - 1 for size in extent(shape, role))
+    held = (registers(shape, role, element) * max(32, element.bits) // element.bits).bit_length() - 1
+    of_rows, of_columns = map(row, range(rows)), map(column, range(columns))
+    bits = [*of_rows, *of_columns] if role == "b" else [*of_columns, *of_rows]
+    bits += [Bit("x", i) for i in range(held + LANE_BITS - len(bits))]
+    return Layout(tuple(bits[held:]), tuple(bits[:held]))
 
 
-def _nibbles(words: Array) -> Array:
-    """Words of eight 4-bit elements along the first axis, as bytes of one each."""
-    shifts = (np.arange(8, dtype=np.uint32) * np.uint32(4))[:, None, None]
-    nibbles = (words[:, None] >> shifts & np.uint32(0xF)).astype(np.uint8)
-    return nibbles.reshape(-1, *words.shape[1:])
+def _together(element: ElementType) -> int:
+    """Elements, neighbours along k, that memory and registers have in one word: those narrower than a byte."""
+    return 1 if element.bits >= 8 else 32 // element.bits
+
+
+@cache
+def _places(layout: Layout, together: int) -> Array:
+    """Rows and columns of each lane's words: (2, words, 32 lanes)."""
+    each = range(0, layout.elements, together)
+    return np.array([[layout.position(lane, e) for lane in range(LANES)] for e in each]).transpose(2, 0, 1)
 
 
 @meaning("wmma.mma")
 def multiply(ctx: Context, bound: Bindings) -> Action:
     """D = A * B + C in the arithmetic of the target."""
-    row = form(ctx, WmmaMma)
-    sources = {o.name: words_of(ctx, operand, o) for o, operand in zip(row.operands, ctx.operands, strict=True)}
-    compute = model(ctx, row)
-    fragments = {role: _Fragment(row.shape, role, row.element(role)) for role in "abcd"}
+    product = form(ctx, WmmaMma)
+    sources = {o.name: words_of(ctx, operand, o) for o, operand in zip(product.operands, ctx.operands, strict=True)}
+    compute = model(ctx, product)
+    layouts = {role: arrangement(product.shape, role, product.element(role)) for role in "abcd"}
 
     def work(
         state: State, d: list[Array], a: list[Array], b: list[Array], c: list[Array], sel: Selection,
         warps: Array | None,
     ) -> None:  # fmt: skip
         left, right, addend = (
-            fragments[role].matrix([chosen(file, warps) for file in files])
+            gather([chosen(file, warps) for file in files], layouts[role], product.element(role).bits, role == "a")
             for role, files in (("a", a), ("b", b), ("c", c))
         )
-        put(d, fragments["d"].files(compute(left, right, addend)), warps)
+        put(d, scatter(compute(left, right, addend), layouts["d"], product.d.bits), warps)
 
     return whole_warps(ctx, work, *(files_of(sources[role]) for role in "dabc"))
 
 
 # Memory
+
+
+def _word_bits(move: WmmaMove) -> int:
+    """Bits of what is moved at once."""
+    return move.type.bits * _together(move.type)
 
 
 FindAll: TypeAlias = Callable[[Selection], "list[tuple[Part, ...]]"]
@@ -133,18 +95,17 @@ class _Walk:
 
     ctx: Context
     row: WmmaMove
-    fragment: _Fragment
     address: Callable[[State], Callable[[Selection], Array]]
     stride: Source | None
 
     @staticmethod
-    def of(ctx: Context, row: WmmaMove, fragment: _Fragment) -> _Walk:
+    def of(ctx: Context, row: WmmaMove) -> _Walk:
         """The walk of a decoded instruction."""
         operands = ctx.operands
         where = operands[1 if row.loads else 0]
         address = ctx.address(where, np.uint32 if row.space.startswith("shared") else np.uint64)
         stride = ctx.source(operands[2], "u32") if len(operands) == 3 else None
-        return _Walk(ctx, row, fragment, address, stride)
+        return _Walk(ctx, row, address, stride)
 
     def bind(self, state: State) -> FindAll:
         """The accesses of the selected threads, one element after the other.
@@ -155,15 +116,16 @@ class _Walk:
         address, stride = self.address(state), None if self.stride is None else self.stride(state)
         home = state.memory.shared if self.row.space.startswith("shared") else state.memory.memory
         kind = "load" if self.row.loads else "store"
-        place, size = self.fragment.place(), self.fragment.bits // 8
-        major, minor = (place.rows, place.columns) if self.row.layout == "row" else (place.columns, place.rows)
+        together, size = _together(self.row.type), _word_bits(self.row) // 8
+        places = _places(arrangement(self.row.shape, self.row.role, self.row.type), together)
+        major, minor = places if self.row.layout == "row" else places[::-1]
 
         def parts(sel: Selection) -> list[tuple[Part, ...]]:
             base, steps = self._aligned(address(sel), sel), self._steps(stride, sel)
             lanes = sel.pick(state.geometry.lane())
             every: list[tuple[Part, ...]] = []
             for line, at in zip(major, minor, strict=True):
-                offset = line[lanes] * steps + at[lanes] * size
+                offset = line[lanes] * steps + at[lanes] // together * size
                 every.append(home.parts(base + offset.astype(base.dtype), size, sel.lanes))
                 tell(state.observer, self.ctx.pc, kind, every[-1], size, sel)
             return every
@@ -171,7 +133,7 @@ class _Walk:
         return parts
 
     def _aligned(self, base: Array, sel: Selection) -> Array:
-        multiple = alignment(self.row.shape, self.fragment.role, self.row.type)
+        multiple = alignment(self.row.shape, self.row.role, self.row.type)
         bad = np.flatnonzero(base % base.dtype.type(multiple))
         if bad.size:
             first, address = int(bad[0]), int(base[bad[0]])
@@ -183,38 +145,36 @@ class _Walk:
         """Bytes from one row, or column, to the next."""
         row = self.row
         if stride is None:
-            return np.int64(default_stride(row.shape, self.fragment.role, row.layout) * row.type.bits // 8)
+            return np.int64(default_stride(row.shape, self.row.role, row.layout) * row.type.bits // 8)
         return sel.pick(stride).astype(np.int64) * row.type.bits // 8
 
 
 @meaning("wmma.load")
 def load(ctx: Context, bound: Bindings) -> Action:
     """A fragment from memory."""
-    row, operands = form(ctx, WmmaMove), ctx.operands
-    fragment = _Fragment(row.shape, row.role, row.type)
-    register = "b64" if row.type.bits == 64 else "b32"
+    move, operands = form(ctx, WmmaMove), ctx.operands
+    register, bits = "b64" if move.type.bits == 64 else "b32", _word_bits(move)
     dests = [ctx.dest(item, register) for item in ctx.items(operands[0])]
 
     def work(state: State, outs: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
-        rows = [read_parts(parts, sel.count, fragment.bits // 8) for parts in find(sel)]
+        rows = [read_parts(parts, sel.count, bits // 8) for parts in find(sel)]
         words = np.stack(rows).reshape(len(rows) * LANES, -1)
-        put(outs, packed(words, fragment.bits), warps)
+        put(outs, packed(words, bits), warps)
 
-    return whole_warps(ctx, work, files_of(dests), _Walk.of(ctx, row, fragment).bind)
+    return whole_warps(ctx, work, files_of(dests), _Walk.of(ctx, move).bind)
 
 
 @meaning("wmma.store")
 def store(ctx: Context, bound: Bindings) -> Action:
     """A fragment to memory."""
-    row, operands = form(ctx, WmmaMove), ctx.operands
-    fragment = _Fragment(row.shape, row.role, row.type)
-    (wanted,) = (o for o in row.operands if o.name == "r")
+    move, operands = form(ctx, WmmaMove), ctx.operands
+    (wanted,) = (o for o in move.operands if o.name == "r")
     sources = words_of(ctx, operands[1], wanted)
 
     def work(state: State, files: list[Array], find: FindAll, sel: Selection, warps: Array | None) -> None:
-        words = elements([chosen(file, warps) for file in files], fragment.bits).reshape(-1, sel.count)
+        words = elements([chosen(file, warps) for file in files], _word_bits(move)).reshape(-1, sel.count)
         for parts, values in zip(find(sel), words, strict=True):
             check_writable(parts)
             write_parts(parts, values)
 
-    return whole_warps(ctx, work, files_of(sources), _Walk.of(ctx, row, fragment).bind)
+    return whole_warps(ctx, work, files_of(sources), _Walk.of(ctx, move).bind)

@@ -50,15 +50,16 @@ class _Band:
         return THICK if len(self.rows) == 1 else (THIN + 1) * len(self.rows)
 
 
-def trace_svg(launch: LaunchTrace, time: str, cta: int = 0) -> str:
-    """The picture of one CTA; `time` says what a cycle is."""
-    bands = list(_bands(launch.of_cta(cta)))
+def trace_svg(launch: LaunchTrace, time: str) -> str:
+    """The picture of the first CTA; `time` says what a cycle is."""
+    events = launch.of_cta(0)
+    bands = list(_bands(events))
     notes = textwrap.wrap(f"Time: {time}.", 165)
     bottom = TOP + sum(band.height + SPACE for band in bands)
-    place = ", ".join(map(str, launch.places[cta]))
+    place = ", ".join(map(str, launch.places[0]))
     body = [
         text(MARGIN, 20, f"{launch.kernel}, CTA ({place}) of {launch.total}: {launch.cycles:,} cycles", "h"),
-        *_legend(launch.of_cta(cta), 36),
+        *_legend(events, 36),
         *_axis(max(launch.cycles, 1), bottom),
         *_drawn(bands, max(launch.cycles, 1)),
         *(text(MARGIN, bottom + 40 + 14 * i, note, "n") for i, note in enumerate(notes)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from ....dialect.isa.wgmma import WARPS, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.ptx.instructions import BULK, COPIES, PRODUCTS, Traits
 from ...numerics.floats import Array
-from ..machine.copies import BARRIER
+from ..machine.copies import BARRIER, OperationGroups
 from ..machine.events import Look, MemoryAccess, Selection
 from ..machine.kernel import Observers
 from ..machine.memory import Buffer
@@ -61,43 +61,6 @@ class TracedGroup:
         self.amount, self.busy = self.amount + other.amount, self.busy + other.busy
 
 
-@dataclass
-class GroupQueue:
-    """The groups of asynchronous operations of all agents: the open one, and the committed ones, which may be empty."""
-
-    open: dict[int, TracedGroup] = field(default_factory=dict[int, TracedGroup])
-    committed: dict[int, list[TracedGroup | None]] = field(
-        default_factory=lambda: defaultdict[int, list["TracedGroup | None"]](list)
-    )
-
-    def issue(self, agent: int, operation: TracedGroup) -> None:
-        """An operation that joins the open group."""
-        if agent in self.open:
-            self.open[agent].add(operation)
-        else:
-            self.open[agent] = operation
-
-    def commit(self, agent: int) -> None:
-        """Closes the open group."""
-        self.committed[agent].append(self.open.pop(agent, None))
-
-    def wait(self, agent: int, keep: int) -> list[TracedGroup]:
-        """All groups but the latest `keep`; they are forgotten."""
-        mine = self.committed[agent]
-        count = max(0, len(mine) - keep)
-        done, self.committed[agent] = mine[:count], mine[count:]
-        return [group for group in done if group is not None]
-
-    def rest(self, agent: int) -> list[TracedGroup]:
-        """All groups, the open one too; they are forgotten."""
-        self.commit(agent)
-        return self.wait(agent, 0)
-
-    def agents(self) -> list[int]:
-        """The agents with groups."""
-        return sorted({*self.open, *self.committed})
-
-
 class TracedGroups(Traced, ABC):
     """Groups of operations of one `kind`, the name in `Traits.commits`. `together` warps form the agent that
     commits."""
@@ -111,7 +74,25 @@ class TracedGroups(Traced, ABC):
 
     def begun(self) -> None:
         self.ways: defaultdict[int, Pipe] = defaultdict(Pipe)
-        self.groups = GroupQueue()
+        self.queue = OperationGroups(self.timeline.warps // self.together)
+        self.open: dict[tuple[int, int], TracedGroup] = {}
+        """Groups that have operations, by their agent and number."""
+        self.done: list[TracedGroup] = []
+
+    def put_in_group(self, agent: int, operation: TracedGroup) -> None:
+        """An operation that joins the open group of an agent."""
+        key = agent, self.queue.committed(agent)
+        if key in self.open:
+            self.open[key].add(operation)
+        else:
+            self.open[key] = operation
+            self.queue.issue(np.array([agent]), lambda _: self.done.append(self.open.pop(key)))
+
+    def finished(self, agent: int, keep: int | None) -> list[TracedGroup]:
+        """All groups but the latest `keep`; with None, the open one too."""
+        self.done = []
+        self.queue.wait(np.array([agent]), keep)
+        return self.done
 
     @abstractmethod
     def record(self, agent: int, done: list[TracedGroup]) -> None:
@@ -148,20 +129,18 @@ class TracedGroups(Traced, ABC):
 
     def end(self) -> None:
         """What nobody waits for is over as well."""
-        for agent in self.groups.agents():
-            self.record(agent, self.groups.rest(agent))
-        self.groups = GroupQueue()
+        for agent in range(self.queue.count):
+            self.record(agent, self.finished(agent, None))
 
     def _commit(self, sel: Selection) -> None:
-        for agent in self.agents(sel):
-            self.groups.commit(agent)
+        self.queue.commit(np.array(self.agents(sel), np.intp))
 
     def _wait(self, pc: int, traits: Traits) -> Look:
         keep = None if traits.awaits_all else self.timeline.constant(pc)
 
         def look(sel: Selection) -> None:
             for agent in self.agents(sel):
-                done = self.groups.rest(agent) if keep is None else self.groups.wait(agent, keep)
+                done = self.finished(agent, keep)
                 until = max((self.until(one, traits) for one in done), default=0)
                 for warp in range(self.together * agent, self.together * (agent + 1)):
                     self.timeline.wait(warp, pc, self.waiting(traits), until)
@@ -210,12 +189,12 @@ class TracedCopies(TracedGroups):
     def _copy(self, access: MemoryAccess) -> None:
         for warp, size in self.bytes_of_warps(access):
             copy = self._fly(warp, self.timeline.cta(warp), access.pc, size)
-            self.groups.issue(warp, copy)
+            self.put_in_group(warp, copy)
             self.copied[warp] = max(self.copied.get(warp, 0), copy.end)
 
     def arriving(self, warp: int) -> int:
         """The time at which the copies of a warp arrive. They become a group, and an mbarrier is told."""
-        self.record(warp, self.groups.rest(warp))
+        self.record(warp, self.finished(warp, None))
         return max(self.timeline.now(warp), self.copied.get(warp, 0))
 
     def record(self, agent: int, done: list[TracedGroup]) -> None:
@@ -392,7 +371,7 @@ class TracedProducts(TracedGroups):
             for group in self.agents(sel):
                 now, cta = self.timeline.now(WARPS * group), self.timeline.cta(WARPS * group)
                 end = self.cores[cta, -1].take(now, cycles) + cycles
-                self.groups.issue(group, TracedGroup(pc, now - 1, end, 1, cycles))
+                self.put_in_group(group, TracedGroup(pc, now - 1, end, 1, cycles))
 
         return look
 
@@ -444,7 +423,7 @@ class TracedStores(TracedGroups):
         for warp, _, size in self.bytes_of_threads(access):
             now, cycles = self.timeline.now(warp), copy_cycles(size)
             read = self.ways[self.timeline.cta(warp)].take(now, cycles) + cycles
-            self.groups.issue(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
+            self.put_in_group(warp, TracedGroup(access.pc, now - 1, read + LATENCY, size, released=read))
 
     def until(self, done: TracedGroup, traits: Traits) -> int:
         return done.released if traits.bindings["READ"] else done.end
