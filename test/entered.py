@@ -151,12 +151,15 @@ def _describes(one: type) -> bool:
 
 def entered(task: str) -> Entered:
     """What a task enters, measured in a process of its own."""
-    environment = os.environ | {"WARPLOOM_CORES": "1", "WARPLOOM_CACHE": "off"}
+    path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"WARPLOOM_CORES": "1", "WARPLOOM_CACHE": "off", "PYTHONPATH": path}
     command = [sys.executable, __file__, "--measure", task]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if run.returncode:
         raise RuntimeError(f"{task}: {run.stderr}")
     found = json.loads(run.stdout.splitlines()[-1])
+    if not found["files"]:
+        raise RuntimeError(f"{task}: no file of {PACKAGE} was entered")
     return Entered(tuple(found["files"]), found["functions"], found["lines"], tuple(found["records"]))
 
 
