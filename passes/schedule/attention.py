@@ -413,6 +413,8 @@ class GradientScores(ScheduledScores):
         read = AttentionGradient.of(op)
         if any(loop in read.scores.dynamic for loop in range(read.outer, len(read.around))):
             fail(op, f"{op.name} sums over heads whose number must be known")
+        if any(loop >= read.outer for documents in read.documents for loop in documents.batch):
+            fail(op, f"{op.name} sums over heads that have documents of their own")
         results = tuple(read.sums.values())
         steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
         return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, steps, results, read)
