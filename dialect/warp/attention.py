@@ -78,9 +78,8 @@ class Keys(NamedTuple):
         """`diagonal`, `window` and `documents_maps` as properties of an operation."""
         bounds = ("diagonal", self.diagonal), ("window", self.window)
         maps = ArrayAttr(AffineMapAttr(map_) for _, map_ in self.documents) if self.documents else None
-        return {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds} | {
-            "documents_maps": maps
-        }
+        made: dict[str, Attribute | None] = {"documents_maps": maps}
+        return made | {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds}
 
 
 def documents_of(

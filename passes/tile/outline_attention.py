@@ -18,7 +18,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, M, N
+from ...dialect.warp.attention import AttentionOp, E, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
 from ...dialect.warp.elements import IndexOp
@@ -136,19 +136,21 @@ class TiledAttention(TiledRows):
         if spans is not None:
             first, end = spans.read(index, scratch[0], dict(enumerate(at)), index.div(row, self.schedule.cta[0]))
             until, scratch = index.value(end if until is None else index.minimum(end, until)), scratch[1:]
+        placed = ((memory, AffineMapAttr(map_)) for memory, map_ in op.keys.documents)
+        documents = tuple(filter(None, (_vector(index, arguments, *each, at, N) for each in placed)))
         tiled = AttentionOp(
             list(map(inside.seen, operands[:count])),
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None, documents=self._documents(index, arguments, at)),
+            keys=op.keys._replace(lengths=None, documents=documents),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
             through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
             parts=scratch,
-            lse=self._of_rows(index, arguments, op.lse, op.lse_map, at),
-            sinks=self._of_rows(index, arguments, op.sinks, op.sinks_map, at),
+            lse=_vector(index, arguments, op.lse, op.lse_map, at, E),
+            sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
 
@@ -162,35 +164,6 @@ class TiledAttention(TiledRows):
         ]
         return index.insert(self.read.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
-    def _documents(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], at: Sequence[Index]
-    ) -> tuple[tuple[SSAValue, AffineMap], ...]:
-        """The numbers of documents of queries and keys: matrices whose columns, or rows, are all the same."""
-        outer, made = len(at), list[tuple[SSAValue, AffineMap]]()
-        for memory, map_ in self.read.op.keys.documents:
-            loops = loops_of(map_)
-            row, column = (loops.index(outer + loop) if outer + loop in loops else None for loop in (0, 1))
-            indices = index.values([at[loop] for loop in loops if loop < outer])
-            view = index.insert(MatrixOp(arguments[memory], indices, row, column)).matrix
-            made.append((view, map_along(len(FACTORS), (0, 1))))
-        return tuple(made)
-
-    @staticmethod
-    def _of_rows(
-        index: IndexBuilder,
-        arguments: Mapping[SSAValue, SSAValue],
-        memory: SSAValue | None,
-        map_: AffineMapAttr | None,
-        at: Sequence[Index],
-    ) -> tuple[SSAValue, AffineMap] | None:
-        """Numbers of the rows of this CTA, at an index of the batch: a matrix whose columns are all the same."""
-        if memory is None or map_ is None:
-            return None
-        loops, (m, _, _, e) = loops_of(map_.data), range(len(FACTORS))
-        indices = index.values([at[loop] for loop in loops if loop < len(at)])
-        row = loops.index(len(at)) if len(at) in loops else None
-        return index.insert(MatrixOp(arguments[memory], indices, row, None)).matrix, map_along(len(FACTORS), (m, e))
-
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
     ) -> SSAValue | None:
@@ -202,6 +175,24 @@ class TiledAttention(TiledRows):
         loaded = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
         length = index.insert(arith.IndexCastOp(loaded.res, IndexType())).result
         return index.value(index.from_zero(length))
+
+
+def _vector(
+    index: IndexBuilder,
+    arguments: Mapping[SSAValue, SSAValue],
+    memory: SSAValue | None,
+    map_: AffineMapAttr | None,
+    at: Sequence[Index],
+    column: int,
+) -> tuple[SSAValue, AffineMap] | None:
+    """Numbers of queries or keys at an index of the batch: a matrix along queries and the loop `column`, whose columns,
+    or rows, are all the same."""
+    if memory is None or map_ is None:
+        return None
+    loops, outer = loops_of(map_.data), len(at)
+    row, along = (loops.index(outer + loop) if outer + loop in loops else None for loop in (M, N))
+    indices = index.values([at[loop] for loop in loops if loop < outer])
+    return index.insert(MatrixOp(arguments[memory], indices, row, along)).matrix, map_along(len(FACTORS), (M, column))
 
 
 @dataclass(frozen=True)
