@@ -74,7 +74,8 @@ Tiles that are partly left out are masked in registers. Other masks are part of 
 `documents` are several sequences in one batch, with a number for each token. A launch before the kernel
 (`KeySpans` in `passes/tile/outline_attention.py`) finds the least and the largest number of each tile's queries, and
 the first and the last key whose number is between them. Numbers may have any order; where tokens of a sequence follow
-each other, a tile reads the keys of its own sequences only. Where sizes are not known, all keys are read.
+each other, a tile reads the keys of its own sequences only. Where sizes are not known, all keys are read. Gradients
+have a launch for dQ, and one for dK and dV, which finds the queries of each tile of keys.
 
 Columns are padded to 16, 32, 64, 128, 192 or 256, and those of Q further to multiples of 64. Where V has more than
 256, `warp-fuse-attention` makes the parts of its columns a loop of the batch, each with a CTA that multiplies Q and K

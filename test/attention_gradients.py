@@ -14,11 +14,14 @@ from warploom.runtime.arguments.dtypes import DTYPES
 
 LOOPS = {
     "Q": "bgmd", "K": "bnd", "V": "bne", "O": "bgme", "dO": "bgme", "lse": "bgm", "delta": "bgm",
-    "dQ": "bgmd", "dK": "bnd", "dV": "bne",
+    "dQ": "bgmd", "dK": "bnd", "dV": "bne", "of_m": "bm", "of_n": "bn",
 }  # fmt: skip
 """Batch b, heads g that share K and V, queries m, keys n, columns d and e."""
 
-F32 = ("lse", "delta")
+NUMBERS = ("of_m", "of_n")
+"""Numbers of the documents of queries and keys."""
+
+KINDS = {"lse": "f32", "delta": "f32", **dict.fromkeys(NUMBERS, "i32")}
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,17 @@ class AttentionGradient:
     delta: bool = True
     """Whether delta is an argument; else it is computed from O and dO."""
     on_tensors: bool = False
+    documents: bool = False
+    """Whether queries and keys count only with those of the same document."""
 
     def __str__(self) -> str:
         masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
-        flags = ["tensors"] * self.on_tensors
+        flags = ["tensors"] * self.on_tensors + ["documents"] * self.documents
         return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results, *flags])
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O")
+        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *(NUMBERS if self.documents else ()))
 
     @property
     def scale(self) -> float:
@@ -53,7 +58,7 @@ class AttentionGradient:
     def type(self, name: str, loops: str = "", element: str = "") -> str:
         sizes = "x".join(map(str, self.shape(loops or LOOPS[name])))
         kind = "tensor" if self.on_tensors else "memref"
-        return f"{kind}<{sizes}x{element or ('f32' if name in F32 else self.element)}>"
+        return f"{kind}<{sizes}x{element or KINDS.get(name, self.element)}>"
 
     @property
     def mlir(self) -> str:
@@ -70,7 +75,8 @@ class AttentionGradient:
         text.product("dO", "V", "dP", "e")
         text.temporary("P", "bgmn", "f32")
         scores, last = self._scores()
-        text.generic(["S", "lse"], "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
+        read = ["S", "lse", *(NUMBERS if self.documents else ())]
+        text.generic(read, "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
         text.temporary("P16", "bgmn", half)
         text.generic(["P"], "P16", "", [f"%r = arith.truncf %x0 : f32 to {half}"])
         text.temporary("dS", "bgmn", half)
@@ -112,6 +118,9 @@ class AttentionGradient:
             body += ["%e = arith.addi %i, %right : index", "%c = arith.cmpi sgt, %j, %e : index"]
             body += [f"%s1 = arith.select %c, %low, {last} : f32"]
             last = "%s1"
+        if self.documents:
+            body += ["%d = arith.cmpi ne, %x2, %x3 : i32", f"%s3 = arith.select %d, %low, {last} : f32"]
+            last = "%s3"
         if self.window is not None:
             body += ["%f = arith.subi %i, %left : index", "%w = arith.cmpi slt, %j, %f : index"]
             body += [f"%s2 = arith.select %w, %low, {last} : f32"]
@@ -243,9 +252,12 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
     keep = np.ones((m, n), bool)
     keep &= True if asked.causal is None else j <= i + asked.causal
     keep &= True if asked.window is None else j >= i - asked.window
+    numbers = {name: np.sort(random.integers(0, 4, asked.shape(LOOPS[name])).astype(np.int32)) for name in NUMBERS}
+    if asked.documents:
+        keep = keep & (numbers["of_m"][:, None, :, None] == numbers["of_n"][:, None, None, :])
     scores = np.where(keep, asked.scale * (q @ t(k)), -np.inf)
     lse = np.logaddexp.reduce(scores, -1)[..., None]
-    p = np.exp(scores - lse)
+    p = np.where(keep, np.exp(scores - lse), 0.0)
     o = (p @ v).astype(kind)
     delta = ((p @ v if asked.delta else o.astype(np.float64)) * do).sum(-1, keepdims=True)
     dp = do @ t(v)
@@ -262,7 +274,7 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
         "dV": (t(p * (2 * x + unit + rounding)) @ np.abs(do)).sum(1),
     }
     rows = {name: row[..., 0].astype(np.float32) for name, row in (("lse", lse), ("delta", delta))}
-    inputs: dict[str, Array] = {**halves, **rows, "O": o}
+    inputs: dict[str, Array] = {**halves, **rows, **numbers, "O": o}
     poison = [np.full(exact[name].shape, 12345.0).astype(kind) for name in asked.results]
     bounds = [near[name] * 1.01 + unit * np.abs(exact[name]) * (1 + unit) + least for name in asked.results]
     values = [exact[name] for name in asked.results]

@@ -74,10 +74,40 @@ class Keys(NamedTuple):
     lengths: tuple[SSAValue, AffineMap] | None = None
     documents: tuple[tuple[SSAValue, AffineMap], ...] = ()
 
-    def properties(self) -> dict[str, IntegerAttr | None]:
-        """`diagonal` and `window` as properties of an operation."""
+    def properties(self) -> dict[str, Attribute | None]:
+        """`diagonal`, `window` and `documents_maps` as properties of an operation."""
         bounds = ("diagonal", self.diagonal), ("window", self.window)
-        return {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds}
+        maps = ArrayAttr(AffineMapAttr(map_) for _, map_ in self.documents) if self.documents else None
+        made: dict[str, Attribute | None] = {"documents_maps": maps}
+        return made | {name: None if bound is None else IntegerAttr(bound, i64) for name, bound in bounds}
+
+
+def documents_of(
+    memories: Sequence[SSAValue], maps: ArrayAttr[AffineMapAttr] | None
+) -> tuple[tuple[SSAValue, AffineMap], ...]:
+    """The numbers of the documents of queries and of keys, each with its map."""
+    return tuple(zip(memories, () if maps is None else (map_.data for map_ in maps), strict=True))
+
+
+def verify_documents(
+    memories: Sequence[SSAValue], maps: ArrayAttr[AffineMapAttr] | None, batch: int, *, of_tile: bool
+) -> None:
+    """Verifies the numbers of documents of an operation with so many loops of a batch.
+
+    Raises:
+        VerifyException: if there are not two memories of i32 with maps, along queries and along keys.
+    """
+    count = 0 if maps is None else len(maps)
+    if len(memories) != count or count not in (0, 2):
+        raise VerifyException(
+            f"expected documents of queries and of keys, with a map each, got {len(memories)} and {count}"
+        )
+    for (memory, map_), loop in zip(documents_of(memories, maps), (batch + M, batch + N), strict=False):
+        loops = loops_of(map_)
+        if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
+            raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
+        if not of_tile and not set(loops) <= {*range(batch), loop}:
+            raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
 
 @irdl_op_definition
@@ -188,9 +218,6 @@ class AttentionOp(IRDLOperation):
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
                 **maps_beside,
-                "documents_maps": ArrayAttr(AffineMapAttr(map_) for _, map_ in keys.documents)
-                if keys.documents
-                else None,
                 "indexing_maps": ArrayAttr([AffineMapAttr(map_) for map_ in maps]),
             },
         )
@@ -209,8 +236,7 @@ class AttentionOp(IRDLOperation):
     def keys(self) -> Keys:
         """The range of keys."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
-        maps = () if self.documents_maps is None else (map_.data for map_ in self.documents_maps)
-        documents = tuple(zip(self.documents, maps, strict=True))
+        documents = documents_of(self.documents, self.documents_maps)
         if self.lengths is None or self.lengths_map is None:
             return Keys(diagonal, window, documents=documents)
         return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents)
@@ -254,7 +280,7 @@ class AttentionOp(IRDLOperation):
         self._verify_types()
         self._verify_lengths()
         self._verify_rows()
-        self._verify_documents()
+        verify_documents(self.documents, self.documents_maps, self.batch, of_tile=bool(self.tile))
         for name, loops, map_ in zip("QKVO", LOOPS, self.maps, strict=False):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
@@ -284,19 +310,6 @@ class AttentionOp(IRDLOperation):
             raise VerifyException(f"expected lengths to be indexed by loops of the batch, got {map_}")
         sizes = self.sizes
         sizes.add("lengths", self.lengths, loops_of(map_))
-
-    def _verify_documents(self) -> None:
-        maps = () if self.documents_maps is None else self.documents_maps.data
-        if len(self.documents) != len(maps) or len(maps) not in (0, 2):
-            raise VerifyException(
-                f"expected documents of queries and of keys, with a map each, got {len(self.documents)} and {len(maps)}"
-            )
-        for memory, map_, loop in zip(self.documents, maps, (self.batch + M, self.batch + N), strict=False):
-            loops = loops_of(map_.data)
-            if memory_of(memory).element_type != i32 or loop not in loops or len(set(loops)) != len(loops):
-                raise VerifyException(f"expected documents in memory of i32 along d{loop}, got {memory.type}")
-            if not self.tile and not set(loops) <= {*range(self.batch), loop}:
-                raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
     def _verify_rows(self) -> None:
         """Verifies `lse` and `sinks`: of a tile, matrices whose columns are all the same."""

@@ -23,6 +23,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     traits_def,
@@ -32,7 +33,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
-from .attention import HALVES, LOOPS, D, E, Keys, M, N
+from .attention import HALVES, LOOPS, D, E, Keys, M, N, documents_of, verify_documents
 from .attributes import memory_of
 from .elements import LoopSizes, loops_around, verify_along
 
@@ -74,12 +75,14 @@ class AttentionGradientOp(IRDLOperation):
     dV; the maps say which. Loops of the batch that index no result are summed over: if several heads share K and V, so
     are dK and dV the sums over these heads.
 
-    With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w.
+    With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w, with two
+    `documents` those of queries and keys whose numbers differ, as in `warp.attention`.
 
     P and dS are computed in f32, and rounded to the type of the matrices that they are multiplied with. Sums are f32.
 
     In a kernel, the operation computes the tile of one CTA: `tile [%row, ...]` has the first row of the results, then
-    the index along each loop of the batch that the results run along.
+    the index along each loop of the batch that the results run along; `from` and `until` are the first column of the
+    scores that counts for any of its rows, and the first that counts for none from there on.
     """
 
     name = "warp.attention_gradient"
@@ -92,16 +95,21 @@ class AttentionGradientOp(IRDLOperation):
     delta = operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     tile = var_operand_def(IndexType())
+    first = opt_operand_def(IndexType())
+    until = opt_operand_def(IndexType())
+    documents = var_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
+    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`tile` $tile^)? attr-dict `:` type($q) `,`"
-        " type($k) `,` type($v) `,` type($do) `,` type($lse) `,` type($delta) `into` type($outputs)"
+        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`tile` $tile^)? (`from` $first^)?"
+        " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,`"
+        " type($delta) `into` type($outputs) (`documents` $documents^ `:` type($documents))?"
     )
 
     def __init__(
@@ -113,11 +121,13 @@ class AttentionGradientOp(IRDLOperation):
         scale: float,
         keys: Keys | None = None,
         tile: Sequence[SSAValue] = (),
+        span: Sequence[SSAValue | None] = (None, None),
     ):
-        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs."""
+        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs. `span` is `from` and
+        `until`."""
         keys = keys or Keys()
         super().__init__(
-            operands=[*inputs, list(outputs), list(tile)],
+            operands=[*inputs, list(outputs), list(tile), *span, [memory for memory, _ in keys.documents]],
             properties={
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
@@ -139,7 +149,7 @@ class AttentionGradientOp(IRDLOperation):
     def keys(self) -> Keys:
         """The range of keys."""
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
-        return Keys(diagonal, window)
+        return Keys(diagonal, window, documents=documents_of(self.documents, self.documents_maps))
 
     @property
     def batch(self) -> int:
@@ -193,6 +203,7 @@ class AttentionGradientOp(IRDLOperation):
             raise VerifyException("expected dK and dV to be indexed by the same loops of the batch")
         if len(self.tile) not in (0, 1 + len(around[0])):
             raise VerifyException(f"expected a row and {len(around[0])} indices of the batch, got {len(self.tile)}")
+        verify_documents(self.documents, self.documents_maps, self.batch, of_tile=False)
         self._verify_types()
         _ = self.sizes
 

@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ...dialect.mlir.affine import loops_of
 from ...dialect.nest import Nest
-from ...dialect.warp.attention import AttentionOp, Keys
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type
 from ..diagnostics import chose, remark
@@ -320,7 +320,7 @@ class AttentionMatch:
             [value for value, _ in matrices],
             [map_of(at, order) for _, at in matrices],
             scale=self.scores.scale,
-            keys=self._keys(order),
+            keys=self.scores.keys.placed(order),
             scores=None if score is None else score.function,
             through=None if through is None else through.function,
             lse=None if self.lse is None else (self.lse[1], map_of(self.lse[2], order)),
@@ -343,15 +343,6 @@ class AttentionMatch:
         made = PointwiseOp(inputs, region_of([result], given, [element_type(self.o[0])]))
         made.function.name_hint = "result"
         return made
-
-    def _keys(self, order: Mapping[Name, int]) -> Keys:
-        """The keys that count, as the operation has them."""
-        keys = self.scores.keys
-        lengths, *documents = (
-            None if load is None or load.value is None else (load.value, map_of(load.place, order))
-            for load in (keys.lengths, *keys.documents)
-        )
-        return Keys(keys.diagonal, keys.window, lengths, tuple(filter(None, documents)))
 
 
 def _operands(element: ElementExpression, inner: ElementExpression | None) -> dict[ElementExpression, SSAValue]:

@@ -12,7 +12,6 @@ from xdsl.ir import SSAValue
 
 from ...dialect.mlir.affine import is_plain, loops_of
 from ...dialect.mlir.generic import factors
-from ...dialect.warp.attention import Keys
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ..diagnostics import chose, remark
@@ -157,8 +156,10 @@ class GradientMatch:
         q, k, lse = self._scores(p)
         inner, keys = masked(p.operands[0].operands[0], single=False)
         rest, scale = scaled(inner)
-        if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths or keys.documents:
-            decline("the gradient of what scores go through is not lowered, beside scales, diagonals and windows")
+        if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths:
+            decline(
+                "the gradient of what scores go through is not lowered, beside scales and masks by place or document"
+            )
         return Softmax(q, k, (lse.value, lse.place), scale, keys)
 
     def _slope(self, slope: ElementExpression) -> Slope:
@@ -201,7 +202,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     softmax, written = matches[0].softmax, [match.result for match in matches]
     inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta]
     order: dict[Name, int] = {name: i for i, name in enumerate((*range(matches[0].batch), QUERY, KEY, DEPTH, COLUMN))}
-    keys = Keys(softmax.keys.diagonal, softmax.keys.window)
+    keys = softmax.keys.placed(order)
 
     def made() -> AttentionGradientOp:
         maps = [map_of(place, order) for _, place in (*inputs, *written)]
@@ -210,7 +211,10 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
 
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
     last = max((match.op for match in matches), key=place_in_block)
-    results, read_from = frozenset(value for value, _ in written), {root(value) for value, _ in inputs}
+    results, read_from = (
+        frozenset(value for value, _ in written),
+        {root(value) for value, _ in (*inputs, *keys.documents)},
+    )
     left = {op for match in matches for op in match.reader.left}
     Replacement(used, last, results, read_from, left).replace(made)
 

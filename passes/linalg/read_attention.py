@@ -158,16 +158,22 @@ class AttentionGradient(NamedTuple):
     @property
     def of_queries(self) -> tuple[Spread, Spread]:
         """lse and delta."""
-        op, batch = self.op, self.op.batch
-
-        def spread(name: str, value: SSAValue, map_: AffineMap) -> Spread:
-            loops = loops_of(map_)
-            along = loops.index(batch + M)
-            place = (along, None) if op.rows == M else (None, along)
-            return Spread(name, value, place, tuple(self.around.index(loop) for loop in loops if loop != batch + M))
-
-        lse, delta = (spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
+        op = self.op
+        lse, delta = (self._spread(*each, M) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
         return lse, delta
+
+    @property
+    def documents(self) -> list[Spread]:
+        """The numbers of the documents of queries and of keys, if there are any."""
+        named = zip("mn", self.op.keys.documents, (M, N), strict=False)
+        return [self._spread(f"of_{name}", *each, loop) for name, each, loop in named]
+
+    def _spread(self, name: str, value: SSAValue, map_: AffineMap, over: int) -> Spread:
+        """A vector along the queries or the keys, and loops of the batch."""
+        loops, over = loops_of(map_), self.op.batch + over
+        along = loops.index(over)
+        place = (along, None) if over == self.op.batch + self.op.rows else (None, along)
+        return Spread(name, value, place, tuple(self.around.index(loop) for loop in loops if loop != over))
 
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
@@ -179,6 +185,7 @@ class AttentionGradient(NamedTuple):
             replace(matrices[value], name=name) if value in matrices else VectorOperand(name, value)
             for name, value in zip(names, op.inputs, strict=True)
         ]
+        inputs += [VectorOperand(each.name, each.value) for each in self.documents]
         return each_once((*inputs, *(replace(product.d, name=name) for name, product in self.sums.items())))
 
 

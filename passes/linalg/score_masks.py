@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects.arith import CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import IntegerAttr, i32
 
+from ...dialect.warp.attention import Keys
 from ...dialect.warp.elements import element_type
-from .element_expressions import ElementExpression
+from .element_expressions import ElementExpression, Name
+from .element_regions import map_of
 
 QUERY, KEY, DEPTH, COLUMN = "m", "n", "d", "e"
 """The names of loops; those of the batch are numbers."""
@@ -36,6 +39,14 @@ class KeyRange(NamedTuple):
         )
         bounds = min(diagonals, default=None), min(windows, default=None)
         return KeyRange(*bounds, self.lengths or other.lengths, self.documents or other.documents)
+
+    def placed(self, order: Mapping[Name, int]) -> Keys:
+        """The keys that count, as an operation has them whose loops stand in this order."""
+        lengths, *documents = (
+            None if load is None or load.value is None else (load.value, map_of(load.place, order))
+            for load in (self.lengths, *self.documents)
+        )
+        return Keys(self.diagonal, self.window, lengths, tuple(filter(None, documents)))
 
 
 def masked(x: ElementExpression, *, single: bool) -> tuple[ElementExpression, KeyRange]:

@@ -413,6 +413,8 @@ class GradientScores(ScheduledScores):
         read = AttentionGradient.of(op)
         if any(loop in read.scores.dynamic for loop in range(read.outer, len(read.around))):
             fail(op, f"{op.name} sums over heads whose number must be known")
+        if any(loop >= read.outer for documents in read.documents for loop in documents.batch):
+            fail(op, f"{op.name} sums over heads that have documents of their own")
         results = tuple(read.sums.values())
         steps = padded(read.scores.k), padded(results[0].n if read.slopes is None else read.slopes.k)
         return GradientScores(read.scores, steps[: 1 if read.slopes is None else 2], steps, steps, results, read)
@@ -429,7 +431,7 @@ class GradientScores(ScheduledScores):
         """Two warpgroups; three of 64 columns.
 
         A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384
-        tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1107 by 128 keys at a time, 1171 by 64, causal 639
+        tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1127 by 128 keys at a time, 1070 by 64, causal 639
         and 595; of 256 causal 692 by 48 keys, 753 by 64 and one warpgroup, 834 by 32; of 64 causal 724, by 128 840.
         """
         width, columns = max(self.steps), sum(padded(product.n) for product in self.results)
@@ -440,8 +442,6 @@ class GradientScores(ScheduledScores):
             groups = 3
         elif width > 128:
             keys, stages = 64 if self.read.slopes is None else 48, 2
-        elif len(self.results) == 1 and self.read.op.diagonal is None:
-            keys, stages = 128, 2
         return self.staged(self.of_groups(keys, groups, stages))
 
     def by_fragments(self, target: Target, rows: int) -> Schedule:

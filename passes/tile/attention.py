@@ -33,7 +33,7 @@ from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, ScheduleAttr, fragment_of, memory_of
 from ...dialect.warp.epilogue import EpilogueOp, SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind, ReduceOp, column_of
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ElementwiseOp, Kind, ReduceOp, column_of
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
@@ -109,9 +109,14 @@ def multiplied(
 def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue) -> SSAValue:
     """What becomes of scores as operand A of a product."""
     kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
-    half = index.insert(ConvertOp(scores, kind.element_type)).fragment
+    half = converted(index, scores, kind.element_type)
     operand = FragmentType.of("a", rows, columns, kind.element_type, kind.layout.data)
     return index.insert(ConvertLayoutOp(half, operand)).fragment
+
+
+def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
+    """A score, or minus infinity where the numbers of the query and of the key differ."""
+    return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
 
 
 class AttentionBuilder:
@@ -266,13 +271,8 @@ class AttentionBuilder:
         if self.op.documents:
             kind, bounds = fragment_of(scores), bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
             numbers = (load(index, memory, kind, self.row, at, bounds) for memory in self.op.documents)
-            scores = mapped(index, self._of_same_document, scores, *numbers)
+            scores = mapped(index, of_same_document, scores, *numbers)
         return self.band.masked(index, self.schedule, scores, self.row, at, self.keys)
-
-    @staticmethod
-    def _of_same_document(x: Sequence[SSAValue]) -> SSAValue:
-        """A score, or minus infinity where the numbers of the query and of the key differ."""
-        return arith.SelectOp(arith.CmpiOp(x[1], x[2], "eq"), x[0], number(-math.inf)).result
 
     # Softmax
 

@@ -18,7 +18,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attention import AttentionOp, M, N
+from ...dialect.warp.attention import AttentionOp, E, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
 from ...dialect.warp.elements import IndexOp
@@ -64,9 +64,13 @@ class TiledRows(ABC):
         """What a CTA computes, in its kernel; `arguments` stand for the operands."""
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
-        """Further memory that the kernel takes."""
-        del outliner
-        return ()
+        """Further memory that the kernel takes: where the keys of each tile are, if numbers of documents tell it."""
+        return () if self.spans is None else (VectorOperand("spans", self.spans.emit(outliner)),)
+
+    @property
+    def spans(self) -> KeySpans | None:
+        """Where the columns of scores are that count for each tile, if numbers of documents tell it."""
+        return KeySpans.of(self.read.op, self.schedule.cta[0]) if self.read.op.documents else None
 
     def ctas(self, index: IndexBuilder, memory: Mapping[SSAValue, SSAValue]) -> Index:
         """How many CTAs there are; `memory` tells sizes that are not known."""
@@ -104,8 +108,7 @@ class TiledAttention(TiledRows):
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
         """Scratch memory for CTAs that share the keys of a tile: sums, states of rows, and counts of arrivals."""
-        spans = self.spans
-        of_spans = () if spans is None else (VectorOperand("spans", spans.emit(outliner)),)
+        of_spans = super().scratch(outliner)
         if self.schedule.split_k == 1:
             return of_spans
         tiles = self.read.tiles(self.schedule.cta[0])
@@ -116,13 +119,6 @@ class TiledAttention(TiledRows):
             ("counters", outliner.scratch(MemRefType(i32, [tiles]), zeroed=True)),
         )
         return (*of_spans, *(VectorOperand(name, memory) for name, memory in memories))
-
-    @property
-    def spans(self) -> KeySpans | None:
-        """Where the keys of each tile are, if numbers of documents tell it."""
-        if not self.read.op.documents:
-            return None
-        return KeySpans.of(self.read.op, self.schedule.cta[0])
 
     def tile(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
@@ -138,21 +134,23 @@ class TiledAttention(TiledRows):
         at = index.unflattened(batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
         until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
         if spans is not None:
-            first, end = spans.read(index, scratch[0], at, index.div(row, self.schedule.cta[0]))
+            first, end = spans.read(index, scratch[0], dict(enumerate(at)), index.div(row, self.schedule.cta[0]))
             until, scratch = index.value(end if until is None else index.minimum(end, until)), scratch[1:]
+        placed = ((memory, AffineMapAttr(map_)) for memory, map_ in op.keys.documents)
+        documents = tuple(filter(None, (_vector(index, arguments, *each, at, N) for each in placed)))
         tiled = AttentionOp(
             list(map(inside.seen, operands[:count])),
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None, documents=self._documents(index, arguments, at)),
+            keys=op.keys._replace(lengths=None, documents=documents),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
             through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
             parts=scratch,
-            lse=self._of_rows(index, arguments, op.lse, op.lse_map, at),
-            sinks=self._of_rows(index, arguments, op.sinks, op.sinks_map, at),
+            lse=_vector(index, arguments, op.lse, op.lse_map, at, E),
+            sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
 
@@ -166,35 +164,6 @@ class TiledAttention(TiledRows):
         ]
         return index.insert(self.read.op.function.moved(inputs, loops, inside.batch, inside.numbers)).function
 
-    def _documents(
-        self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], at: Sequence[Index]
-    ) -> tuple[tuple[SSAValue, AffineMap], ...]:
-        """The numbers of documents of queries and keys: matrices whose columns, or rows, are all the same."""
-        outer, made = len(at), list[tuple[SSAValue, AffineMap]]()
-        for memory, map_ in self.read.op.keys.documents:
-            loops = loops_of(map_)
-            row, column = (loops.index(outer + loop) if outer + loop in loops else None for loop in (0, 1))
-            indices = index.values([at[loop] for loop in loops if loop < outer])
-            view = index.insert(MatrixOp(arguments[memory], indices, row, column)).matrix
-            made.append((view, map_along(len(FACTORS), (0, 1))))
-        return tuple(made)
-
-    @staticmethod
-    def _of_rows(
-        index: IndexBuilder,
-        arguments: Mapping[SSAValue, SSAValue],
-        memory: SSAValue | None,
-        map_: AffineMapAttr | None,
-        at: Sequence[Index],
-    ) -> tuple[SSAValue, AffineMap] | None:
-        """Numbers of the rows of this CTA, at an index of the batch: a matrix whose columns are all the same."""
-        if memory is None or map_ is None:
-            return None
-        loops, (m, _, _, e) = loops_of(map_.data), range(len(FACTORS))
-        indices = index.values([at[loop] for loop in loops if loop < len(at)])
-        row = loops.index(len(at)) if len(at) in loops else None
-        return index.insert(MatrixOp(arguments[memory], indices, row, None)).matrix, map_along(len(FACTORS), (m, e))
-
     def _length(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], batch: Sequence[Index], matrix: Index
     ) -> SSAValue | None:
@@ -206,6 +175,24 @@ class TiledAttention(TiledRows):
         loaded = index.insert(memref.LoadOp.get(arguments[memory], index.values([at[loop] for loop in loops_of(map_)])))
         length = index.insert(arith.IndexCastOp(loaded.res, IndexType())).result
         return index.value(index.from_zero(length))
+
+
+def _vector(
+    index: IndexBuilder,
+    arguments: Mapping[SSAValue, SSAValue],
+    memory: SSAValue | None,
+    map_: AffineMapAttr | None,
+    at: Sequence[Index],
+    column: int,
+) -> tuple[SSAValue, AffineMap] | None:
+    """Numbers of queries or keys at an index of the batch: a matrix along queries and the loop `column`, whose columns,
+    or rows, are all the same."""
+    if memory is None or map_ is None:
+        return None
+    loops, outer = loops_of(map_.data), len(at)
+    row, along = (loops.index(outer + loop) if outer + loop in loops else None for loop in (M, N))
+    indices = index.values([at[loop] for loop in loops if loop < outer])
+    return index.insert(MatrixOp(arguments[memory], indices, row, along)).matrix, map_along(len(FACTORS), (M, column))
 
 
 @dataclass(frozen=True)
@@ -221,20 +208,23 @@ class TiledGradient(TiledRows):
     def tile(
         self, index: IndexBuilder, arguments: Mapping[SSAValue, SSAValue], scratch: Sequence[SSAValue] = ()
     ) -> Operation:
-        del scratch
-        op, cta = self.read.op, cta_number(index)
+        op, cta, first, until = self.read.op, cta_number(index), None, None
         tiles, batch = self.extents(index, arguments)
         tile, matrix = in_matrix(index, cta, tiles) if batch else (cta, 0)
         if op.rows == M and op.diagonal is not None:
             tile = self.turn(index, tile, tiles, matrix)
-        row = index.mul(tile, self.schedule.cta[0])
+        row, at = index.mul(tile, self.schedule.cta[0]), index.unflattened(batch, matrix)
+        if self.spans is not None:
+            first, until = self.spans.read(index, scratch[0], dict(zip(self.read.around, at, strict=False)), tile)
+        documents = tuple((arguments[memory], map_) for memory, map_ in op.keys.documents)
         made = AttentionGradientOp(
             [arguments[value] for value in op.inputs],
             [arguments[value] for value in op.outputs],
             op.maps,
             scale=op.scale.value.data,
-            keys=op.keys,
-            tile=index.values([row, *index.unflattened(batch, matrix)]),
+            keys=op.keys._replace(documents=documents),
+            tile=index.values([row, *at]),
+            span=(first, until),
         )
         return in_place_of(op, made)
 
@@ -255,8 +245,8 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
 class KeySpans(NamedTuple):
-    """The first key and the end of the keys of each tile of `rows` rows, for indices of the loops `batch` of static
-    `sizes`. `documents` are those of the attention."""
+    """The first key and the end of the keys of each tile of `rows` queries, for indices of the loops `batch` of static
+    `sizes`. `documents` are those of queries and keys; of gradients along keys, all of it the other way around."""
 
     rows: int
     batch: tuple[int, ...]
@@ -267,11 +257,13 @@ class KeySpans(NamedTuple):
     documents: tuple[tuple[SSAValue, AffineMap], ...]
 
     @staticmethod
-    def of(op: AttentionOp, rows: int) -> KeySpans | None:
-        """The spans of an attention; None if its sizes are dynamic, or if every tile has all keys."""
-        documents, sizes = op.keys.documents, op.sizes
+    def of(op: AttentionOp | AttentionGradientOp, rows: int) -> KeySpans | None:
+        """The spans of an attention; None if its sizes are dynamic."""
+        documents, sizes, loops = op.keys.documents, op.sizes, (M, N)
+        if isinstance(op, AttentionGradientOp) and op.rows == N:
+            documents, loops = documents[::-1], (N, M)
         batch = sorted({loop for _, map_ in documents for loop in loops_of(map_) if loop < op.batch})
-        static = tuple(sizes[loop] for loop in (*batch, op.batch + M, op.batch + N))
+        static = tuple(sizes[loop] for loop in (*batch, *(op.batch + loop for loop in loops)))
         if min(static) < 1:
             return None
         return KeySpans(rows, tuple(batch), static[:-2], static[-2], static[-1], op.batch, documents)
@@ -281,7 +273,9 @@ class KeySpans(NamedTuple):
         """Tiles of one matrix."""
         return -(-self.queries // self.rows)
 
-    def read(self, index: IndexBuilder, spans: SSAValue, at: Sequence[Index], tile: Index) -> tuple[SSAValue, SSAValue]:
+    def read(
+        self, index: IndexBuilder, spans: SSAValue, at: Mapping[int, Index], tile: Index
+    ) -> tuple[SSAValue, SSAValue]:
         """The first key of a tile, and where its keys end; `at` are the indices of the batch."""
         matrix: Index = 0
         for loop, size in zip(self.batch, self.sizes, strict=True):

@@ -32,8 +32,9 @@ the sum of the exponentials of its scores, and the state of dropout."""
 GRADIENTS = frozenset(getattr(aten, f"_scaled_dot_product_{kind}_backward").default for kind in KINDS)
 """Operations that compute the gradients of Q, K, V and a mask."""
 
-SEQUENCES = "torch_attn._varlen_attn.default"
-"""Attention of sequences that follow one another, whose ends are in memory; torch has it once a module is imported."""
+SEQUENCES = "torch_attn._varlen_attn.default", "torch_attn._varlen_attn_backward.default"
+"""Attention of sequences that follow one another, whose ends are in memory, and its gradients; torch has them once a
+module is imported."""
 
 Results: TypeAlias = Sequence[Callable[[], Value]]
 """What writes each result of an operation."""
@@ -41,24 +42,29 @@ Results: TypeAlias = Sequence[Callable[[], Value]]
 
 def is_attention(node: Node) -> bool:
     """Whether a node is attention, or computes its gradients."""
-    attention = node.target in ATTENTIONS or node.target in GRADIENTS or str(node.target) == SEQUENCES
+    attention = node.target in ATTENTIONS or is_gradient(node) or str(node.target) in SEQUENCES
     return node.op == "call_function" and attention
+
+
+def is_gradient(node: Node) -> bool:
+    """Whether a node computes the gradients of an attention."""
+    return node.target in GRADIENTS or str(node.target) == SEQUENCES[1]
 
 
 def most_kernels(node: Node) -> int:
     """How many kernels a fused attention has at most: of gradients one for sums of rows, and one for each result; of
-    sequences one for the keys of each tile, and one for their numbers of tokens each of queries and of keys."""
-    if str(node.target) == SEQUENCES:
-        own = arguments_of(node)
-        return 2 + len({own["cu_seq_q"], own["cu_seq_k"]})
-    return 4 if node.target in GRADIENTS else 1
+    sequences another one each for the keys of each tile, and one for the numbers of sequences each of queries and of
+    keys."""
+    own, of_sequences = arguments_of(node), str(node.target) in SEQUENCES
+    numbers = len({own["cu_seq_q"], own["cu_seq_k"]}) if of_sequences else 0
+    return (4 + 3 * of_sequences if is_gradient(node) else 1 + of_sequences) + numbers
 
 
 def results_of(node: Node) -> tuple[Node, ...]:
     """The results of attention that are used, in order, without the state of dropout: the first two are none."""
     if isinstance(node.meta["val"], torch.Tensor):
         return (node,)
-    count = len(node.meta["val"]) if node.target in GRADIENTS else 2
+    count = len(node.meta["val"]) if is_gradient(node) else 2
     users: list[Any] = [user for user in node.users if user.target is operator.getitem and user.users]
     return tuple(sorted((user for user in users if user.args[1] < count), key=lambda user: user.args[1]))
 
@@ -73,7 +79,7 @@ def arguments_of(node: Node) -> dict[str, Any]:
 
 
 READ = (
-    *("query", "key", "value", "attn_mask", "attn_bias", "grad_out", "out", "logsumexp"),
+    *("query", "key", "value", "attn_mask", "attn_bias", "grad_out", "out", "logsumexp", "lse"),
     *("dropout_p", "is_causal", "scale"),
     *("cu_seq_q", "cu_seq_k", "window_size", "seqused_k", "block_table"),
 )
@@ -89,35 +95,40 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
     own = {name: values[x] if isinstance(x, Node) else x for name, x in arguments_of(node).items()}
     if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
-    if str(node.target) == SEQUENCES:
-        return _of_sequences(builder, own, node.meta["val"][0])
+    if str(node.target) in SEQUENCES:
+        return _of_sequences(builder, own, node.meta["val"], trains=is_gradient(node))
     attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
     if node.target in GRADIENTS:
         return attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
     return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
 
 
-def _of_sequences(builder: FunctionBuilder, own: Mapping[str, Any], like: torch.Tensor) -> Results:
-    """What writes attention of (tokens, heads, columns), where a query sees the keys of its own sequence."""
+def _of_sequences(
+    builder: FunctionBuilder, own: Mapping[str, Any], likes: Sequence[torch.Tensor], *, trains: bool
+) -> Results:
+    """What writes attention of (tokens, heads, columns), where a query sees the keys of its own sequence, and the
+    logarithms of sums, of (heads, tokens); or the gradients."""
     ends, window = (own["cu_seq_q"], own["cu_seq_k"]), tuple(own["window_size"] or (-1, -1))
     causal = bool(own["is_causal"]) or window == (-1, 0)
-    if own["seqused_k"] is not None or own["block_table"] is not None or window not in ((-1, -1), (-1, 0)):
+    if own.get("seqused_k") is not None or own.get("block_table") is not None or window not in ((-1, -1), (-1, 0)):
         raise UnsupportedError("windows, pages and lengths of sequences that follow one another are not lowered")
     if causal and ends[0] is not ends[1]:
         raise UnsupportedError("a causal mask of sequences that have other keys than queries is not lowered")
     tokens = own["query"].shape[0], own["key"].shape[0]
     if tokens[0] == 1:
         raise UnsupportedError("a sequence of one query among others is not lowered")
-    heads = {name: reordered(unsqueezed(own[name], 0), (0, 2, 1, 3)) for name in ("query", "key", "value")}
-    attention = _Attention(builder, {**heads, "is_causal": causal, "scale": own["scale"]}, trains=False)
+    matrices = [name for name in ("query", "key", "value", "grad_out", "out") if name in own]
+    heads = {name: reordered(unsqueezed(own[name], 0), (0, 2, 1, 3)) for name in matrices}
+    attention = _Attention(builder, {**heads, "is_causal": causal, "scale": own["scale"]}, trains=trains)
     of_rows = _begun(builder, ends[0], tokens[0])
     attention.numbers = [of_rows, of_rows if ends[0] is ends[1] else _begun(builder, ends[1], tokens[1])]
-    result, _ = attention.results([like.unsqueeze(0).transpose(1, 2)])
-
-    def logarithm() -> Value:
-        raise UnsupportedError("logarithms of sums of sequences that follow one another are not lowered")
-
-    return [lambda: reordered(result(), (2, 1, 3)), logarithm]
+    whole = (like.unsqueeze(0) for like in likes)
+    of_heads = [like.transpose(1, 2) if len(like.shape) > len(SEQUENCE) else like for like in whole]
+    if not trains:
+        result, logarithm = attention.results(of_heads)
+        return [lambda: reordered(result(), SEQUENCE), lambda: reordered(logarithm(), (1, 2))]
+    made = attention.gradients(heads["grad_out"], heads["out"], unsqueezed(own["lse"], 0), of_heads)
+    return [lambda gradient=gradient: reordered(gradient(), SEQUENCE) for gradient in made]
 
 
 def _begun(builder: FunctionBuilder, starts: Value, tokens: Size) -> Value:
@@ -130,6 +141,9 @@ def _begun(builder: FunctionBuilder, starts: Value, tokens: Size) -> Value:
 
     return builder.reduce(expanded(starts, (tokens, starts.shape[0])), [1], 0, counted)
 
+
+SEQUENCE = (2, 1, 3)
+"""The dimensions of (batch, heads, rows, columns) as those of sequences that follow one another."""
 
 HEADS = 1
 """The dimension of heads in (batch, heads, rows, columns)."""

@@ -12,7 +12,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from ..base.explanation import layer_of
-from .attention import GRADIENTS, arguments_of, is_attention, results_of
+from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
 from .options import aten, pytree
@@ -95,7 +95,7 @@ class Cluster:
         sizes = "x".join(map(str, (*result.shape, *inner)))
         if is_attention(core):
             own = []
-        attention = "attention gradients" if core.target in GRADIENTS else "attention"
+        attention = "attention gradients" if is_gradient(core) else "attention"
         operations = "+".join(name_of(target).strip("_") for target in own) or attention
         return f"{layer_of(self.last) or 'model'}: {operations} {TYPE_NAMES[result.dtype]} {sizes}"
 

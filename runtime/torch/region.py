@@ -23,7 +23,7 @@ from ..interp.cores import cores
 from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
-from .attention import GRADIENTS, is_attention, results_of
+from .attention import is_attention, is_gradient, results_of
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
@@ -127,7 +127,7 @@ def name_of(nodes: Sequence[Node]) -> str:
     `addmm_gelu_bfloat16`. Equal parts of a graph share a kernel, so the name does not tell them apart."""
     if attention := next(filter(is_attention, nodes), None):
         dtype = str(results_of(attention)[0].meta["val"].dtype).removeprefix("torch.")
-        return f"attention_{'gradients_' if attention.target in GRADIENTS else ''}{dtype}"
+        return f"attention_{'gradients_' if is_gradient(attention) else ''}{dtype}"
     names = (
         str(node.target).removeprefix("aten.").removeprefix("prims.").removeprefix("warploom.").partition(".")[0]
         for node in nodes

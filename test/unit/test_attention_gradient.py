@@ -9,7 +9,7 @@ import pytest
 from attention_gradients import AttentionGradient, problem, wrong
 
 from warploom.passes.diagnostics import remarks
-from warploom.runtime import compile
+from warploom.runtime import CompileError, compile
 
 FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((2, 3, 37, 50, 24, 40), "f16", causal=15), "sm_80", {}),
@@ -18,6 +18,9 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((1, 2, 70, 90, 64, 64), causal=0, window=30), "sm_90a", {}),
     (AttentionGradient((1, 1, 66, 70, 128, 64), "f16", delta=False), "sm_90a", {}),
     (AttentionGradient((1, 1, 66, 40, 200, 256), causal=3), "sm_90a", {}),
+    (AttentionGradient((2, 2, 37, 50, 24, 40), "f16", documents=True), "sm_80", {}),
+    (AttentionGradient((1, 2, 70, 140, 64, 64), causal=60, documents=True), "sm_90a", {}),
+    (AttentionGradient((2, 1, 45, 43, 64, 64), window=9, delta=False, on_tensors=True, documents=True), "sm_89", {}),
     (AttentionGradient((1, 2, 40, 140, 64, 64)), "sm_90a", {"cta": (64, 64, 64), "mma": "m64n64k16", "stages": 3}),
 )
 
@@ -47,6 +50,38 @@ def test_kernels(width: int, count: int) -> None:
     """One for dQ, one for dK and dV where a thread has registers for both."""
     asked = AttentionGradient((2, 2, 300, 200, width, width))
     assert len(asked.compile("sm_90a").launches) == count
+
+
+def test_columns_of_other_documents_are_not_read() -> None:
+    """NaN in tiles of keys whose numbers are beyond those of the queries."""
+    asked = AttentionGradient((1, 1, 70, 200, 32, 32), documents=True)
+    given = problem(asked)
+    arguments = dict(zip(asked.inputs, given.arguments, strict=False))
+    last = int(arguments["of_m"].max())
+    arguments["of_n"][0, 128:] = last + 1
+    arguments["K"][0, 128:] = arguments["V"][0, 128:] = np.nan
+    kernel = asked.compile("sm_80")
+    kernel(*given.arguments, device="interp")
+    results = [result.astype(np.float32) for result in given.arguments[-3:]]
+    assert not any(np.isnan(result).any() for result in results)
+    assert not any(result[0, 128:].any() for result in results[1:])
+    assert len(kernel.launches) == 4
+
+
+def test_heads_that_are_summed_over_have_the_same_documents() -> None:
+    """dK of a group of heads has the queries of each: one range for all."""
+    maps = ["m, d", "n, d", "n, e", "m, e", "m", "m", "n, d"]
+    places = ", ".join(f"affine_map<(h, m, n, d, e) -> ({'' if at.startswith('n') else 'h, '}{at})>" for at in maps)
+    text = f"""func.func @f(%q: memref<2x32x16xf16>, %k: memref<48x16xf16>, %r: memref<2x32xf32>, %m: memref<2x32xi32>,
+        %n: memref<48xi32>, %dk: memref<48x16xf16>) {{
+      warp.attention_gradient %q, %k, %k, %q, %r, %r into %dk {{scale = 1.0 : f32, indexing_maps = [{places}],
+        documents_maps = [affine_map<(h, m, n, d, e) -> (h, m)>, affine_map<(h, m, n, d, e) -> (n)>]}}
+        : memref<2x32x16xf16>, memref<48x16xf16>, memref<48x16xf16>, memref<2x32x16xf16>, memref<2x32xf32>,
+          memref<2x32xf32> into memref<48x16xf16> documents %m, %n : memref<2x32xi32>, memref<48xi32>
+      return
+    }}"""
+    with pytest.raises(CompileError, match="sums over heads that have documents of their own"):
+        compile(text, "sm_80")
 
 
 DECLINED = (

@@ -787,6 +787,37 @@ def test_attention_of_sequences_that_follow_each_other() -> None:
     assert close(other, exact(own, few, few, of_keys, False), 2.0)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_sequences_that_follow_each_other(causal: bool) -> None:
+    """As those of each sequence alone, in kernels."""
+    varlen: Any = pytest.importorskip("torch.nn.attention.varlen")
+    lengths, of_keys = (5, 20, 14), (5, 20, 14) if causal else (1, 9, 20)
+    ends, others = (torch.tensor([0, *accumulate(x)], dtype=torch.int32) for x in (lengths, of_keys))
+    others, window = (ends, (-1, 0)) if causal else (others, (-1, -1))
+    inputs = drawn(39, 4, 16), drawn(sum(of_keys), 2, 16), drawn(sum(of_keys), 2, 16)
+    grad = drawn(39, 4, 16)
+
+    def function(q: Any, k: Any, v: Any, ends: Any, others: Any) -> Any:
+        return varlen.varlen_attn(q, k, v, ends, others, 20, 20, window_size=window, enable_gqa=True)
+
+    def exact(q: Any, k: Any, v: Any, *_: Any) -> Any:
+        parts = [x.transpose(0, 1).split(n, 1) for x, n in ((q, lengths), (k, of_keys), (v, of_keys))]
+        attend = partial(functional.scaled_dot_product_attention, is_causal=causal, enable_gqa=True)
+        return torch.cat([attend(*(x[None] for x in each))[0] for each in zip(*parts, strict=True)], 1).transpose(0, 1)
+
+    def trained(call: Any, dtype: Any) -> list[Any]:
+        own = [x.to(dtype, copy=True).requires_grad_() for x in inputs]
+        result = call(*own, ends, ends if causal else others)
+        result.backward(grad.to(dtype))
+        return [result.detach(), *(x.grad for x in own)]
+
+    compiled = Compiled(function)
+    found, wanted = trained(compiled.call, torch.bfloat16), trained(exact, torch.float64)
+    assert not compiled.reasons
+    for ours, true in zip(found, wanted, strict=True):
+        assert (ours.double() - true).norm() <= 2.0**-7 * true.norm()
+
+
 @pytest.mark.parametrize(
     ("shapes", "options", "rest"),
     [

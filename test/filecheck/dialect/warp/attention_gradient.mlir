@@ -16,6 +16,13 @@ func.func @f(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24
   return
 }
 
+// With numbers of documents of queries and of keys.
+// CHECK: warp.attention_gradient %q, %q, %q, %q, %r, %r into %dq {scale = 5.000000e-01 : f32, documents_maps = [{{.*}}], indexing_maps = [{{.*}}]} : {{.*}} into memref<8x16xf16> documents %m, %n : memref<8xi32>, memref<8xi32>
+func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %m: memref<8xi32>, %n: memref<8xi32>, %dq: memref<8x16xf16>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %dq {scale = 0.5 : f32, documents_maps = [affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>], indexing_maps = [affine_map<(m, n, d, e) -> (m, d)>, affine_map<(m, n, d, e) -> (n, d)>, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m, d)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16> documents %m, %n : memref<8xi32>, memref<8xi32>
+  return
+}
+
 // What it needs, from the forward pass.
 // CHECK: warp.attention %q, %k, %v into %o {scale = 5.000000e-01 : f32, lse_map = affine_map<{{.*}}>, indexing_maps = [{{.*}}]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16> lse %lse : memref<1x2x8xf32>
 func.func @forward(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24xf16>, %o: memref<1x2x8x24xf16>, %lse: memref<1x2x8xf32>) {

@@ -6,7 +6,7 @@
 
 // expected-error @+2 {{warp.attention_gradient: expected maps of dQ, dK, dV, or of dK and dV, got those of dK, dK}}
 func.func @twice(%q: memref<8x16xf16>, %r: memref<8xf32>) {
-  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
+  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0, 0, 0, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
   return
 }
 
@@ -41,5 +41,17 @@ func.func @halves(%q: memref<8x16xf16>, %r: memref<8xf16>) {
 // expected-error @+2 {{warp.attention: expected lse to be indexed by all loops of the batch and m, got [1]}}
 func.func @keys(%q: memref<8x16xf16>, %r: memref<8xf32>) {
   warp.attention %q, %q, %q into %q {scale = 0.5 : f32, lse_map = affine_map<(m, n, d, e) -> (n)>, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16> lse %r : memref<8xf32>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#row = affine_map<(m, n, d, e) -> (m)>
+
+// expected-error @+2 {{warp.attention_gradient: expected documents of queries and of keys, with a map each, got 1 and 0}}
+func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %n: memref<8xi32>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16> documents %n : memref<8xi32>
   return
 }
