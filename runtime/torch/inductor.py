@@ -225,7 +225,10 @@ def _saved(cluster: Cluster) -> tuple[float, int]:
     weights = float(sum(map(_bytes, [*converted, *read])))
     if cluster.last is cluster.core or is_attention(cluster.core):
         return weights, len(converted)
-    intermediate, result = float(sum(map(_bytes, cluster.products))), _bytes(cluster.last)
+    # What our kernel reads beside the operands of products, the kernel that follows them reads.
+    of_products = {x for node in (*cluster.products, *cluster.weights) for x in node.all_input_nodes}
+    beside = sum(_bytes(node) for node in cluster.inputs if node not in of_products)
+    intermediate, result = float(sum(map(_bytes, cluster.products))) + beside, _bytes(cluster.last)
     users = _users(cluster.last)
     if not _fused(users):
         return weights + intermediate + result, len(converted) + 1
@@ -247,8 +250,9 @@ def _users(node: Node) -> list[Node]:
 
 def _fused(users: Sequence[Node]) -> set[Node]:
     """Those users of a result that inductor computes in one kernel with it. It calls other kernels for products, and
-    what waits for these is another kernel too: a residual is added behind the products of its block."""
-    apart = [node for node in users if _is_called(node)]
+    what waits for these is another kernel too: a residual is added behind the products of its block. Sums of columns,
+    such as gradients of biases, read what it has stored."""
+    apart = [node for node in users if _is_called(node) or _sums_columns(node)]
     late = set(apart)
     while apart:
         fresh = {*apart.pop().users} - late
@@ -261,6 +265,14 @@ def _is_called(node: Node) -> bool:
     """Whether inductor calls a kernel that it does not write for a node."""
     others = (aten.convolution.default, warploom.region.default)
     return node.op != "call_function" or is_product(node) or is_attention(node) or node.target in others
+
+
+def _sums_columns(node: Node) -> bool:
+    """Whether a node reduces dimensions of a tensor other than the last one."""
+    if node.target is not aten.sum.dim_IntList:
+        return False
+    rank = node.all_input_nodes[0].meta["val"].dim()
+    return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
