@@ -665,6 +665,24 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
+@pytest.mark.parametrize(("length", "narrow"), [(256, True), (257, False)])
+def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+
+    def order(x: Any) -> Any:
+        return torch.sort(x.topk(3)[1].flatten(), stable=True)[1]
+
+    x, mode = torch.randn(41, length), fake.FakeTensorMode()
+    with mode:
+        module = tracing.make_fx(order)(torch.empty(x.shape, device="cuda"))
+    choice.narrow_sorts(module.graph, mode)
+    module.recompile()
+    assert ("uint8" in module.code) == narrow
+    assert torch.equal(module(x), order(x))
+
+
 def test_a_gate_is_in_the_product_of_experts() -> None:
     """Its halves are the columns of one product of groups, of weights as (k, n); a masked result stays apart."""
     x, w, ends = drawn(23, 64), drawn(3, 64, 48), torch.tensor([5, 5, 21], dtype=torch.int32)
