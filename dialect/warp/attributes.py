@@ -379,17 +379,6 @@ class TargetAttr(Data[Target]):
         module.attributes[self.name] = self
 
 
-OVERLAPPED, OVERLAPPED_SM = "warp.overlapped", 90
-"""An attribute of modules, and the first target that it changes: a kernel may start before the launch before it ends,
-waits for that at its beginning, and lets the next one start (PTX ISA 9.7.13.13)."""
-
-
-def is_overlapped(op: Operation) -> bool:
-    """Whether a kernel's module is overlapped."""
-    around = op.parent_op()
-    return around is not None and (OVERLAPPED in around.attributes or is_overlapped(around))
-
-
 def in_place_of(op: Operation, made: OpT) -> OpT:
     """The new operation, with the attributes and the location of the one that it replaces."""
     made.attributes |= op.attributes

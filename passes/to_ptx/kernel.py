@@ -26,12 +26,10 @@ from ...dialect.ptx.types import VarOp
 from ...dialect.schedule import SHARED_ALIGNMENT
 from ...dialect.warp.attributes import (
     COMPUTES,
-    OVERLAPPED_SM,
     SHARED_SPACE,
     FragmentType,
     ScheduleAttr,
     is_memory,
-    is_overlapped,
     memory_space,
     target_of,
 )
@@ -127,9 +125,6 @@ class KernelLowering:
     def __init__(self, kernel: gpu.FuncOp, target: Target, shared_symbol: str) -> None:
         self.kernel, self.target = kernel, target
         self.emitter = Emitter(target, kernel)
-        if target.sm >= OVERLAPPED_SM and is_overlapped(kernel):
-            self.emitter.emit("griddepcontrol.wait")
-            self.emitter.emit("griddepcontrol.launch_dependents")
         self.scalars = Scalars(self.emitter)
         self.extents = self._extents()
         self.threads = prod(self.extents)

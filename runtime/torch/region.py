@@ -14,10 +14,9 @@ from torch.fx import Node
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_ops
 from xdsl.dialects.arith import FastMathFlagsAttr
-from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
-from ...dialect.warp.attributes import OVERLAPPED
 from ...passes.linalg.tensors import fuse_elementwise
 from ..base.errors import AssemblerError, CompileError, WarploomError
 from ..interp.cores import cores
@@ -105,7 +104,6 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
     if written[0].dtype in NARROW:
         approximate(module)
     fuse_elementwise(module)
-    module.attributes[OVERLAPPED] = UnitAttr()
     return ImportedRegion(module, PartLayout(orders, tuple(written), metadata), str(module))
 
 

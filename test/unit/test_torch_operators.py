@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,22 +101,6 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
     assert [region.kernel_for(one, device, options).function.written for one in parts[:2]] == [frozenset({1})] * 2
     with pytest.raises(CompileError, match="tf32"):
         region.kernel_for(parts[2], device, options)
-
-
-@pytest.mark.parametrize(("target", "overlapped"), [("sm_90a", True), ("sm_80", False)])
-def test_parts_wait_for_the_launch_before_them(target: str, overlapped: bool) -> None:
-    """From sm_90 on they may start before it ends, and wait before they read memory."""
-    from warploom.runtime.torch import clusters, region
-    from warploom.runtime.torch.options import BackendOptions
-
-    trace: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx
-    (part,) = clusters.clusters(trace(lambda a, b: torch.relu(a @ b))(drawn(16, 32), drawn(32, 8)).graph)
-    written = region.write(part.nodes, part.inputs, part.results)
-    body = region.kernel_for(written, torch.device("cpu"), BackendOptions(target=target)).ptx.partition("{\n")[2]
-    first = re.search(r"^    (?![./])(.*);$", body, re.MULTILINE)
-    assert first is not None
-    assert (first[1] == "griddepcontrol.wait") == overlapped
-    assert ("griddepcontrol.launch_dependents;" in body) == overlapped
 
 
 def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
