@@ -6,7 +6,8 @@
 Models are written here, with random weights. A time is the median over `--repeats` calls between two events, so that
 what the host takes is in it; the contenders take turns. `graphs` are both in `mode="reduce-overhead"`. An error is the
 largest distance of a result, or of a gradient, from that of the same model in float32 in eager, relative in the
-Frobenius norm. Memory is the peak of a call beyond what lies there before. `--compile` compiles alone, to warm caches.
+Frobenius norm. `alone` is the median between two events with the host ahead. Memory is the peak of a call beyond what
+lies there before. `--compile` compiles alone, to warm caches.
 """
 
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -35,6 +36,9 @@ from torch.nn import functional
 from warploom.runtime import torch_backend
 
 WARM_UP = 4
+
+AHEAD = 30_000_000
+"""Cycles that the GPU waits while the host enqueues a step."""
 
 
 class RmsNorm(nn.Module):
@@ -370,11 +374,13 @@ ROWS = {
 
 @dataclass
 class Measured:
-    """What a contender took of a row: milliseconds, bytes, and distances from float32."""
+    """What a contender took of a row: milliseconds, with the host and by the GPU alone, bytes, and distances from
+    float32."""
 
     row: str
     name: str
     milliseconds: float
+    alone: float
     of_inductor: float
     megabytes: float
     error: float
@@ -433,8 +439,8 @@ def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
     )
 
 
-def one_time(contender: Contender) -> float:
-    """Milliseconds of a step, the host's included."""
+def one_time(contender: Contender, *, ahead: bool = False) -> float:
+    """Milliseconds of a step, the host's included; or of the GPU alone, which waits until the host is done."""
     contender.model.zero_grad(set_to_none=True)
     if not torch.cuda.is_available():
         start = time.perf_counter()
@@ -442,6 +448,8 @@ def one_time(contender: Contender) -> float:
         return 1e3 * (time.perf_counter() - start)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
+    if ahead:
+        torch.cuda._sleep(AHEAD)
     begin.record()
     contender()
     end.record()
@@ -510,12 +518,22 @@ def run(name: str, options: argparse.Namespace) -> list[Measured]:
             one_time(contender)
     times = [[one_time(c) for c in contenders] for _ in range(options.repeats)]
     medians = dict(zip((c.name for c in contenders), map(statistics.median, zip(*times, strict=True)), strict=True))
+    alone = {c.name: statistics.median(one_time(c, ahead=True) for _ in range(10)) for c in contenders}
     measured = []
     for contender, first, error in zip(contenders, firsts, errors, strict=True):
         peer = "inductor graphs" if contender.name.endswith("graphs") else "inductor"
         median = medians[contender.name]
         measured.append(
-            Measured(name, contender.name, median, median / medians.get(peer, median), peak(contender), error, first)
+            Measured(
+                name,
+                contender.name,
+                median,
+                alone[contender.name],
+                median / medians.get(peer, median),
+                peak(contender),
+                error,
+                first,
+            )
         )
         if options.profile:
             options.profile.mkdir(parents=True, exist_ok=True)
@@ -548,6 +566,7 @@ def main() -> None:
     for one in measured:
         print(
             f"{one.row:14} {one.name:16} {one.milliseconds:9.3f} ms {one.of_inductor:6.3f} of inductor "
+            f"{one.alone:9.3f} ms alone "
             f"{one.megabytes:9.1f} MiB {one.error:9.2e} from float32, first call {one.first_call_seconds:.1f} s"
         )
     if options.json and measured:

@@ -314,8 +314,9 @@ def verify_indices(block: Block, along: Sequence[int]) -> None:
 
 # `warp.gelu`: a gelu of one element, in a region on elements.
 
-GELUS = ("tanh", "erf", "silu")
-"""How a gelu may be written; or a silu, which has the logistic function in the place of the normal distribution's."""
+GELUS = ("tanh", "erf", "silu", "erf_gradient")
+"""How a gelu may be written; or a silu, which has the logistic function in the place of the normal distribution's; or
+the derivative of a gelu by erf."""
 
 
 @irdl_op_definition
@@ -325,6 +326,7 @@ class GeluOp(IRDLOperation):
         %y = warp.gelu "erf" %x : f32      // x (1 + erf(x / sqrt(2))) / 2
         %y = warp.gelu "tanh" %x : f32     // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
         %y = warp.gelu "silu" %x : f32     // x / (1 + exp(-x))
+        %y = warp.gelu "erf_gradient" %x : f32  // (1 + erf(x / sqrt(2))) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)
 
     With `approximate`, the error is at most 1e-3 of |x|.
 

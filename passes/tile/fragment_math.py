@@ -173,6 +173,23 @@ def gelu_of(value: SSAValue) -> GeluOp | None:
     )
 
 
+def gelu_gradient_of(value: SSAValue) -> GeluOp | None:
+    """The derivative of a gelu by erf that a value is, the sum of the distribution function and x times the density;
+    None if it is none."""
+    terms = [_split(term) for term in _terms(value)]
+    for first, second in (terms, terms[::-1]) if terms else ():
+        function = _plus_one(first[1][0], math_dialect.ErfOp) if len(first[1]) == 1 else None
+        powers = [power for one in second[1] if isinstance(power := one.owner, math_dialect.ExpOp)]
+        if function is None or len(powers) != 1 or len(second[1]) != 2:
+            continue
+        (x,) = [one for one in second[1] if one.owner is not powers[0]]
+        exponent = _split(_factors(powers[0].operands[0]))
+        known = first[0] == 0.5 and _is(second[0], 1 / math.sqrt(2 * math.pi)) and exponent == (-0.5, [x, x])
+        if known and x.type == f32 and _is_argument(function, x):
+            return GeluOp("erf_gradient", x)
+    return None
+
+
 def silu_of(value: SSAValue) -> GeluOp | None:
     """The silu that a value is: x / (1 + exp(-x)), or x times the reciprocal; None if it is none."""
     op = value.owner
@@ -225,6 +242,8 @@ class RaiseGelu(RewritePattern):
             function = gelu_of(one.results[0]) if isinstance(one, arith.MulfOp) else None
             if schedule is not None and isinstance(one, arith.MulfOp | arith.DivfOp):
                 function = function or silu_of(one.results[0])  # whose error is small beside that of sums
+            if isinstance(one, arith.AddfOp | math_dialect.FmaOp):
+                function = gelu_gradient_of(one.results[0])
             if function is not None:
                 rewriter.replace(one, function)
                 _erase_unused(op, rewriter)

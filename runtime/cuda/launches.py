@@ -54,6 +54,7 @@ class Direct:
     def __init__(self, library: Any) -> None:
         self.launch = library.cuLaunchKernelEx  # (config, kernel, parameters, extra)
         self.launch_graph = library.cuGraphLaunch  # (graph, stream)
+        self.copy = library.cuMemcpyDtoDAsync_v2  # (to, from, bytes, stream)
 
 
 @cache
@@ -199,6 +200,15 @@ def graph_launch(driver: Any, handle: Any) -> Callable[[int], int]:
     if functions is None:
         return lambda stream: driver.cuGraphLaunch(handle, stream)[0]
     return lambda stream: functions.launch_graph(graph, ctypes.c_void_p(stream))
+
+
+def copier(driver: Any, to: int, size: int) -> Callable[[int, int], int]:
+    """A function that enqueues a copy of `size` bytes from an address of a GPU to the address `to` on a stream, and
+    returns the driver's code."""
+    functions, place, count = direct(driver), ctypes.c_uint64(to), ctypes.c_size_t(size)
+    if functions is None:
+        return lambda source, stream: driver.cuMemcpyDtoDAsync(to, source, size, stream)[0]
+    return lambda source, stream: functions.copy(place, ctypes.c_uint64(source), count, ctypes.c_void_p(stream))
 
 
 def launches_of(

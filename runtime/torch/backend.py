@@ -25,7 +25,7 @@ from .attention import is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, call_of, compile_whole, judged, sums_in_f32
+from .inductor import OURS, call_of, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
@@ -76,6 +76,7 @@ def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, opti
     sink(module, examples, name)
     if (mode := _mode_of(examples)) is not None:
         sums_in_f32(module.graph, mode)
+        narrow_sorts(module.graph, mode)
     _report(replace_clusters(module, name, options, "inductor"), options)
     module.recompile()
 

@@ -234,8 +234,30 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
         members |= _second(node, core, members | taken)
         queue = sorted({*queue, *node.users}, key=order.__getitem__)
         if [x for x in members if not members.issuperset(x.users)] == [node]:
-            closed = set(members)
+            closed = _with_operands(members, taken)
     return closed
+
+
+def _with_operands(members: set[Node], taken: set[Node]) -> set[Node]:
+    """The cluster with operands that only it reads, and with conversions of others to wider types: it reads in their
+    place what is converted, as a gradient of gelu does, which multiplies a converted operand several times."""
+    found, queue = set(members), [operand for node in members for operand in node.all_input_nodes]
+    while queue:
+        operand = queue.pop()
+        readers = found.intersection(operand.users)
+        own = operand not in taken and len(readers) == len(operand.users)
+        fits = all(not is_product(x) and follows(operand, x) for x in readers)
+        if operand not in found and fits and (own or (operand.target in CONVERSIONS and _widens(operand, taken))):
+            found.add(operand)
+            queue += operand.all_input_nodes
+    return found
+
+
+def _widens(conversion: Node, taken: set[Node]) -> bool:
+    """Whether a conversion is to a type of more bytes, and not inside another cluster."""
+    (source,) = conversion.all_input_nodes
+    narrower = source.meta["val"].dtype.itemsize < conversion.meta["val"].dtype.itemsize
+    return narrower and not taken.issuperset((source, conversion))
 
 
 def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:

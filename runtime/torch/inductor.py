@@ -19,6 +19,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from ..arguments.arrays import stream_reader
 from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
@@ -129,6 +130,24 @@ def sums_in_f32(graph: Graph, mode: Any) -> None:
         take_place(graph, node, make.nodes)
 
 
+def narrow_sorts(graph: Graph, mode: Any) -> None:
+    """Sorts places that `topk` chose in rows of at most 256 elements as bytes, in place, where only their order is
+    read, as for experts: torch's kernels sort eight bits at a time, and places have 64."""
+    for node in [n for n in graph.nodes if n.target in SORTS]:
+        source, used = node.args[0], {user.args[1] for user in node.users if user.users}
+        while source.target in VIEWS:
+            source = source.all_input_nodes[0]
+        topk = source.args[0] if source.target is operator.getitem and source.args[1] == 1 else source
+        if topk.target is not aten.topk.default or used != {1} or not node.args[0].meta["val"].is_cuda:
+            continue
+        length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
+        if isinstance(length, int) and length <= MOST_PLACES:
+            with graph.inserting_before(node):
+                make = _Maker(graph, mode, [])
+                node.update_arg(0, make.converted(node.args[0], torch.uint8))
+                node.meta["val"] = (make.nodes[0].meta["val"], node.meta["val"][1])
+
+
 class _Maker(NamedTuple):
     """Makes nodes of a graph, one after another."""
 
@@ -158,6 +177,9 @@ def _permutation(node: Node) -> Node | None:
 
 
 SORTS = frozenset({aten.sort.default, aten.sort.stable})
+
+MOST_PLACES = 256
+"""Places that a byte tells apart."""
 
 
 # Whether a part of a graph runs as our kernel or is left to inductor: on a GPU both are measured, equal parts once.
@@ -225,7 +247,10 @@ def _saved(cluster: Cluster) -> tuple[float, int]:
     weights = float(sum(map(_bytes, [*converted, *read])))
     if cluster.last is cluster.core or is_attention(cluster.core):
         return weights, len(converted)
-    intermediate, result = float(sum(map(_bytes, cluster.products))), _bytes(cluster.last)
+    # What our kernel reads beside the operands of products, the kernel that follows them reads.
+    of_products = {x for node in (*cluster.products, *cluster.weights) for x in node.all_input_nodes}
+    beside = sum(_bytes(node) for node in cluster.inputs if node not in of_products)
+    intermediate, result = float(sum(map(_bytes, cluster.products))) + beside, _bytes(cluster.last)
     users = _users(cluster.last)
     if not _fused(users):
         return weights + intermediate + result, len(converted) + 1
@@ -247,8 +272,9 @@ def _users(node: Node) -> list[Node]:
 
 def _fused(users: Sequence[Node]) -> set[Node]:
     """Those users of a result that inductor computes in one kernel with it. It calls other kernels for products, and
-    what waits for these is another kernel too: a residual is added behind the products of its block."""
-    apart = [node for node in users if _is_called(node)]
+    what waits for these is another kernel too: a residual is added behind the products of its block. Sums of columns,
+    such as gradients of biases, read what it has stored."""
+    apart = [node for node in users if _is_called(node) or _sums_columns(node)]
     late = set(apart)
     while apart:
         fresh = {*apart.pop().users} - late
@@ -261,6 +287,14 @@ def _is_called(node: Node) -> bool:
     """Whether inductor calls a kernel that it does not write for a node."""
     others = (aten.convolution.default, warploom.region.default)
     return node.op != "call_function" or is_product(node) or is_attention(node) or node.target in others
+
+
+def _sums_columns(node: Node) -> bool:
+    """Whether a node reduces dimensions of a tensor other than the last one."""
+    if node.target is not aten.sum.dim_IntList:
+        return False
+    rank = node.all_input_nodes[0].meta["val"].dim()
+    return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
@@ -355,7 +389,7 @@ class RecordedGraph(local):
         self.called = False
         self.addresses: list[int] = []
         self.graph: Any = None
-        self.copied: list[tuple[int, torch.Tensor]] = []
+        self.copied: list[tuple[int, torch.Tensor, Callable[[torch.Tensor], object]]] = []
         self.results: list[Any] = []
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -366,8 +400,8 @@ class RecordedGraph(local):
         return self._replayed(inputs)
 
     def _replayed(self, inputs: list[Any]) -> list[Any]:
-        for i, place in self.copied:
-            place.copy_(inputs[i])
+        for i, _, copy in self.copied:
+            copy(inputs[i])
         inputs.clear()
         self.graph.replay()
         return [None if result is None else result.clone() for result in self.results]
@@ -387,18 +421,36 @@ class RecordedGraph(local):
             return self.other(inputs)
         self.recordings += 1
         self.addresses = [inputs[i].data_ptr() for i in self.static]
-        self.copied = [(i, inputs[i].clone()) for i in moving]
+        self.copied = [(i, place, _copy_into(place)) for i in moving for place in (inputs[i].clone(),)]
         self.graph, self.results = self._recorded(inputs)
         return self._replayed(inputs)
 
     def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
         """The calls of the model as a graph, and its results, which each replay writes again."""
         graph, own = cast("Any", torch.cuda).CUDAGraph(), list(inputs)
-        for i, place in self.copied:
+        for i, place, _ in self.copied:
             own[i] = place
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = list(self.model(own))
         return graph, results
+
+
+def _copy_into(place: torch.Tensor) -> Callable[[torch.Tensor], object]:
+    """Copies tensors that lie in memory as `place` does into it; on a GPU by the driver, which takes the host a tenth
+    of the time that torch's operator does."""
+    if not place.is_cuda:
+        return place.copy_
+    from ..cuda.driver import gpu
+    from ..cuda.launches import copier
+
+    number = place.get_device()
+    enqueue, stream = copier(gpu(number).driver, place.data_ptr(), place.nbytes), stream_reader(number)
+
+    def copy(tensor: torch.Tensor) -> None:
+        if enqueue(tensor.data_ptr(), stream()):  # as where the context is not the calling thread's
+            place.copy_(tensor)
+
+    return copy
 
 
 def _are_small(values: Sequence[Any]) -> bool:

@@ -53,6 +53,13 @@ def silu(x: Floats) -> Floats:
     return found
 
 
+def erf_gradient(x: Floats) -> Floats:
+    below = np.vectorize(lambda one: math.erfc(-one / math.sqrt(2)) / 2, otypes=[np.float64])(x)
+    bounded = np.clip(x, -40, 40)
+    found: Floats = below + bounded * np.exp(-(bounded**2) / 2) / math.sqrt(2 * math.pi)
+    return found
+
+
 OPERATIONS = f"""
     %y = warp.map %x : {TILE} -> {TILE} (%e: f32) {{
       %one = arith.constant 1.0 : f32
@@ -99,6 +106,18 @@ def test_gelus_keep_their_bounds(name: str) -> None:
     assert (error <= absolute * np.abs(x) + 2e-6 * np.abs(expected) + small).all(), (error / np.abs(x)).max()
 
 
+def test_the_gradient_of_a_gelu_keeps_its_bound() -> None:
+    x = arguments()
+    x[0, :4] = np.array([np.inf, -np.inf, 0.0, -5.75], np.float32)
+    expected = erf_gradient(x.astype(np.float64))
+    error = np.abs(apply("erf_gradient", x) - expected)
+    assert (error <= 5e-7).all(), error.max()
+    x[0, 0] = np.nan
+    found = apply("erf_gradient", x)
+    assert np.isnan(found[0, 0])
+    assert np.isfinite(found.flatten()[1:]).all()
+
+
 @pytest.mark.parametrize("name", ["tanh", "erf"])
 def test_approximate_gelus(name: str) -> None:
     x = np.random.default_rng(1).uniform(-20, 20, (512, COLUMNS)).astype(np.float32)
@@ -123,6 +142,11 @@ def test_neighbours_of_special_numbers_are_as_they_would_be(name: str) -> None:
 HEAD = "%half = arith.constant 0.5 : f32 %one = arith.constant 1.0 : f32 %two = arith.constant 2.0 : f32"
 CUBIC = f"{HEAD} %c0 = arith.constant 0.7978845608 : f32 %c1 = arith.constant 0.044715 : f32"
 SQUARE = "%s = arith.mulf %x, %x : f32"
+GRADIENT = f"""{HEAD} {SQUARE} %c = arith.constant 0.70710678 : f32 %u = arith.mulf %x, %c : f32
+      %t = math.erf %u : f32 %o = arith.addf %t, %one : f32 %p = arith.mulf %o, %half : f32
+      %minus = arith.constant -0.5 : f32 %v = arith.mulf %s, %minus : f32 %e = math.exp %v fastmath<afn> : f32
+      %d = arith.constant 0.3989422804 : f32 %f = arith.mulf %e, %d : f32 %q = arith.mulf %x, %f : f32
+      %y = arith.addf %p, %q : f32"""
 WRITTEN = {
     "as PyTorch does": ("tanh", f"""{CUBIC} {SQUARE} %q = arith.mulf %s, %x : f32 %c = arith.mulf %q, %c1 : f32
       %i = arith.addf %x, %c : f32 %u = arith.mulf %i, %c0 : f32 %t = math.tanh %u : f32
@@ -133,6 +157,9 @@ WRITTEN = {
     "by erf": ("erf", f"""{HEAD} %c = arith.constant 0.70710678 : f32 %u = arith.mulf %c, %x : f32
       %t = math.erf %u : f32 %o = arith.addf %t, %one : f32 %h = arith.mulf %half, %x : f32
       %y = arith.mulf %o, %h : f32"""),
+    "the gradient": ("erf_gradient", GRADIENT),
+    "the gradient, turned": ("erf_gradient", GRADIENT.replace("%p, %q", "%q, %p")),
+    "another gradient": ("", GRADIENT.replace("-0.5", "-0.4")),
     "another constant": ("", f"""{HEAD} %c = arith.constant 0.7071 : f32 %u = arith.mulf %c, %x : f32
       %t = math.erf %u : f32 %o = arith.addf %t, %one : f32 %h = arith.mulf %half, %x : f32
       %y = arith.mulf %o, %h : f32"""),

@@ -716,7 +716,7 @@ def test_tensor_maps_follow_their_arrays(driver: Driver, monkeypatch: pytest.Mon
         return (Result.CUDA_SUCCESS,)
 
     call = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 4)(launch)
-    functions = packing.Direct(SimpleNamespace(cuLaunchKernelEx=call, cuGraphLaunch=None))
+    functions = packing.Direct(SimpleNamespace(cuLaunchKernelEx=call, cuGraphLaunch=None, cuMemcpyDtoDAsync_v2=None))
     monkeypatch.setattr(packing, "direct", lambda _: functions)
     monkeypatch.setattr(packing, "encoded_map", encoded)
     monkeypatch.setattr(packing, "encode_tensor_map", lambda *args: bytes(encoded(*args).buffer))

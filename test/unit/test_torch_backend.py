@@ -569,21 +569,43 @@ def test_what_follows_a_product_may_branch(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(clusters.narrowed(cluster).nodes) == 5
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_gradient_converts_is_read_unconverted(shared: bool) -> None:
+    """The gradient of a gelu, as inductor writes it, multiplies an operand in f32 several times."""
+    clusters: Any = import_module("warploom.runtime.torch.clusters")
+
+    def gradient(g: Any, w: Any, x: Any) -> Any:
+        wide = x.float()
+        slope = (torch.erf(wide * 0.5**0.5) + 1) * 0.5 + wide * (torch.exp(wide * wide * -0.5) * 0.3989422804014327)
+        return (g @ w).float().mul(slope).to(torch.bfloat16), wide.sum(0) if shared else None
+
+    trace: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx
+    graph = trace(gradient)(drawn(5, 16), drawn(16, 8), drawn(5, 8)).graph
+    (cluster,) = clusters.clusters(graph)
+    assert [node.op for node in cluster.inputs] == ["placeholder"] * 3
+    assert cluster.last.meta["val"].dtype == torch.bfloat16
+
+
 def test_what_waits_for_a_product_is_not_fused_with_what_is_before_it() -> None:
     """A residual is added behind the products of its block; the bytes of the result are moved again for it."""
     clusters: Any = import_module("warploom.runtime.torch.clusters")
     choice: Any = import_module("warploom.runtime.torch.inductor")
 
     def saved(function: Callable[..., Any]) -> Any:
-        graph: Any = import_module("torch.fx.experimental.proxy_tensor").make_fx(function)(*[drawn(4, 4)] * 3).graph
+        graph: Any = (
+            import_module("torch.fx.experimental.proxy_tensor")
+            .make_fx(function)(*(drawn(4, 4) for _ in range(3)))
+            .graph
+        )
         return choice._saved(next(cluster for cluster in clusters.clusters(graph) if len(cluster.nodes) > 1))
 
     def block(a: Any, b: Any, c: Any) -> Any:
         x = torch.relu(a @ b + c)
         return x + torch.ops.aten.convolution(x[None], b[..., None], None, [1], [0], [1], False, [0], 1)[0]
 
-    assert saved(block) == (2.0 * 32, 1)
-    assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (0.0, 0)
+    assert saved(block) == (3.0 * 32, 1), "with the residual that is read"
+    assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(1)) == (32.0, 0)
+    assert saved(lambda a, b, c: torch.relu(a @ b + c).sum(0)) == (3.0 * 32, 1), "rows are summed up in a kernel apart"
 
 
 def test_bytes_without_a_sign_are_not_multiplied_as_signed_ones() -> None:
@@ -641,6 +663,24 @@ def test_sums_by_index_are_of_f32() -> None:
     )
     assert torch.all((found - exact).abs() <= BF16 * exact.abs())
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
+
+
+@pytest.mark.parametrize(("length", "narrow"), [(256, True), (257, False)])
+def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+
+    def order(x: Any) -> Any:
+        return torch.sort(x.topk(3)[1].flatten(), stable=True)[1]
+
+    x, mode = torch.randn(41, length), fake.FakeTensorMode()
+    with mode:
+        module = tracing.make_fx(order)(torch.empty(x.shape, device="cuda"))
+    choice.narrow_sorts(module.graph, mode)
+    module.recompile()
+    assert ("uint8" in module.code) == narrow
+    assert torch.equal(module(x), order(x))
 
 
 def test_a_gate_is_in_the_product_of_experts() -> None:

@@ -16,7 +16,7 @@ func.func @both(%a: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
 
 func.func @neither(%a: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>) {
   %m = warp.map %a : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> -> !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]> (%x: f32) {
-    // expected-error @+1 {{expected a gelu by tanh or erf or silu, got "sigmoid"}}
+    // expected-error @+1 {{expected a gelu by tanh or erf or silu or erf_gradient, got "sigmoid"}}
     %0 = warp.gelu "sigmoid" %x : f32
     warp.yield %0 : f32
   }
