@@ -153,15 +153,8 @@ class TensorProducts(ABC):
             result.replace_all_uses_with(self._sums(index, start, memory, at, fragment_of(start)))
         return index
 
-    def _sums(
-        self,
-        index: IndexBuilder,
-        start: SSAValue,
-        memory: SSAValue,
-        at: tuple[Index, Index],
-        kind: FragmentType,
-        left: int = 0,
-    ) -> SSAValue:
+    def _sums(self, index: IndexBuilder, start: SSAValue, memory: SSAValue, at: tuple[Index, Index], kind: FragmentType,
+              left: int = 0) -> SSAValue:  # fmt: skip
         """The accumulators of a consumer from its column `left` on, added to the initial values. They are the initial
         values alone if K is empty."""
         place, whole = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
@@ -276,7 +269,11 @@ class _Sums(TensorProducts):
         index.insert(FenceOp(BEFORE_SYNC))
         self.ring.step(index, RELEASE)
         self.ring.step(index, READ)
+        initial = dict.fromkeys(loop.iter_args)
         Rewriter.replace_op(loop, [], loop.iter_args)
+        for value in initial:
+            if isinstance(value.owner, ConstantOp) and not value.uses:
+                Rewriter.erase_op(value.owner)
 
 
 # An attention in tensor memory: scores S and outputs O of a loop over keys, and P, operand A of O += P V.

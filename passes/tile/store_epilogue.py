@@ -197,7 +197,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     if schedule.together > 1 and not schedule.exchanged and in_parts:
         element_bits = fragment.with_element(held_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
-        least = staged or GROUP_COLUMNS
+        # A lane has twice the sums of as many columns of 128 rows, and loads them from tensor memory.
+        least = staged if staged and schedule.mma.m == GROUP_ROWS else GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.folded, op.at)
 
