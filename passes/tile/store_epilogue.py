@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -284,35 +284,33 @@ class Ending:
         upcoming = self.loaded
         for parts in zip(*map(self._parts, accumulators), strict=True):
             (c, loaded), row = upcoming, parts[0][1]
-            early, apart = self.early and row < last, self._is_apart(row)
+            early, apart, outside = self.early and row < last, self._is_apart(row), self.index
             if early and apart:
                 upcoming = self._load(row + self.rows)
-            with self._where_inside(row) if apart else nullcontext():
+            with outside.where(self._has_row(row)) if apart else nullcontext(outside) as index:
+                self.index = self.operands.index = index
                 results = self._results([part for part, _ in parts], c, loaded, row)
                 if early and not apart:
                     # Before the store, for nothing is moved across one that may be to the same memory.
                     upcoming = self._load(row + self.rows)
                 results = results if self.first else self._exchanged(results)
-                at = self.index.values([self.index.add(self.m, row), self.n])
-                self.index.insert(StoreOp(results, self.op.d, at, self.op.in_bounds))
+                at = index.values([index.add(self.m, row), self.n])
+                index.insert(StoreOp(results, self.op.d, at, self.op.in_bounds))
+            self.index = self.operands.index = outside
             if row < last and not early:
                 upcoming = self._load(row + self.rows)
 
     def _is_apart(self, row: int) -> bool:
         """Whether a warp computes the strip from a row on in a branch, taken where D has the row. In one block `ptxas`
         computes what follows a store before it, and the functions of all strips at once spill."""
-        epilogue, (rows, *_) = self.op.epilogue, memory_of(self.op.d).get_shape()
-        computes = epilogue is not None and any(one.name in FUNCTIONS for one in epilogue.walk())
-        return computes and row > 0 and rows >= 0 and self.schedule.together == 1
+        epilogue, is_static = self.op.epilogue, memory_of(self.op.d).get_shape()[M] >= 0
+        if epilogue is None or row == 0 or self.schedule.together > 1:
+            return False
+        return is_static and any(one.name in FUNCTIONS for one in epilogue.walk())
 
-    @contextmanager
-    def _where_inside(self, row: int) -> Generator[None]:
-        """What is done where D has a row."""
-        outside, (rows, *_) = self.index, memory_of(self.op.d).get_shape()
-        with outside.where(outside.compare("slt", outside.add(self.m, row), rows)) as inside:
-            self.index = self.operands.index = inside
-            yield
-        self.index = self.operands.index = outside
+    def _has_row(self, row: int) -> SSAValue:
+        """Whether D has a row of the accumulators."""
+        return self.index.compare("slt", self.index.add(self.m, row), memory_of(self.op.d).get_shape()[M])
 
     def _results(self, parts: list[SSAValue], c: SSAValue | None, loaded: list[SSAValue], row: int) -> SSAValue:
         """What becomes of the accumulators of a strip."""
