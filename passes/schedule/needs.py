@@ -56,7 +56,7 @@ OVERHEADS: Mapping[str, Mapping[str, int]] = {
     # Two steps of fragments at once: a register of nibbles is for both.
     "nibbles": {"nibbles converted": 32},
     "both across": {"both across, below a byte": 24, "both across, edges": 24},
-    "functions": {"functions, before sm_90": 8},
+    "functions": {"functions, before sm_90": 8, "a logarithm, words, before sm_90": 24},
 }
 """Registers that a lane needs more of, by what is true of a product in tiles (`_facts`). Of rows of a kind the largest
 counts."""
@@ -97,6 +97,8 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
         "below a byte": bits < 8,
         "edges": edges,
         "functions": bool(functions(product)),
+        "a logarithm": "math.log" in functions(product),
+        "words": bits == 32,
         "before sm_90": target.sm < 90,
     }
     return {fact for fact, holds in facts.items() if holds}

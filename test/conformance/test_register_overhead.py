@@ -28,6 +28,7 @@ EVIDENCE = {
     "nibbles converted": "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
     "both across, edges": "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
     "functions, before sm_90": "f16 f16 f32, log, residual, At B, 4096x4096x4096 on sm_89",
+    "a logarithm, words, before sm_90": "f32 f32 f32, log, residual, At B, 4096x4096x4096 on sm_87",
 }
 """For each row a product that spills without it, and not with it."""
 
