@@ -257,8 +257,8 @@ the longer K of sm_107, and absolute addresses in descriptors of shared memory
 
 ## What is not measured
 
-Kernels have run on one GPU only, an H200 ([bench/RESULTS.md](../bench/RESULTS.md)). The constants of the model that
-chooses schedules were measured there. For other targets, the tests assemble the PTX with ptxas and interpret it with
+Kernels have run on H200 and H100 alone ([bench/RESULTS.md](../bench/RESULTS.md)). The constants of the model that
+chooses schedules were measured on these. For other targets, the tests assemble the PTX with ptxas and interpret it with
 the arithmetic of the target, but the speed of these kernels is not known. `warploom tune` measures on your GPU.
 
 The arithmetic of the interpreter comes from measurements for some GPUs, and from published models for others.

@@ -2,6 +2,7 @@
 
     python test/tensor_grid.py                 # all of it: hours on one core
     python test/tensor_grid.py --every 40 --first 3      # one case of 40 of each group
+    python test/tensor_grid.py --draw 40 --seed 7        # 40 of all cases, with operands of that seed
 
 Dense products of every type and form, alone, in pairs of CTAs and of dynamic sizes; with a sparse A; of narrow floats;
 with scales of blocks; of numbers of rows that only a call has; attention. Results are held against float64. For each
@@ -12,6 +13,7 @@ group a line says how many cases are right, and each reason why others are decli
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import sys
 from collections import Counter
@@ -57,9 +59,9 @@ def of_lanes(of: Product, *, paired: bool = False) -> Product:
     return replace(of, schedule=schedule)
 
 
-def _run(of: Product) -> Callable[[Kernel], str]:
+def _run(of: Product, seed: int) -> Callable[[Kernel], str]:
     def run(kernel: Kernel) -> str:
-        given = problem(of, 3)
+        given = problem(of, seed)
         kernel(*given.arguments, device="interp", checks="all")
         return given.wrong()
 
@@ -85,7 +87,7 @@ def _sparse() -> Iterator[tuple[str, Product]]:
             yield "sparse", replace(each, schedule=tile | ({"cluster": (2, 1)} if number % 3 == 0 else {}))
 
 
-def _sparse_rows() -> Iterator[Case]:
+def _sparse_rows(seed: int) -> Iterator[Case]:
     """Products of a sparse A with any number of rows, compiled for one size and run with two."""
     for of in {each.types: each for _, each in _sparse()}.values():
         (m, n, k), rows = of.size, -(-of.size[0] // METADATA_ROWS)
@@ -93,7 +95,7 @@ def _sparse_rows() -> Iterator[Case]:
         schedule = {name: value for name, value in of.schedule.items() if name != "ctas"}
         for run in (replace(of, size=(size, n, k)) for size in (m, 37)):
             make = partial(compile, text, TARGET, tf32=True, **schedule)
-            yield Case("sparse rows", f"{run.size[0]} of {of}", make, _run(run))
+            yield Case("sparse rows", f"{run.size[0]} of {of}", make, _run(run, seed))
 
 
 ATTENTIONS = (
@@ -106,9 +108,9 @@ ATTENTIONS = (
 """Of queries that no key counts for, of one and of two warpgroups, of each size of heads, and of what is not known."""
 
 
-def _attention(asked: Attention, schedule: dict[str, Any]) -> Case:
+def _attention(asked: Attention, schedule: dict[str, Any], seed: int) -> Case:
     def run(kernel: Kernel) -> str:
-        given = problem_of(asked)
+        given = problem_of(asked, seed)
         kernel(*given.arguments, device="interp", checks="all")
         return given.wrong()
 
@@ -133,14 +135,14 @@ def _of_kinds() -> Iterator[Case]:
                    lambda kernel, f=form, s=size: "" if f.within(kernel, s) else OUTSIDE)  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
-    """All of the grid, group after group."""
+def cases(seed: int = 3) -> Iterator[Case]:
+    """All of the grid, group after group, with operands of a seed."""
     for group, each in (*_dense(), *_sparse()):
         if each.legal:
-            yield Case(group, str(each), partial(each.compile, TARGET), _run(each))
-    yield from _sparse_rows()
+            yield Case(group, str(each), partial(each.compile, TARGET), _run(each, seed))
+    yield from _sparse_rows(seed)
     yield from _of_kinds()
-    yield from (_attention(*each) for each in ATTENTIONS)
+    yield from (_attention(*each, seed) for each in ATTENTIONS)
 
 
 def wrong(case: Case) -> str:
@@ -162,11 +164,15 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="of how many cases of a group one is run")
     parser.add_argument("--first", type=int, default=0, help="the first of these")
     parser.add_argument("--group", default="", help="only this group")
+    parser.add_argument("--draw", type=int, default=0, help="how many cases are drawn; all, if not given")
+    parser.add_argument("--seed", type=int, default=3, help="what they are drawn by, and what operands come from")
     parser.add_argument("--list", action="store_true", help="print what is right, too")
     options = parser.parse_args()
     seen, run, right = Counter[str](), Counter[str](), Counter[str]()
     declined, failed = Counter[tuple[str, str]](), 0
-    for case in cases():
+    every = list(cases(options.seed))
+    drawn = set(random.Random(options.seed).sample(range(len(every)), options.draw or len(every)))
+    for case in (each for number, each in enumerate(every) if number in drawn):
         number, seen[case.group] = seen[case.group], seen[case.group] + 1
         if number % options.every != options.first or options.group not in ("", case.group):
             continue

@@ -355,14 +355,9 @@ class _Fields:
         if m not in rows:
             self.fail(24, 5, "M / 16", " or ".join(str(size // 16) for size in rows))
         if n not in columns:
-            last = columns[-1] // 8
-            listed = f"{columns[0] // 8} to {last} in steps of {(columns[1] - columns[0]) // 8}"
-            self.fail(
-                17,
-                6,
-                "N / 8",
-                "1, 2, 3, 4 or an even number up to 32" if len(columns) % 2 and op.kind == "i8" else listed,
-            )
+            uneven = len(columns) % 2 and op.kind == "i8"
+            listed = f"{columns[0] // 8} to {columns[-1] // 8} in steps of {(columns[1] - columns[0]) // 8}"
+            self.fail(17, 6, "N / 8", "1, 2, 3, 4 or an even number up to 32" if uneven else listed)
         if self.bits(16) and b.bits <= 8 and n % (16 * op.group):
             self.fail(17, 6, "N / 8", f"a multiple of {2 * op.group} where B of 8 bits lies along N")
         return Shape(m, n, _DEPTH.get(op.kind, 32) * (2 if op.sparse else 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TypeAlias, TypeGuard, TypeVar
 
@@ -386,14 +387,16 @@ def in_place_of(op: Operation, made: OpT) -> OpT:
     return made
 
 
+def enclosing(op: Operation) -> Iterator[Operation]:
+    """The operations that an operation is in, the innermost first."""
+    while (around := op.parent_op()) is not None:
+        yield (op := around)
+
+
 def schedule_around(op: Operation) -> Schedule | None:
     """The schedule of the kernel that contains an operation; None without one."""
-    around = op.parent_op()
-    while around is not None:
-        if isinstance(attribute := around.attributes.get(ScheduleAttr.name), ScheduleAttr):
-            return attribute.data
-        around = around.parent_op()
-    return None
+    schedules = (around.attributes.get(ScheduleAttr.name) for around in enclosing(op))
+    return next((attribute.data for attribute in schedules if isinstance(attribute, ScheduleAttr)), None)
 
 
 def target_of(op: Operation) -> Target | None:
@@ -402,15 +405,11 @@ def target_of(op: Operation) -> Target | None:
     Raises:
         VerifyException: for a `warp.target` of another kind, such as a string.
     """
-    parent: Operation | None = op
-    while parent is not None:
-        attribute = parent.attributes.get(TargetAttr.name)
-        if isinstance(attribute, TargetAttr):
-            return attribute.data
-        if attribute is not None:
-            raise VerifyException(f"expected warp.target = #warp.target<sm_90a> or another GPU, got {attribute}")
-        parent = parent.parent_op()
-    return None
+    targets = (each.attributes.get(TargetAttr.name) for each in (op, *enclosing(op)))
+    attribute = next((each for each in targets if each is not None), None)
+    if not isinstance(attribute, TargetAttr | None):
+        raise VerifyException(f"expected warp.target = #warp.target<sm_90a> or another GPU, got {attribute}")
+    return None if attribute is None else attribute.data
 
 
 # How a tile lies in shared memory: `#warp.swizzle`.

@@ -22,7 +22,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
-from .attributes import SHARED_SPACE, memory_of, memory_space
+from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space
 from .op_shapes import BareWord, CountedType, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
@@ -308,10 +308,7 @@ own for copies and readers in both; both are told when products are done. Source
 
 def in_pairs(op: Operation) -> bool:
     """Whether the kernel of an operation multiplies in pairs of CTAs."""
-    kernel: Operation | None = op
-    while kernel is not None and PAIRS not in kernel.attributes:
-        kernel = kernel.parent_op()
-    return kernel is not None
+    return any(PAIRS in each.attributes for each in (op, *enclosing(op)))
 
 
 CLUSTER_SM = 90
@@ -408,12 +405,8 @@ CONSUMERS_BARRIER = 7
 
 def some_warps(op: Operation) -> int | None:
     """How many warps execute an operation; None if all of the CTA do."""
-    around = op.parent_op()
-    while around is not None:
-        if isinstance(number := around.attributes.get(SOME_WARPS), IntegerAttr):
-            return number.value.data
-        around = around.parent_op()
-    return None
+    counts = (around.attributes.get(SOME_WARPS) for around in enclosing(op))
+    return next((count.value.data for count in counts if isinstance(count, IntegerAttr)), None)
 
 
 @irdl_op_definition

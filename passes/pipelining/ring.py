@@ -19,7 +19,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
-from ...dialect.warp.attributes import SHARED_SPACE, memory_of, memory_space
+from ...dialect.warp.attributes import SHARED_SPACE, enclosing, memory_of, memory_space
 from ...dialect.warp.cta import (
     ACQUIRE,
     COMMIT,
@@ -340,7 +340,7 @@ class CarryStages(RewritePattern):
         for parity, kinds in ((1, (ACQUIRE, COMMIT, FILLED)), (0, (WAIT, RELEASE, READ))):
             every = [one for one in steps if isinstance(one, PipelineOp) and one.step.data in kinds]
             self.steps = {one for one in every if one.stage is None}
-            self.moves = {outer for one in every if one.step.data in (FILLED, READ) for outer in around(one)}
+            self.moves = {outer for one in every if one.step.data in (FILLED, READ) for outer in enclosing(one)}
             self._follow(block, StageOf(0, parity, self.ring.stages))
 
     def _follow(self, block: Block, at: StageOf) -> StageOf:
@@ -402,12 +402,6 @@ class CarryStages(RewritePattern):
         Rewriter.erase_op(loop)
         results = dict(zip(changed, new.results[count - 1 :], strict=True))
         return StageOf(*(results.get(i, at[i]) for i in range(len(at))))
-
-
-def around(op: Operation) -> Iterator[Operation]:
-    """The operations that an operation is in."""
-    while (around := op.parent_op()) is not None:
-        yield (op := around)
 
 
 class CtaBarrierRing(RewritePattern):

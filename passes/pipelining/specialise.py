@@ -32,7 +32,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
-from ...dialect.warp.attributes import ScheduleAttr, fragment_of, target_of
+from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
@@ -60,7 +60,6 @@ from ..tile.tiling import LaunchedKernel, LaunchPattern
 from .ring import (
     DeclinedError,
     Ring,
-    around,
     copies_of,
     decline,
     is_load,
@@ -311,7 +310,7 @@ class GiveRoles(RewritePattern):
                 inside.insert(SetRegistersOp(registers[0]))
             first = inside.compare("eq", warp, consumers)
             with inside.where(inside.insert(arith.AndIOp(first, inside.insert(ElectOp()).chosen)).result) as lane:
-                slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *around(one))))
+                slice_of(lane, mine, set(producers), {}, lambda one: not roles.isdisjoint((one, *enclosing(one))))
                 if schedule.cluster != (1, 1):
                     ring.drain(lane)
         for one in reversed(producers):
@@ -344,7 +343,7 @@ def _fills(op: Operation) -> bool:
 
 def _has_role(op: Operation) -> bool:
     """Whether an operation of a kernel is in the branch of a role."""
-    return any(isinstance(each, scf.IfOp) for each in around(op))
+    return any(isinstance(each, scf.IfOp) for each in enclosing(op))
 
 
 def _erase(op: Operation) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import gcd
 from typing import NamedTuple, TypeVar
 
 from xdsl.dialects import memref, scf
@@ -273,15 +275,18 @@ class StagedStores:
         fragment = fragment_of(stores[0].fragment)
         self.view = TensorView.of(stores[0], stores[0].memory)
         self.images = _images_of(self.view, launch)
-        self.panel = panel_columns(fragment.shape[1], fragment.bits)
+        self.widths = {op: fragment_of(op.fragment).shape[1] for op in stores}
+        rows_of = groupby(stores, lambda op: (op.parent, index.folded(op.indices[0])))
+        across = gcd(*(sum(map(self.widths.__getitem__, side_by_side)) for _, side_by_side in rows_of))
+        self.panel = panel_columns(across, fragment.bits)
         if not self.panel:
-            decline(stores[0], f"its fragments of {fragment.shape[1]} columns fill no panel")
+            decline(stores[0], f"its fragments of {across} columns fill no panel")
         self.columns = max(self.panel, fragment.layout.data.columns)
-        if odd := next((op for op in stores if fragment_of(op.fragment).shape[1] % self.columns), None):
+        if odd := next((op for op, n in self.widths.items() if n % self.columns and self.columns % n), None):
             decline(odd, f"it writes no whole panels of {self.columns} columns")
-        rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
+        self.rows, groups = fragment.shape[0], launch.schedule.consumer_warps // WARPS
         count = staging_buffers(launch.schedule)
-        shape = [groups * count, rows, self.columns]
+        shape = [groups * count, self.rows, self.columns]
         swizzle = SwizzleAttr(self.panel * fragment.bits // 8)
         tile = MemRefType(fragment.element_type, shape, swizzle, IntegerAttr(SHARED_SPACE, i64))
         self.map = self.view.encoded(launch, box_type(self.view, tile, images=self.images))
@@ -291,36 +296,40 @@ class StagedStores:
         self.buffers = [index.add(first, number) for number in range(count)]
 
     def replace(self) -> None:
-        """Puts staging and tensor copies in the place of the stores."""
-        number, count, total = (
-            0,
-            len(self.buffers),
-            sum(fragment_of(op.fragment).shape[1] for op in self.stores) // self.columns,
-        )
+        """Puts staging and tensor copies in the place of the stores: of each panel, and of those that fill one."""
+        count, filled, total = len(self.buffers), 0, sum(self.widths.values()) // self.columns
+        corner: tuple[Index, Index, int] = 0, 0, 0
         for store in self.stores:
-            index = self.index.before(store)
-            for left in range(0, fragment_of(store.fragment).shape[1], self.columns):
-                # Of an odd number of panels the last one has the buffer that the next tile begins with.
-                self._panel(index, store, left, number % count, 0 if not number and total % count else count - 1)
-                number += 1
+            index, columns = self.index.before(store), self.widths[store]
+            row, column = map(index.folded, store.indices)
+            width = min(columns, self.columns)
+            for left in range(0, columns, width):
+                number, at = divmod(filled, self.columns)
+                buffer, part = self.buffers[number % count], store.fragment
+                if columns > width:
+                    part = index.insert(SubfragmentOp(part, (0, left), (self.rows, width))).fragment
+                if not at:
+                    corner = row, column, left
+                    # Of an odd number of panels the last one has the buffer that the next tile begins with.
+                    pending = 0 if not number and total % count else count - 1
+                    index.insert(WaitOp(BULK, pending, read=True, each_warpgroup=True))
+                    index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
+                index.insert(self._moved(part, index.values([buffer, 0, at])))
+                filled += width
+                if at + width == self.columns:
+                    self._copy(index, corner, buffer)
             Rewriter.erase_op(store)
 
-    def _panel(self, index: IndexBuilder, store: StoreOp, left: int, buffer: int, pending: int) -> None:
-        """Stages the columns from `left` on, and starts their copy, of one panel or of several side by side."""
-        rows, columns = fragment_of(store.fragment).shape
-        row, column = map(index.folded, store.indices)
-        part, at = store.fragment, index.values([self.buffers[buffer], 0, 0])
-        if columns > self.columns:
-            part = index.insert(SubfragmentOp(part, (0, left), (rows, self.columns))).fragment
-        index.insert(WaitOp(BULK, pending, read=True, each_warpgroup=True))
-        index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
-        index.insert(self._moved(part, at))
+    def _copy(self, index: IndexBuilder, corner: tuple[Index, Index, int], buffer: Index) -> None:
+        """Starts the copy of what is staged, of one panel or of several side by side. Its place in D is a row, and a
+        column so many behind another."""
+        row, column, left = corner
         index.insert(FenceOp(ASYNC_PROXY))
         index.insert(ScopedBarrierOp(CTA, self.barrier, WARPS * LANES))
         for along in range(0, self.columns, self.panel):
             where = self.view.coordinates(index, row, index.add(column, left + along))
             where = where if self.images is None else pixels(index, self.images, where)[0]
-            place = index.values([self.buffers[buffer], 0, along])
+            place = index.values([buffer, 0, along])
             index.insert(TensorStoreOp(self.scratch, place, self.map, index.values(where), each_warpgroup=True))
         index.insert(CommitOp(BULK, each_warpgroup=True))
 

@@ -18,7 +18,7 @@ from ...dialect.isa.tensor_product import ALLOCATIONS, in_tensor_memory
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK
 from ...dialect.mlir.gpu import ClusterBlockIdOp, FuncOp, SubgroupIdOp
-from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, fragment_of, memory_of, target_of
+from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, enclosing, fragment_of, memory_of, target_of
 from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind, alike, is_zero
@@ -74,9 +74,7 @@ class TensorProducts(ABC):
 
     def _roles(self) -> tuple[scf.IfOp, scf.IfOp]:
         """The branches of the consumers, and of the producer."""
-        around = self.loop.parent_op()
-        while around is not None and not isinstance(around, scf.IfOp):
-            around = around.parent_op()
+        around = next((each for each in enclosing(self.loop) if isinstance(each, scf.IfOp)), None)
         count = None if around is None else around.attributes.get(SOME_WARPS)
         before = None if around is None else around.prev_op
         while before is not None and not isinstance(before, scf.IfOp):
@@ -131,10 +129,7 @@ class TensorProducts(ABC):
 
     def is_inside(self, op: Operation) -> bool:
         """Whether an operation is the consumers' alone."""
-        around = op.parent_op()
-        while around is not None and around is not self.consumers:
-            around = around.parent_op()
-        return around is not None
+        return self.consumers in enclosing(op)
 
     # The consumers
 
@@ -153,15 +148,8 @@ class TensorProducts(ABC):
             result.replace_all_uses_with(self._sums(index, start, memory, at, fragment_of(start)))
         return index
 
-    def _sums(
-        self,
-        index: IndexBuilder,
-        start: SSAValue,
-        memory: SSAValue,
-        at: tuple[Index, Index],
-        kind: FragmentType,
-        left: int = 0,
-    ) -> SSAValue:
+    def _sums(self, index: IndexBuilder, start: SSAValue, memory: SSAValue, at: tuple[Index, Index], kind: FragmentType,
+              left: int = 0) -> SSAValue:  # fmt: skip
         """The accumulators of a consumer from its column `left` on, added to the initial values. They are the initial
         values alone if K is empty."""
         place, whole = index.values([at[0], 0, index.add(at[1], left)]), fragment_of(start)
@@ -276,7 +264,11 @@ class _Sums(TensorProducts):
         index.insert(FenceOp(BEFORE_SYNC))
         self.ring.step(index, RELEASE)
         self.ring.step(index, READ)
+        initial = dict.fromkeys(loop.iter_args)
         Rewriter.replace_op(loop, [], loop.iter_args)
+        for value in initial:
+            if isinstance(value.owner, ConstantOp) and not value.uses:
+                Rewriter.erase_op(value.owner)
 
 
 # An attention in tensor memory: scores S and outputs O of a loop over keys, and P, operand A of O += P V.

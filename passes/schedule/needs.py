@@ -56,15 +56,7 @@ OVERHEADS: Mapping[str, Mapping[str, int]] = {
     # Two steps of fragments at once: a register of nibbles is for both.
     "nibbles": {"nibbles converted": 32},
     "both across": {"both across, below a byte": 24, "both across, edges": 24},
-    "functions": {
-        "functions, 8-bit floats": 24,
-        "functions, before sm_90": 8,
-        # No room for strips.
-        "functions, little shared memory": 24,
-        "functions, edges, before sm_90": 24,
-        "a logarithm, edges": 24,
-        "functions, edges": 8,
-    },
+    "functions": {"functions, before sm_90": 8, "a logarithm, words, before sm_90": 24},
 }
 """Registers that a lane needs more of, by what is true of a product in tiles (`_facts`). Of rows of a kind the largest
 counts."""
@@ -88,7 +80,7 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
     """The conditions on registers that hold for a product with these tiles, instruction and target."""
     bits, narrow, stored = row.operand_bits, row.a.name in FP8, product.b.stored
     halves = as_halves(row, target) or widened(product, row, target)
-    edges, costly = not even(product, tile), functions(product)
+    edges = not even(product, tile)
     narrowest = min(map(access_bytes, (product.a, product.b)))
     facts = {
         "8-bit floats": narrow,
@@ -104,9 +96,9 @@ def _facts(product: Product, tile: Tile, row: Row, target: Target) -> set[str]:
         "both across": bits < 16 and product.a.transposed and not product.b.transposed,
         "below a byte": bits < 8,
         "edges": edges,
-        "functions": bool(costly),
-        "a logarithm": "math.log" in costly,
-        "little shared memory": target.shared < 128 * KIB,
+        "functions": bool(functions(product)),
+        "a logarithm": "math.log" in functions(product),
+        "words": bits == 32,
         "before sm_90": target.sm < 90,
     }
     return {fact for fact, holds in facts.items() if holds}

@@ -36,7 +36,7 @@ from ...dialect.nest import Nest
 from ...dialect.schedule import ScheduleError
 from ...dialect.schedule.partial import PartialSchedule, PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attributes import ScheduleAttr
+from ...dialect.warp.attributes import ScheduleAttr, enclosing
 from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import chose, describe, location_of, remark, verify
 from ..patterns import apply_patterns
@@ -100,11 +100,9 @@ def _range(name: str, text: str) -> tuple[int, float]:
 
 def _names_around(op: Operation) -> Iterator[str]:
     """The functions and kernels that an operation is, or is in."""
-    around: Operation | None = op
-    while around is not None:
-        if isinstance(around, func.FuncOp | gpu.FuncOp):
-            yield around.sym_name.data
-        around = around.parent_op()
+    for each in (op, *enclosing(op)):
+        if isinstance(each, func.FuncOp | gpu.FuncOp):
+            yield each.sym_name.data
 
 
 def sizes_of(op: Operation) -> dict[str, int]:

@@ -10,7 +10,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
-from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, memory_of
+from ...dialect.warp.attributes import FragmentType, element_row, enclosing, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
@@ -28,10 +28,7 @@ ADDED = ("f32", "f64", "f16", "s32")
 
 def kernel_of(op: Operation) -> gpu.FuncOp | None:
     """The kernel that an operation is in."""
-    around = op.parent_op()
-    while around is not None and not isinstance(around, gpu.FuncOp):
-        around = around.parent_op()
-    return around
+    return next((around for around in enclosing(op) if isinstance(around, gpu.FuncOp)), None)
 
 
 def warps_around(op: Operation) -> int:

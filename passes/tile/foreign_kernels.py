@@ -37,7 +37,7 @@ from ...dialect.mlir.arithmetic import VectorContractOp
 from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
 from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
 from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
-from ...dialect.warp.attributes import FragmentType, type_name, type_of_element
+from ...dialect.warp.attributes import FragmentType, enclosing, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.mma import MmaOp
@@ -59,9 +59,8 @@ class OutlineLaunch(RewritePattern):
     def match_and_rewrite(self, op: LaunchOp, rewriter: PatternRewriter) -> None:
         if op.clusterSizeX is not None:
             fail(op, "a gpu.launch with clusters is not outlined; mlir-opt -gpu-kernel-outlining does it")
-        module, function = op.get_toplevel_object(), op.parent_op()
-        while function is not None and not isinstance(function, func.FuncOp):
-            function = function.parent_op()
+        module = op.get_toplevel_object()
+        function = next((around for around in enclosing(op) if isinstance(around, func.FuncOp)), None)
         if not isinstance(module, ModuleOp) or function is None:
             fail(op, "expected gpu.launch in a function of a module")
         names = {each.sym_name.data for each in module.body.block.ops if isinstance(each, KernelModuleOp | func.FuncOp)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -32,6 +33,7 @@ from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
 from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
+from ..schedule.needs import FUNCTIONS
 from ..schedule.warpgroup_model import panel_columns
 from .tiling import schedule_of
 
@@ -197,7 +199,8 @@ def store(op: EpilogueOp, index: IndexBuilder, scratch: Scratch) -> None:
     if schedule.together > 1 and not schedule.exchanged and in_parts:
         element_bits = fragment.with_element(held_type(op.d)).bits
         staged = panel_columns(width, element_bits) if schedule.staging else 0
-        least = staged or GROUP_COLUMNS
+        # A lane has twice the sums of as many columns of 128 rows, and loads them from tensor memory.
+        least = staged if staged and schedule.mma.m == GROUP_ROWS else GROUP_COLUMNS
         width = next((n for n in range(least, width, 8) if width % n == 0), width)
     m, n = map(index.folded, op.at)
 
@@ -277,24 +280,49 @@ class Ending:
 
     def store(self, accumulators: Sequence[SSAValue]) -> None:
         """Stores what becomes of the accumulators of each product."""
-        index, op, last = self.index, self.op, fragment_of(accumulators[0]).shape[0] - self.rows
+        last = fragment_of(accumulators[0]).shape[0] - self.rows
         upcoming = self.loaded
         for parts in zip(*map(self._parts, accumulators), strict=True):
             (c, loaded), row = upcoming, parts[0][1]
-            sums = [self._exchanged(part) if self.first else part for part, _ in parts]
-            if c is not None:
-                start = converted(index, c, fragment_of(sums[0]).element_type)
-                sums = [index.insert(ElementwiseOp(Kind.Add, start, results)).fragment for results in sums]
-            results, *others = [converted(index, each, op.product_type) for each in sums]
-            if op.epilogue is not None:
-                results = self.operands.map([results, *others], loaded, op.epilogue, self.wanted, row)
-            if row < last and self.early:
-                # Before the store, for nothing is moved across one that may be to the same memory.
+            early, apart, outside = self.early and row < last, self._is_apart(row), self.index
+            if early and apart:
                 upcoming = self._load(row + self.rows)
-            results = results if self.first else self._exchanged(results)
-            index.insert(StoreOp(results, op.d, index.values([index.add(self.m, row), self.n]), op.in_bounds))
-            if row < last and not self.early:
+            with outside.where(self._has_row(row)) if apart else nullcontext(outside) as index:
+                self.index = self.operands.index = index
+                results = self._results([part for part, _ in parts], c, loaded, row)
+                if early and not apart:
+                    # Before the store, for nothing is moved across one that may be to the same memory.
+                    upcoming = self._load(row + self.rows)
+                results = results if self.first else self._exchanged(results)
+                at = index.values([index.add(self.m, row), self.n])
+                index.insert(StoreOp(results, self.op.d, at, self.op.in_bounds))
+            self.index = self.operands.index = outside
+            if row < last and not early:
                 upcoming = self._load(row + self.rows)
+
+    def _is_apart(self, row: int) -> bool:
+        """Whether a warp computes the strip from a row on in a branch, taken where D has the row. In one block `ptxas`
+        computes what follows a store before it, and the functions of all strips at once spill."""
+        epilogue, is_static = self.op.epilogue, memory_of(self.op.d).get_shape()[M] >= 0
+        if epilogue is None or row == 0 or self.schedule.together > 1:
+            return False
+        return is_static and any(one.name in FUNCTIONS for one in epilogue.walk())
+
+    def _has_row(self, row: int) -> SSAValue:
+        """Whether D has a row of the accumulators."""
+        return self.index.compare("slt", self.index.add(self.m, row), memory_of(self.op.d).get_shape()[M])
+
+    def _results(self, parts: list[SSAValue], c: SSAValue | None, loaded: list[SSAValue], row: int) -> SSAValue:
+        """What becomes of the accumulators of a strip."""
+        index, op = self.index, self.op
+        sums = [self._exchanged(part) if self.first else part for part in parts]
+        if c is not None:
+            start = converted(index, c, fragment_of(sums[0]).element_type)
+            sums = [index.insert(ElementwiseOp(Kind.Add, start, results)).fragment for results in sums]
+        results, *others = [converted(index, each, op.product_type) for each in sums]
+        if op.epilogue is None:
+            return results
+        return self.operands.map([results, *others], loaded, op.epilogue, self.wanted, row)
 
     def _exchanged(self, fragment: SSAValue) -> SSAValue:
         """The fragment with its elements along lines, where they change lanes."""

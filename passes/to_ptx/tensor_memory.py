@@ -17,7 +17,7 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.layouts.tensor_memory import METADATA_BLOCK, MOVES, SCALES_BLOCK
 from ...dialect.mlir.gpu import FuncOp
 from ...dialect.ptx.text.syntax import Immediate
-from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, memory_of, memory_space
+from ...dialect.warp.attributes import TENSOR_SPACE, FragmentType, Memory, enclosing, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.synchronisation import in_pairs
@@ -70,11 +70,9 @@ def _free(lowering: KernelLowering, op: memref.DeallocOp) -> None:
 
 def _allocated(op: Operation) -> tuple[list[memref.AllocOp], int]:
     """The matrices that a kernel allocates, and the columns for all of them."""
-    kernel: Operation | None = op
-    while kernel is not None and not isinstance(kernel, FuncOp):
-        kernel = kernel.parent_op()
-    allocations = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)] if kernel is not None else []
-    allocations = [op for op in allocations if memory_space(op.memref.type) == TENSOR_SPACE]
+    inside = (each for kernel in enclosing(op) if isinstance(kernel, FuncOp) for each in kernel.walk())
+    allocations = [each for each in inside if isinstance(each, memref.AllocOp)]
+    allocations = [each for each in allocations if memory_space(each.memref.type) == TENSOR_SPACE]
     wanted = sum(map(_columns, allocations))
     taken = next((size for size in ALLOCATIONS if size >= wanted), None)
     if taken is None:

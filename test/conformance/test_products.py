@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from products import FORMS, LIES, TYPES, Product, fitted
+from products import FORMS, LIES, TYPES, Product, Types, fitted
 from samples import every
 
 from warploom.runtime.cuda import ptxas
@@ -60,6 +60,21 @@ def problem(product: Product, target: str) -> str:
 @pytest.mark.parametrize(("product", "target"), chosen(), ids=str)
 def test_default_schedules_assemble_without_spills(product: Product, target: str) -> None:
     assert problem(product, target) == ""
+
+
+@pytest.mark.parametrize(
+    ("types", "form", "lies", "target"),
+    [
+        ("f16 f16 f16 f16", "gelu by tanh", "At Bt", "sm_80"),
+        ("f16 f16 f16 f16", "gelu by tanh", "A Bt", "sm_89"),
+        ("bf16 bf16 bf16", "log, residual", "At B", "sm_103a"),
+        ("f8E4M3FN f8E5M2 bf16", "log, residual", "A Bt", "sm_103a"),
+        ("f8E5M2 f8E5M2 bf16", "log, residual", "At B", "sm_100a"),
+    ],
+)
+def test_those_that_spilled_do_not(types: str, form: str, lies: str, target: str) -> None:
+    """Strips with functions in one block, and 64 sums of a lane of tensor memory at a time."""
+    assert problem(Product(Types(*types.split()), form, lies, SIZES[2]), target) == ""
 
 
 def test_every_type_and_form_comes_up_on_every_target_that_has_it() -> None:

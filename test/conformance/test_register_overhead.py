@@ -27,12 +27,8 @@ EVIDENCE = {
     "addresses": "i4 i4 i32, divisible, A B, 4096x4096x4096 on sm_80",
     "nibbles converted": "f16 i4 f32, converted, A Bt, 4096x4096x4096 on sm_90",
     "both across, edges": "i8 i8 i32, added, At B, 4095x4095x4095 on sm_90",
-    "functions, 8-bit floats": "f8E4M3FN f8E4M3FN f32, gelu by tanh, A B, 4096x4096x4096 on sm_90",
-    "functions, before sm_90": "f16 f16 f16, gelu by erf, A Bt, 4096x4096x4096 on sm_87",
-    "functions, little shared memory": "bf16 bf16 bf16, gelu by tanh, A B, 4096x4096x4096 on sm_120a",
-    "functions, edges, before sm_90": "bf16 bf16 bf16, gelu by tanh, A B, 1000x1000x1000 on sm_87",
-    "a logarithm, edges": "f32 f32 f32, log, residual, A Bt, 4095x4095x4095 on sm_90",
-    "functions, edges": "f32 f32 f32, gelu by tanh, A B, 4095x4095x4095 on sm_90",
+    "functions, before sm_90": "f16 f16 f32, log, residual, At B, 4096x4096x4096 on sm_89",
+    "a logarithm, words, before sm_90": "f32 f32 f32, log, residual, At B, 4096x4096x4096 on sm_87",
 }
 """For each row a product that spills without it, and not with it."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from problems import problem
+from products import Product, Types
 
 from warploom.runtime import Kernel, compile
 from warploom.runtime.arguments.dtypes import DTYPES
@@ -280,3 +283,16 @@ def test_parts_of_k_are_added_up_before_the_epilogue() -> None:
     x = product + bias
     expected = 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
     np.testing.assert_allclose(d.astype(np.float64), expected, rtol=2.0**-8, atol=1e-5)
+
+
+@pytest.mark.parametrize(("types", "form"), [("f16 f16 f16 f16", "gelu by tanh"), ("bf16 bf16 f32", "gelu by erf")])
+def test_strips_with_functions_are_apart(types: str, form: str) -> None:
+    """Each but the first of a warp's four strips of 16 rows is in a branch: ptxas would compute them all at once. The
+    second warps have one strip, and a part of another, that D has."""
+    tile = {"cta": (128, 64, 32), "warp": (64, 32), "stages": 2}
+    product = Product(Types(*types.split()), form, "A B", (85, 72, 40), tile)
+    kernel, given = product.compile("sm_80"), problem(product, 5)
+    stores = re.split(r"// warp\.store", kernel.ptx)[:-1]
+    assert ["bra skipped" in before for before in stores[1:]] == [True] * 3
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""

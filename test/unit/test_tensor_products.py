@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -91,6 +92,18 @@ def test_attention_assembles_without_spills(target: str, size: int, causal: int 
     kernel = Attention((4096, 4096, size, size), "bf16", (2, 16), causal=causal).compile(target)
     (resources,) = ptxas.assemble(kernel.ptx, target).values()
     assert not resources.spills
+
+
+def test_two_parts_of_32_columns_fill_the_panel_that_one_copy_stores() -> None:
+    """Of results of 16 bits: a lane has 32 sums of 128 rows at a time."""
+    tile = {"cta": (128, 128, 64), "mma": "m128n64k16"}
+    product = Product(Types("bf16", "bf16", "bf16"), "log, residual", "At B", (144, 208, 80), tile)
+    kernel, given = product.compile(TARGET), problem(product, 4)
+    found = re.findall(r"tcgen05\.ld\.\S+\.(x\d+)\.|(stmatrix)|(bulk\.tensor\.2d\.global)", kernel.ptx)
+    part = [("x4", "", "")] * 2 + [("", "stmatrix", "")] * 4
+    assert found == [*part, *part, ("", "", "bulk.tensor.2d.global")]
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
 
 
 def test_products_run_while_a_warpgroup_works_on_scores() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from ....dialect.isa.families import LoadMatrix, MoveMatrix, StoreMatrix
 from ....dialect.isa.form import Form
 from ....dialect.isa.mma import Mma
 from ....dialect.isa.row import TARGETS, Bindings, Slot
-from ....dialect.isa.wgmma import Wgmma
+from ....dialect.isa.wgmma import DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.isa.wmma import WmmaMma
 from ....dialect.layouts.layout import LANES as FRAGMENT_LANES
 from ....dialect.layouts.layout import Layout
@@ -27,6 +27,43 @@ from ..machine.events import LANES, Selection
 from ..machine.memory import FaultError, check_writable, read_parts, write_parts
 from ..machine.state import Action, Source, State, acting
 from .access import Locate, locate
+
+# Matrices in shared memory, by their descriptors: of products of warpgroups, and of those in tensor memory.
+
+
+class SharedMatrix(NamedTuple):
+    """A matrix (k, mn) of elements of `size` bytes in the shared memory of a CTA, that a thread names by a word."""
+
+    how: type[MatrixDescriptor]
+    word: int
+    shape: tuple[int, int]
+    size: int
+    along_mn: bool
+
+    def places(self, limit: int, thread: int, name: str = "") -> Array:
+        """Where the elements lie, in units of an element; `limit` is the size of shared memory in bytes.
+
+        Raises:
+            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
+        """
+        try:
+            places = _places(self)
+        except DescriptorError as error:
+            raise FaultError(f"{name}{error}", thread) from None
+        last = (int(places.max()) + 1) * self.size - 1
+        if last < limit:
+            return places
+        text = f"the matrix descriptor reaches byte {last:#x} of shared memory, which has {limit} bytes"
+        raise FaultError(f"{name}{text}", thread, last)
+
+
+@lru_cache(512)
+def _places(matrix: SharedMatrix) -> Array:
+    how = matrix.how.decode(matrix.word)
+    k, mn = (np.arange(extent, dtype=np.int64) for extent in matrix.shape)
+    offsets = how.offset(mn[None], k[:, None], matrix.size, along_mn=matrix.along_mn)
+    return how.swizzled(offsets + how.address) // matrix.size
+
 
 # Fragments in registers, as matrices and back.
 #

@@ -23,7 +23,7 @@ from ....dialect.isa.tensor_product import (
     TensorProduct,
     opcode_of,
 )
-from ....dialect.isa.wgmma import UNIT, DescriptorError
+from ....dialect.isa.wgmma import UNIT
 from ....dialect.layouts.layout import Layout
 from ....dialect.layouts.tensor_memory import LANES, multiplicand, scales
 from ....dialect.ptx.text.syntax import Address, Immediate, Operand
@@ -36,6 +36,7 @@ from ..machine.events import AccessKind, MemoryAccess, Selection
 from ..machine.memory import FaultError, MachineLimitError
 from ..machine.state import Action, Source, State, acting
 from .bulk import one_by_one
+from .matrix import SharedMatrix
 
 # Operands in shared and in tensor memory. PTX ISA 9.7.16.3 to .5, .10.4 to .10.8.
 
@@ -56,14 +57,6 @@ def tell(state: State, pc: int, kind: AccessKind, cta: int, lanes: Array, column
 # Matrices in shared memory
 
 
-@lru_cache(256)
-def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
-    """The byte addresses of the elements of `size` bytes of a matrix (k, mn)."""
-    how = SharedDescriptor.decode(word)
-    k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
-    return how.swizzled(how.offset(mn[None], k[:, None], size, along_mn=along_mn) + how.address)
-
-
 class SharedMatrices:
     """Matrices in the shared memory of CTAs, as one thread names them."""
 
@@ -72,21 +65,9 @@ class SharedMatrices:
         self.window = state.memory.shared
 
     def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, name: str) -> Array:
-        """Where the elements lie in the shared memory of a CTA.
-
-        Raises:
-            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
-        """
-        try:
-            places = _places(word, shape, size, along_mn)
-        except DescriptorError as error:
-            raise FaultError(f"operand {name}: {error}", self.thread) from None
-        last = int(places.max()) + size
-        if last > self.window.size:
-            raise FaultError(
-                f"operand {name}: the shared-memory descriptor reaches byte {last - 1:#x} of shared memory, which has "
-                f"{self.window.size} bytes", self.thread, last - 1)  # fmt: skip
-        return places
+        """Where the elements lie in the shared memory of a CTA, in bytes."""
+        matrix = SharedMatrix(SharedDescriptor, word, shape, size, along_mn)
+        return matrix.places(self.window.size, self.thread, f"operand {name}: ") * size
 
     def base(self, cta: int) -> int:
         """The first byte of a CTA's shared memory."""

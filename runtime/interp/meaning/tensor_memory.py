@@ -228,19 +228,13 @@ Reduce = Callable[[Array], Array]
 def _reduction(bound: Bindings) -> Reduce:
     """Of a NaN and a number the number, but with `.NaN`."""
     kind = {"u32": np.uint32, "s32": np.int32, "f32": np.float32}[bound["T"]]
-    function: np.ufunc = {"min": np.minimum, "max": np.maximum}[bound["O"]]
-    if bound["T"] == "f32" and not bound.get("NAN"):
-        function = {"min": np.fmin, "max": np.fmax}[bound["O"]]
+    functions = {"min": (np.fmin, np.minimum), "max": (np.fmax, np.maximum)}[bound["O"]]
 
     def reduce(words: Array) -> Array:
         if bound.get("ABS"):
             words = words & np.uint32(0x7FFFFFFF)
-        reduced = function.reduce(words.view(kind), axis=0)
-        return (
-            np.where(np.isnan(reduced), np.uint32(0x7FFFFFFF), reduced.view(np.uint32))
-            if kind is np.float32
-            else reduced.view(np.uint32)
-        )
+        reduced = functions[bool(bound.get("NAN"))].reduce(words.view(kind), axis=0)
+        return np.where(np.isnan(reduced), np.uint32(0x7FFFFFFF), reduced.view(np.uint32))
 
     return reduce
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from ....dialect.isa.row import CONSTANT, DESCRIPTOR, Bindings
-from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, M, MatrixDescriptor, Wgmma
+from ....dialect.isa.wgmma import UNIT, WARPS, M, MatrixDescriptor, Wgmma
 from ....dialect.layouts.layout import Layout, accumulator
 from ....dialect.ptx.text.syntax import Immediate, Vector
 from ...numerics.floats import Array
@@ -23,7 +22,18 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
+from .matrix import (
+    SharedMatrix,
+    elements,
+    form,
+    gather,
+    model,
+    order_of,
+    packed,
+    rows_of,
+    stored_columns,
+    uniform,
+)
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
@@ -212,15 +222,13 @@ class _Instruction:
         return self._signed(matrix if matrix is not None else np.empty((0, 0, 0), np.uint8), role)
 
     def _places(self, shared: _Shared, role: str, word: int, group: int) -> Array:
-        """Where the elements (k, m or n) of a matrix lie in the shared memory of a CTA, in units of an element.
-
-        Raises:
-            FaultError: for a word that is no descriptor, or a matrix that leaves shared memory.
-        """
+        """Where the elements (k, m or n) of a matrix lie in the shared memory of a CTA, in units of an element."""
         row, size = self.row, self._size(role)
         extent, depth = (M, row.stored_k) if role == "a" else (row.shape.n, row.shape.k)
         depth = depth * row.element(role).bits // (8 * size)
-        return shared.places(word, (depth, extent), size, bool(self.constants.get(f"trans_{role}")), group)
+        along_mn = bool(self.constants.get(f"trans_{role}"))
+        matrix = SharedMatrix(MatrixDescriptor, word, (depth, extent), size, along_mn)
+        return matrix.places(shared.window.size, group * WARPS)
 
     def _size(self, role: str) -> int:
         """Bytes of an element; single bits are read 32 at a time."""
@@ -239,21 +247,6 @@ class _Shared:
     def __init__(self, state: State) -> None:
         self.window = state.memory.shared
         self.warps = state.warps
-
-    def places(self, word: int, shape: tuple[int, int], size: int, along_mn: bool, group: int) -> Array:
-        """Where the elements of `size` bytes of a matrix (k, mn) lie, by its descriptor, in units of an element."""
-        try:
-            places = _places(word, shape, size, along_mn)
-        except DescriptorError as error:
-            raise FaultError(str(error), group * WARPS) from None
-        last = int(places.max()) * size
-        if last + size > self.window.size:
-            message = (
-                f"the matrix descriptor reaches byte {last + size - 1:#x} of shared memory, which has "
-                f"{self.window.size} bytes"
-            )
-            raise FaultError(message, group * WARPS, last)
-        return places
 
     def fetch(self, pc: int, places: Array, size: int, groups: Array) -> MemoryAccess:
         """The access that observers see when warpgroups read elements later: by lane 0 of each warp, in units of 16
@@ -278,14 +271,6 @@ def _stacked(parts: Array) -> Array:
     """Rows of each warp, (16, ..., warps), as rows of warpgroups: (64, ..., groups)."""
     split = parts.reshape(*parts.shape[:-1], -1, WARPS)
     return np.moveaxis(split, -1, 0).reshape(WARPS * parts.shape[0], *split.shape[1:-1])
-
-
-@lru_cache(256)
-def _places(word: int, shape: tuple[int, int], size: int, along_mn: bool) -> Array:
-    descriptor = MatrixDescriptor.decode(word)
-    k, mn = (np.arange(extent, dtype=np.int64) for extent in shape)
-    offsets = descriptor.offset(mn[None], k[:, None], size, along_mn=along_mn)
-    return descriptor.swizzled(offsets + descriptor.address) // size
 
 
 _ORDER = order_of(accumulator(16, 8))
