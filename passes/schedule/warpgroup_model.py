@@ -160,7 +160,8 @@ def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
-    they are `measured`, also those that the model cannot tell apart: in clusters of 4 and 8, and `HIGH_TILES`."""
+    they are `measured`, also those that the model cannot tell apart: `HIGH_TILES`, and clusters of 4 and 8 of other
+    products than of two operands of 16 bits along K."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
