@@ -260,13 +260,13 @@ class WaitOp(_OfGroup):
 
 
 ASYNC_PROXY = "async_proxy"
-BEFORE_SYNC, AFTER_SYNC = "before_thread_sync", "after_thread_sync"
-FENCES = (WGMMA, ASYNC_PROXY, BEFORE_SYNC, AFTER_SYNC)
+BEFORE_SYNC, AFTER_SYNC, ARITHMETIC = "before_thread_sync", "after_thread_sync", "arithmetic"
+FENCES = (WGMMA, ASYNC_PROXY, BEFORE_SYNC, AFTER_SYNC, ARITHMETIC)
 
 
 @irdl_op_definition
 class FenceOp(_Synchronises):
-    """Orders accesses of the executing threads before what asynchronous units do::
+    """Orders accesses of the executing threads before what follows::
 
         warp.fence wgmma
         warp.fence async_proxy
@@ -276,6 +276,8 @@ class FenceOp(_Synchronises):
     - `before_thread_sync`: accesses to tensor memory, before a barrier behind which other threads access it.
     - `after_thread_sync`: a barrier, before accesses to tensor memory. Source: PTX ISA 9.7.16.11.
     - `async_proxy`: writes to shared memory, before products of warpgroups and tensor copies. Source: PTX ISA 9.7.13.4.
+    - `arithmetic`: loads, before arithmetic on what they load. It says nothing of other threads, but ptxas 13.0 moves
+      loads down to their uses otherwise, where each waits for those before it.
     """
 
     name = "warp.fence"

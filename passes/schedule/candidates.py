@@ -156,6 +156,8 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     # Copies through registers need some themselves, which warp tiles of 64x64 do not leave.
     margins = dict.fromkeys(model.BETWEEN_TILES, model.BETWEEN_MARGIN)
     margins |= model.WEIGHT_TILES
+    if m * n > product.k * (m + n):
+        margins |= {tile: model.TALL_STORES for tile in tiles if tile.cta == model.TALL}
     costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
     ways = [
         (model.rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)

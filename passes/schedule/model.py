@@ -37,6 +37,11 @@ START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, 2.4, {True: 2900, False: 700}
 otherwise, by which products of fragments are compared with those of warpgroups (`bench/draw.py`, H100: 14968x200x16
 9.4 us by fragments that store parts of lines, 6.9 by warpgroups)."""
 
+TALL, TALL_STORES = (256, 128), 1.1
+"""A tile, and by how much it must be better where D has more elements than A and B, which its mirror image stores in
+longer rows (H100, microseconds by 128x256 and so: 10192x10696x32 90 and 108, 14456x9048x16 111 and 136, 6352x4784x16
+22.4 and 22.3)."""
+
 COST_STEP = 40
 """Cycles by which tiles must differ for one of them to be better."""
 

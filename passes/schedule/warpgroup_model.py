@@ -160,7 +160,8 @@ def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
-    they are `measured`, also those that the model cannot tell apart: in clusters of 4 and 8, and `HIGH_TILES`."""
+    they are `measured`, also those that the model cannot tell apart: `HIGH_TILES`, and clusters of 4 and 8 of other
+    products than of two operands of 16 bits along K."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -181,13 +182,14 @@ def tiles_of(
     every = TILES if product.sparsity == 1 else TWO_CONSUMERS
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
+    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
+    plain = can_exchange(product) and not (product.batch or product.dynamic) and packed == "none" and halves
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-        halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
-        plain = can_exchange(product) and not (product.batch or product.dynamic or product.batch_invariant)
-        high = HIGH_TILES if measured and across_lines and plain and halves else ()
+        high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
         tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
-    clusters = CLUSTERS[: None if measured else PAIRS] if across_lines and product.second is None else CLUSTERS[:1]
+    largest = None if measured or (plain and along_k(product, "a") and along_k(product, "b")) else PAIRS
+    clusters = CLUSTERS[:largest] if across_lines and product.second is None else CLUSTERS[:1]
     for parts in parts_of(product):
         for cluster in clusters:
             for each in tiles:

@@ -13,6 +13,7 @@ from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
 from ...dialect.warp.synchronisation import (
     AFTER_SYNC,
+    ARITHMETIC,
     BARRIER_BYTES,
     BEFORE_SYNC,
     BULK,
@@ -175,7 +176,7 @@ def _fence(lowering: KernelLowering, op: FenceOp) -> None:
         lowering.emitter.emit(f"tcgen05.fence::{op.before.data}")
         return
     if op.before.data != WGMMA:
-        lowering.emitter.emit("fence.proxy.async.shared::cta")
+        lowering.emitter.emit("fence.acq_rel.cta" if op.before.data == ARITHMETIC else "fence.proxy.async.shared::cta")
         return
     check_warpgroups(lowering, op)
     lowering.emitter.emit("wgmma.fence.sync.aligned")

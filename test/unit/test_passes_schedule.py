@@ -121,6 +121,11 @@ def test_tiles_fill_their_waves(size: int, waves: int) -> None:
     assert size * size / (schedule.cta[0] * schedule.cta[1] * where.sms) > 0.7 * waves
 
 
+@pytest.mark.parametrize("size", [(10192, 10696, 32), (14456, 9048, 16)])
+def test_wide_tiles_store_more_than_they_read(size: tuple[int, int, int]) -> None:
+    assert default_schedule(product(*size), target("sm_90")).cta[:2] == (128, 256)
+
+
 def test_small_products_take_small_tiles() -> None:
     schedules = [default_schedule(product(size, size, size), target("sm_90")) for size in (16, 256, 1024, 8192)]
     areas = [s.cta[0] * s.cta[1] for s in schedules]

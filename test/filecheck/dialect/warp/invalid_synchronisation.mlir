@@ -80,7 +80,7 @@ func.func @read() {
 
 // -----
 
-// expected-error @+2 {{warp.fence: expected a fence of wgmma, async_proxy, before_thread_sync, after_thread_sync, got 'mma'}}
+// expected-error @+2 {{warp.fence: expected a fence of wgmma, async_proxy, before_thread_sync, after_thread_sync, arithmetic, got 'mma'}}
 func.func @fence() {
   warp.fence mma
   return
