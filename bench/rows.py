@@ -298,6 +298,7 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         cross_entropy_backward,
         mean_cross_entropy,
         mean_square,
+        embedding,
     )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
     wide = [x.double() if x.is_floating_point() else x for x in wide]
@@ -333,12 +334,12 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     return Result(name, m, n, mine, peer, copy, kernel.ptx.count(".visible .entry"), error, torch_error)
 
 
-def warm(name: str, m: int, n: int, target: str) -> str:
-    """Compiles both for a size."""
+def warm(name: str, m: int, n: int, target: str, *, alone: bool = False) -> str:
+    """Compiles both for a size, or ours `alone`."""
     case = CASES[name]
     operands = case.operands(m, n)
     kernel = ours(case, operands, target)
-    results = leaves(torch.compile(case.function, dynamic=False)(*operands))
+    results = leaves((case.function if alone else torch.compile(case.function, dynamic=False))(*operands))
     kernel(*operands, *results)
     torch.cuda.synchronize()
     return f"{name} {m}x{n}"
@@ -365,7 +366,7 @@ def main() -> None:
     for name, m, n in sizes:
         try:
             if args.warm:
-                print(warm(name, m, n, args.target), flush=True)
+                print(warm(name, m, n, args.target, alone=args.alone), flush=True)
                 continue
             results.append(measure(name, m, n, args.target, alone=args.alone))
             print(results[-1], flush=True)
