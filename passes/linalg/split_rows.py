@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from math import prod
-from typing import cast
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, f32, i32
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import MemRefType, f32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
-from ...dialect.warp.fragments import Kind, ReduceOp
+from ...dialect.warp.fragments import ReduceOp
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import chose
 from .elementwise import known_view, may_share, touched
@@ -157,67 +156,6 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp
     made = RowsOp([*(op.inputs[i] for i in inputs), *sums], op.outputs, maps, region)
     made.location = op.location
     return made
-
-
-class ChooseFirst(RewritePattern):
-    """Chooses one element of a row before anything is computed of it with the rest of the row, such as the logarithm of
-    a softmax at a label, so that this is computed once a row."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: RowsOp, rewriter: PatternRewriter) -> None:
-        for total in list(op.body.block.ops):
-            chosen = total.input.owner if isinstance(total, ReduceOp) and total.kind.data == Kind.Add else None
-            if isinstance(chosen, arith.SelectOp) and _is_number(chosen.rhs, 0.0):
-                place = _place(op, chosen.cond)
-                if place is not None and _choose_first(op, cast(ReduceOp, total), chosen, place):
-                    rewriter.has_done_action = True
-
-
-def _is_number(value: SSAValue, number: float) -> bool:
-    owner = value.owner
-    number_of = owner.value if isinstance(owner, arith.ConstantOp) else None
-    return isinstance(number_of, IntegerAttr | FloatAttr) and number_of.value.data == number
-
-
-def _place(op: RowsOp, condition: SSAValue) -> SSAValue | None:
-    """The place in its row that an element has if a condition is true, one for each row; None for other conditions."""
-    owner = condition.owner
-    while isinstance(owner, arith.CmpiOp) and isinstance(owner.lhs.owner, arith.ExtUIOp) and _is_number(owner.rhs, 0):
-        owner = owner.lhs.owner.input.owner
-    if not isinstance(owner, arith.CmpiOp) or owner.predicate.value.data != 0:
-        return None
-    index = owner.lhs.owner
-    while isinstance(index, arith.MuliOp | arith.AddiOp) and _is_number(index.rhs, isinstance(index, arith.MuliOp)):
-        index = index.lhs.owner
-    of_row = not any(isinstance(value.owner, IndexOp) for value in _needed([owner.rhs]))
-    along = any(isinstance(value, BlockArgument) and _is_along(op, value) for value in _needed([owner.rhs]))
-    return owner.rhs if isinstance(index, IndexOp) and of_row and not along else None
-
-
-def _choose_first(op: RowsOp, total: ReduceOp, chosen: arith.SelectOp, place: SSAValue) -> bool:
-    """Does it where an element is computed from one input and from reductions, in rows of known length."""
-    needed, length = _needed([chosen.lhs]), _sizes(op)[-1]
-    along = [value for value in needed if isinstance(value, BlockArgument) and _is_along(op, value)]
-    read = {
-        *along,
-        *(use.operation.results[0] for v in along for use in v.uses if isinstance(use.operation, arith.ExtFOp)),
-    }
-    loaded = [value for value in needed if value in read and value.type == f32]
-    whole = [value for value in needed if isinstance(value.owner, ReduceOp)]
-    if length < 0 or len(along) != 1 or len(loaded) != 1 or not whole:
-        return False
-    builder = Builder(InsertPoint.before(total))
-    one = builder.insert(ReduceOp(Kind.Add, builder.insert(arith.SelectOp(chosen.cond, loaded[0], chosen.rhs)).result))
-    known = {loaded[0]: one.result}
-    for each in op.body.block.ops:
-        of_it = any(operand in known for operand in each.operands) and not isinstance(each, ReduceOp)
-        if of_it and each.results and each.results[0] in needed:
-            known[each.results[0]] = builder.insert(each.clone(known)).results[0]
-    end = builder.insert(arith.ConstantOp(IntegerAttr(length, i32))).result
-    inside = builder.insert(arith.CmpiOp(place, end, "ult")).result
-    total.result.replace_all_uses_with(builder.insert(arith.SelectOp(inside, known[chosen.lhs], chosen.rhs)).result)
-    Rewriter.erase_op(total)
-    return True
 
 
 PASS = "warp-fuse-rows"

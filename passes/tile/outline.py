@@ -312,7 +312,7 @@ class OutlinePass(PatternPass):
             apply_patterns([FoldPadding()], op)
             apply_patterns([GatherParts()], op)
         if any(isinstance(each, RowsOp) for each in op.walk()):
-            from ..linalg.split_rows import ChooseFirst, SplitRows
+            from ..linalg.split_rows import SplitRows
 
-            apply_patterns([ChooseFirst(), SplitRows()], op)
+            apply_patterns([SplitRows()], op)
         super().apply(ctx, op)

@@ -52,7 +52,7 @@ Join: TypeAlias = Callable[[IndexBuilder, Sequence[tuple[Kind, SSAValue]]], Sequ
 class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
-    row. `length` is the length of rows, if tiles pass their end."""
+    row, those that do not depend on each other `together`. `length` is the length of rows, if tiles pass their end."""
 
     region: Region
     fragment: FragmentOf
@@ -61,6 +61,7 @@ class RowRegion(NamedTuple):
     of_rows: Collection[SSAValue]
     start: Index
     join: Join
+    together: bool
     length: Index | None
 
     @property
@@ -80,21 +81,25 @@ class RowRegion(NamedTuple):
         """Whole rows at once, or `step` columns at a time up to `end`."""
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
-        own, later = dict[ReduceOp, SSAValue](), set[SSAValue]()
+        group, later = list[ReduceOp](), set[SSAValue]()
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
-            if own and depends and (op is None or isinstance(op, ReduceOp)):
-                joined = self.join(index, [(each.kind.data, column) for each, column in own.items()])
-                for each, column in zip(own, joined, strict=True):
+            if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
+                if step is None:
+                    own = [chunk.reduced(each, parts=False) for each in group]
+                else:
+                    own = self._along(index, group, end, step, columns)
+                joined = self.join(index, [(each.kind.data, part) for each, part in zip(group, own, strict=True)])
+                for each, column in zip(group, joined, strict=True):
                     shown = step is None and not isinstance(self.length, int) and _shows_its_start(each)
                     columns[each.result] = _started(index, each.kind.data, column) if shown else column
-                own.clear()
+                group.clear()
                 later.clear()
             elif depends and op is not None:
                 later.update(op.results)
             if isinstance(op, ReduceOp):
                 later.add(op.result)
-                own[op] = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
+                group.append(op)
         results = dict(enumerate(all_yielded(self.region)))
         if step is not None:
             for number in [n for n, value in results.items() if self.is_column(value)]:
@@ -111,16 +116,21 @@ class RowRegion(NamedTuple):
         return turn.index.add(turn.counter, self.start)
 
     def _along(
-        self, index: IndexBuilder, op: ReduceOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
-    ) -> SSAValue:
-        """One reduction as a loop along rows."""
-        kind = op.kind.data
-        column = column_of(self.fragment(_type(op.input)), parts=True)
-        start = index.insert(ConstantOp.of(IDENTITIES[kind], column)).fragment
-        with index.loop(0, end, step, [start]) as turn:
-            part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
-            turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]
-        return index.insert(ReduceOp(kind, turn.results[0])).result
+        self, index: IndexBuilder, ops: Sequence[ReduceOp], end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
+    ) -> list[SSAValue]:
+        """Reductions as one loop along rows."""
+        parts = [column_of(self.fragment(_type(op.input)), parts=True) for op in ops]
+        kinds = [op.kind.data for op in ops]
+        starts = [index.insert(ConstantOp.of(IDENTITIES[k], p)).fragment for k, p in zip(kinds, parts, strict=True)]
+        with index.loop(0, end, step, starts) as turn:
+            chunk = RowChunk(self, turn.index, self._at(turn), dict(columns))
+            turn.handed = [
+                mapped(
+                    turn.index, lambda x, kind=kind: COMBINED[kind](x[0], x[1]), carried, chunk.reduced(op, parts=True)
+                )
+                for op, kind, carried in zip(ops, kinds, turn.carried, strict=True)
+            ]
+        return [index.insert(ReduceOp(*each)).result for each in zip(kinds, turn.results, strict=True)]
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""

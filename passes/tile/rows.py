@@ -240,6 +240,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         columns if reduces else (),
         start,
         join,
+        traversal.cluster == 1,
         None if traversal.fits else length,
     )
     # Warps that hold whole rows need no loop along them.

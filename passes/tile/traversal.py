@@ -45,9 +45,9 @@ ACCESS_BITS = 128
 SIGN_BIT = 31
 """Of a word."""
 
-RESIDENT_WARPS, SMALL_BITS = 32, 16
-"""Warps for which an SM has registers, of kernels whose CTAs share rows of such elements (H100, gradient of RMS norm in
-rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; three inputs fit)."""
+RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
+"""Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
+gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
 
 
 class TraversedMemory(NamedTuple):
@@ -330,6 +330,7 @@ def outline(
     kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
-        if all(p.bits <= SMALL_BITS for p in traversal.inputs.values() if traversal.columns in p.loops):
+        along = [place.bits for place in traversal.inputs.values() if traversal.columns in place.loops]
+        if len(along) >= SEVERAL and max(along) <= SMALL_BITS:
             kernel.attributes[LEAST_CTAS] = IntegerAttr(RESIDENT_WARPS // math.prod(traversal.warps), i32)
     outliner.finish()
