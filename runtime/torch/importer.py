@@ -74,10 +74,10 @@ def _reduced(
     axes = _axes(dims, len(value.shape))
     if not axes:
         return value
-    rows, length = math.prod(value.shape[:-1]), value.shape[-1]
+    sizes = [size for size in value.shape if isinstance(size, int)]
     # Everything as rows, and then these: what computes the elements is one kernel with the rows.
-    several = len(axes) == len(value.shape) > 1 and isinstance(rows, int) and isinstance(length, int)
-    parts = [axes[-1:], axes[:-1]] if several and min(rows, length) >= LEAST_ROW else [axes]
+    several = len(axes) == len(value.shape) == len(sizes) > 1
+    parts = [axes[-1:], axes[:-1]] if several and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW else [axes]
     reduced = value
     for part in parts:
         reduced = builder.reduce(reduced, part, start, lambda body, elements: RULES[rule](body, list(elements)))
