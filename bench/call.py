@@ -49,6 +49,12 @@ def microseconds(torch: Any, call: Callable[[], object], calls: int, rounds: int
     return 1e6 * least / calls
 
 
+def launched(prepared: Any) -> Callable[[], object]:
+    """The driver's launch of a prepared call, and nothing else."""
+    ((enqueue, arguments, _),) = prepared.launches.calls
+    return lambda: enqueue(*arguments)
+
+
 def calls_of(torch: Any, size: int) -> dict[str, Callable[[], object]]:
     """What is timed, by name."""
     kernel = compile(text(size), target="sm_90a")
@@ -67,6 +73,7 @@ def calls_of(torch: Any, size: int) -> dict[str, Callable[[], object]]:
         "kernel, rotating": lambda: kernel(*next(turn)),
         "kernel, output made": lambda: kernel(a, b),
         "prepared": prepared,
+        "its launch alone": launched(prepared),
         "graph": graph,
     }
 

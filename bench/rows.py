@@ -32,6 +32,7 @@ from warploom.runtime.torch.importer import torch_to_linalg
 Tensor = torch.Tensor
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
 GROUPS, CHANNELS = 32, 256
+EXPERTS, CHOSEN = 128, 8
 SETS_BYTES, REPLAYS, SAMPLE = 300 << 20, 7, 8
 
 
@@ -135,6 +136,24 @@ def cross_entropy_backward(g: Tensor, y: Tensor, labels: Tensor) -> Tensor:
     return torch.ops.aten._log_softmax_backward_data(slopes, y, -1, y.dtype).bfloat16()
 
 
+def mean_cross_entropy(x: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(x.float(), labels)
+
+
+def mean_square(x: Tensor) -> Tensor:
+    return x.float().square().mean()
+
+
+def router(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The experts of tokens, and their shares."""
+    shares, places = torch.softmax(x.float(), -1).topk(CHOSEN)
+    return shares, places
+
+
+def embedding(table: Tensor, tokens: Tensor) -> Tensor:
+    return functional.embedding(tokens, table)
+
+
 def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return functional.group_norm(x, GROUPS, w, b)
 
@@ -180,6 +199,10 @@ CASES = {
             torch.randint(n, (m,), device="cuda"),
         ),
     ),
+    "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
+    "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
+    "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device="cuda"))),
     "group_norm": Case(
         group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
     ),
@@ -273,6 +296,9 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
         bias_gradient,
         cross_entropy,
         cross_entropy_backward,
+        mean_cross_entropy,
+        mean_square,
+        embedding,
     )
     wide = [(x[:SAMPLE] if x.dim() > 1 and not sums else x) for x in operands]
     wide = [x.double() if x.is_floating_point() else x for x in wide]
@@ -285,10 +311,11 @@ def errors(case: Case, operands: Sequence[Tensor], results: Sequence[Tensor], ow
     return worst
 
 
-def measure(name: str, m: int, n: int, target: str) -> Result:
+def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kernel: Kernel | None = None) -> Result:
+    """A case for a size; `alone` without inductor, whose time is not a number then."""
     case = CASES[name]
     first = case.operands(m, n)
-    kernel, compiled = ours(case, first, target), torch.compile(case.function, dynamic=False)
+    kernel, compiled = kernel or ours(case, first, target), torch.compile(case.function, dynamic=False)
     own = leaves(case.function(*first))
     moved = size_of(first) + size_of(own)
     sets = [first, *(case.operands(m, n) for _ in range(max(1, math.ceil(SETS_BYTES / moved)) - 1))]
@@ -300,19 +327,19 @@ def measure(name: str, m: int, n: int, target: str) -> Result:
     calls = list(range(len(sets))) * max(1, 6 // len(sets))
     graphs = [
         in_graph([lambda i=i: kernel(*sets[i], *outputs[i]) for i in calls]),
-        in_graph([lambda i=i: compiled(*sets[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
+        *([] if alone else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
     ]
-    mine, peer, copy = timed([(graph, len(calls)) for graph in graphs])
+    mine, copy, peer = *timed([(graph, len(calls)) for graph in graphs]), *([math.nan] if alone else [])
     return Result(name, m, n, mine, peer, copy, kernel.ptx.count(".visible .entry"), error, torch_error)
 
 
-def warm(name: str, m: int, n: int, target: str) -> str:
-    """Compiles both for a size."""
+def warm(name: str, m: int, n: int, target: str, *, alone: bool = False) -> str:
+    """Compiles both for a size, or ours `alone`."""
     case = CASES[name]
     operands = case.operands(m, n)
     kernel = ours(case, operands, target)
-    results = leaves(torch.compile(case.function, dynamic=False)(*operands))
+    results = leaves((case.function if alone else torch.compile(case.function, dynamic=False))(*operands))
     kernel(*operands, *results)
     torch.cuda.synchronize()
     return f"{name} {m}x{n}"
@@ -325,6 +352,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=1 << 26)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--warm", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="without inductor")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -338,9 +366,9 @@ def main() -> None:
     for name, m, n in sizes:
         try:
             if args.warm:
-                print(warm(name, m, n, args.target), flush=True)
+                print(warm(name, m, n, args.target, alone=args.alone), flush=True)
                 continue
-            results.append(measure(name, m, n, args.target))
+            results.append(measure(name, m, n, args.target, alone=args.alone))
             print(results[-1], flush=True)
         except Exception as error:  # one case that fails leaves the others
             print(f"{name:22} {m}x{n} {type(error).__name__}: {str(error)[:300]}", flush=True)

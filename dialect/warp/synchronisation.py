@@ -302,6 +302,9 @@ class FenceOp(_Synchronises):
 CLUSTER_SIZE = "gpu.known_cluster_size"
 """The attribute of a kernel that says how many CTAs along x, y and z a cluster has: `array<i32: 2, 1, 1>`."""
 
+LEAST_CTAS = "nvvm.minctasm"
+"""The attribute of a kernel with the number of CTAs that an SM has registers for."""
+
 PAIRS = "warp.pairs"
 """The attribute of a kernel whose CTAs, two in each cluster, multiply together in tensor memory: a product has 128 rows
 of A and D in each, and half of the columns of B. The first CTA starts all products, and waits at barriers of its

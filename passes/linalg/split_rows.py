@@ -26,7 +26,7 @@ from ..diagnostics import chose
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root
 
-LANES, WARPS = 32, 4096
+LANES, WARPS = 32, 8192
 """Rows of a warp, and warps that keep a GPU busy: of those of 132 SMs half."""
 
 FEW_ROWS, LONG = 16, 1 << 17

@@ -42,6 +42,10 @@ from .traversal import (
 
 SECTOR_BITS = 256
 
+BLOCKS, BLOCK, BLOCKS_BITS = Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), 8, 16
+"""How a warp's 32 rows of 32 elements of 16 bits lie where an input lies transposed: `movmatrix` takes each register to
+the transpose of this layout, so that lanes move 16 bytes and four of them 64 on either side."""
+
 ELEMENTS = 16
 """Elements of the output that a lane computes: loads enough in flight, and few CTAs that have little to do."""
 
@@ -86,11 +90,15 @@ def over_elements(
     """How warps traverse memory whose elements are read or written once. All outputs have the same index map."""
     columns, places = _columns(output), (*inputs.values(), *outputs)
     # Inputs whose elements are neighbours along another loop than the output's: rows go along that of the first.
-    turned = [place for place in inputs.values() if place.neighbours not in (None, columns)]
+    turned = [p for p in inputs.values() if columns in p.loops and p.neighbours not in (None, columns)]
     others = (loop for loop in reversed(output.loops) if loop != columns)
     rows = turned[0].neighbours if turned else next(others, None)
     written = max(place.bits for place in outputs)
-    layout = _layout(places, turned, output.size(rows), output.size(columns), columns, written)
+    if turned and all(p.bits == BLOCKS_BITS and p.together() % BLOCK == 0 for p in (*turned, *outputs)):
+        layout, along = BLOCKS, frozenset(place.value for place in turned)
+    else:
+        layout = _layout(places, turned, output.size(rows), output.size(columns), columns, written)
+        along = frozenset[SSAValue]()
     times = max(1, ELEMENTS // layout.elements)
     down = min(times, power_of_two(output.size(rows), layout.rows))
     warp = layout.rows * down, layout.columns * (times // down)
@@ -98,7 +106,7 @@ def over_elements(
     warps = down, WARPS // down
     cta = warp[0] * warps[0], warp[1] * warps[1]
     fits = output.kind.get_shape()[columns] >= 0 and output.size(columns) % cta[1] == 0
-    return Traversal(op, inputs, outputs, output, rows, columns, layout, warp, warps, cta, fits)
+    return Traversal(op, inputs, outputs, output, rows, columns, layout, warp, warps, cta, fits, turned=along)
 
 
 def _memories(elementwise: Elementwise) -> tuple[Mapping[int, TraversedMemory], TraversedMemory]:

@@ -27,7 +27,8 @@ from .fragment_math import mapped, mapped_to, number, power, until
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
 # value of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far
-# below what storing rounds.
+# below what storing rounds. So is what a logarithm of a sum of exponentials is off by, 2^-21: terms of large exponents
+# are small.
 
 COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
     Kind.Add: lambda a, b: arith.AddfOp(a, b).result,
@@ -45,13 +46,13 @@ REPEATED = (f32, f64, i32)
 FragmentOf: TypeAlias = Callable[[TypeAttribute], FragmentType]
 Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
 Store: TypeAlias = Callable[[IndexBuilder, int, SSAValue, Index], None]
-Join: TypeAlias = Callable[[IndexBuilder, Kind, SSAValue], SSAValue]
+Join: TypeAlias = Callable[[IndexBuilder, Sequence[tuple[Kind, SSAValue]]], Sequence[SSAValue]]
 
 
 class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
-    for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces over all warps that share a row.
-    `length` is the length of rows, if tiles pass their end."""
+    for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
+    row, those that do not depend on each other `together`. `length` is the length of rows, if tiles pass their end."""
 
     region: Region
     fragment: FragmentOf
@@ -60,6 +61,7 @@ class RowRegion(NamedTuple):
     of_rows: Collection[SSAValue]
     start: Index
     join: Join
+    together: bool
     length: Index | None
 
     @property
@@ -79,38 +81,56 @@ class RowRegion(NamedTuple):
         """Whole rows at once, or `step` columns at a time up to `end`."""
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
-        for op in self.region.block.ops:
+        group, later = list[ReduceOp](), set[SSAValue]()
+        for op in (*self.region.block.ops, None):
+            depends = op is None or not later.isdisjoint(op.operands)
+            if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
+                if step is None:
+                    own = [chunk.reduced(each, parts=False) for each in group]
+                else:
+                    own = self._along(index, group, end, step, columns)
+                joined = self.join(index, [(each.kind.data, part) for each, part in zip(group, own, strict=True)])
+                for each, column in zip(group, joined, strict=True):
+                    shown = step is None and not isinstance(self.length, int) and _shows_its_start(each)
+                    columns[each.result] = _started(index, each.kind.data, column) if shown else column
+                group.clear()
+                later.clear()
+            elif depends and op is not None:
+                later.update(op.results)
             if isinstance(op, ReduceOp):
-                own = chunk.reduced(op, parts=False) if step is None else self._along(index, op, end, step, columns)
-                columns[op.result] = self.join(index, op.kind.data, own)
-                if step is None and not isinstance(self.length, int) and _shows_its_start(op):
-                    columns[op.result] = _started(index, op.kind.data, columns[op.result])
+                later.add(op.result)
+                group.append(op)
         results = dict(enumerate(all_yielded(self.region)))
         if step is not None:
             for number in [n for n, value in results.items() if self.is_column(value)]:
-                store(index, number, chunk.spread(results.pop(number)), self.start)
+                store(index, number, chunk.stored(results.pop(number)), self.start)
             if not results:
                 return
         with nullcontext() if step is None else index.loop(0, end, step) as turn:
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             for number, value in results.items():
-                store(chunk.index, number, chunk.spread(value), chunk.at)
+                store(chunk.index, number, chunk.stored(value), chunk.at)
 
     def _at(self, turn: Turn) -> Index:
         """The first column of this warp in a turn of a loop along rows."""
         return turn.index.add(turn.counter, self.start)
 
     def _along(
-        self, index: IndexBuilder, op: ReduceOp, end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
-    ) -> SSAValue:
-        """One reduction as a loop along rows."""
-        kind = op.kind.data
-        column = column_of(self.fragment(_type(op.input)), parts=True)
-        start = index.insert(ConstantOp.of(IDENTITIES[kind], column)).fragment
-        with index.loop(0, end, step, [start]) as turn:
-            part = RowChunk(self, turn.index, self._at(turn), dict(columns)).reduced(op, parts=True)
-            turn.handed = [mapped(turn.index, lambda x: COMBINED[kind](x[0], x[1]), *turn.carried, part)]
-        return index.insert(ReduceOp(kind, turn.results[0])).result
+        self, index: IndexBuilder, ops: Sequence[ReduceOp], end: Index, step: int, columns: Mapping[SSAValue, SSAValue]
+    ) -> list[SSAValue]:
+        """Reductions as one loop along rows."""
+        parts = [column_of(self.fragment(_type(op.input)), parts=True) for op in ops]
+        kinds = [op.kind.data for op in ops]
+        starts = [index.insert(ConstantOp.of(IDENTITIES[k], p)).fragment for k, p in zip(kinds, parts, strict=True)]
+        with index.loop(0, end, step, starts) as turn:
+            chunk = RowChunk(self, turn.index, self._at(turn), dict(columns))
+            turn.handed = [
+                mapped(
+                    turn.index, lambda x, kind=kind: COMBINED[kind](x[0], x[1]), carried, chunk.reduced(op, parts=True)
+                )
+                for op, kind, carried in zip(ops, kinds, turn.carried, strict=True)
+            ]
+        return [index.insert(ReduceOp(*each)).result for each in zip(kinds, turn.results, strict=True)]
 
     def is_column(self, value: SSAValue) -> bool:
         """Whether a value is the same for all elements of a row, and no number alone."""
@@ -160,6 +180,14 @@ class RowChunk:
         if self.region.length is not None:
             fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
+
+    def stored(self, value: SSAValue) -> SSAValue:
+        """A value for each element that is stored: of a row one base tile, of which the first column is."""
+        if not (self.region.is_column(value) and value.type in REPEATED):
+            return self.spread(value)
+        kind = self.region.fragment(_type(value))
+        kind = FragmentType.of("acc", kind.shape[0], kind.layout.data.columns, kind.element_type, kind.layout.data)
+        return mapped_to(self.index, kind, lambda x: x[0], self.column(value))
 
     def spread(self, value: SSAValue) -> SSAValue:
         """A value for each element."""
@@ -220,7 +248,7 @@ class RowChunk:
 
     def _computed(self, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
         """An operation on elements, in the block that is being built."""
-        if self.region.is_narrow and isinstance(op, math_dialect.ExpOp):
+        if isinstance(op, math_dialect.ExpOp) and (self.region.is_narrow or _is_in_logarithm(op)):
             return power(arith.MulfOp(operands[0], number(math.log2(math.e))).result)
         return op.clone(dict(zip(op.operands, operands, strict=True))).results[0]
 
@@ -256,6 +284,17 @@ class RowChunk:
         result = moved(value)
         block.add_op(YieldOp(result))
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
+
+
+def _is_in_logarithm(op: math_dialect.ExpOp) -> bool:
+    """Whether only the logarithm of its sum along the row is used."""
+    sums = [use.operation for use in op.result.uses]
+    return all(
+        isinstance(total, ReduceOp)
+        and total.kind.data == Kind.Add
+        and all(isinstance(use.operation, math_dialect.LogOp) for use in total.result.uses)
+        for total in sums
+    )
 
 
 def _computing(value: SSAValue) -> Iterator[Operation]:

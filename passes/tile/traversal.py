@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
     DenseArrayBase,
+    IntegerAttr,
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
@@ -24,10 +25,10 @@ from ...dialect.layouts.layout import LANES, Layout, column, row
 from ...dialect.mlir.affine import strides_of
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, SubgroupIdOp
 from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory_of
-from ...dialect.warp.fragments import column_of
+from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.synchronisation import CLUSTER_SIZE
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
@@ -43,6 +44,10 @@ ACCESS_BITS = 128
 
 SIGN_BIT = 31
 """Of a word."""
+
+RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
+"""Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
+gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
 
 
 class TraversedMemory(NamedTuple):
@@ -151,7 +156,8 @@ class Traversal:
     `inputs` are the inputs in memory, by number. `outputs` are all outputs, with `output` among them. `rows` is None if
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
-    says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row.
+    says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory is
+    read in the transposed layout, 16 bytes to a lane.
     """
 
     op: Operation
@@ -167,6 +173,7 @@ class Traversal:
     fits: bool
     of_rows: Collection[SSAValue] = ()
     cluster: int = 1
+    turned: Collection[SSAValue] = ()
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -222,12 +229,16 @@ def lanes_along(bits: int, together: Sequence[int], length: int) -> tuple[int, i
     return neighbours, min(LANE_BITS, max(0, (-(-length >> neighbours) - 1).bit_length()))
 
 
-def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool) -> Layout:
-    """A layout with 2^held neighbouring elements in a lane, and 2^across lanes along a row. If they do not fill a
-    register, it has further elements of the same row, or of other rows with `more_rows`."""
+def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool, side: int = 0) -> Layout:
+    """A layout with 2^neighbours elements of a row side by side in a lane, or of 2^side rows, and 2^across lanes along
+    a row. If they do not fill a register, it has further elements of the same row, or of other rows with
+    `more_rows`."""
     down = LANE_BITS - across
-    missing = max(0, (32 // bits).bit_length() - 1 - neighbours)
+    missing = max(0, (32 // bits).bit_length() - 1 - neighbours - side)
     more = [row(down + i) if more_rows else column(neighbours + across + i) for i in range(missing)]
+    if side:  # whose lanes are rows first: neighbours in memory
+        lane = (*(row(side + i) for i in range(down)), *(column(i) for i in range(across)))
+        return Layout(lane, (*map(row, range(side)), *more))
     lane = (*(column(neighbours + i) for i in range(across)), *(row(i) for i in range(down)))
     return Layout(lane, (*map(column, range(neighbours)), *more))
 
@@ -247,8 +258,11 @@ class TraversalKernel:
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
         kind = self.traversal.fragment(self.traversal.element_type(place))
-        kind = column_of(kind) if column else kind
-        return index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
+        kind, layout = column_of(kind) if column else kind, kind.layout.data
+        turned = place.value in self.traversal.turned
+        kind = kind.with_layout(layout.transposed()) if turned else kind
+        loaded = index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
+        return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment if turned else loaded
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""
@@ -316,4 +330,7 @@ def outline(
     kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
+        along = [place.bits for place in traversal.inputs.values() if traversal.columns in place.loops]
+        if len(along) >= SEVERAL and max(along) <= SMALL_BITS:
+            kernel.attributes[LEAST_CTAS] = IntegerAttr(RESIDENT_WARPS // math.prod(traversal.warps), i32)
     outliner.finish()

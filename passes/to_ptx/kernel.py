@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, ModuleOp, StringAttr, SymbolRefAttr, i1, i32
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, i1, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -35,7 +35,7 @@ from ...dialect.warp.attributes import (
 )
 from ...dialect.warp.cta import MakeRingOp
 from ...dialect.warp.matmul import MatmulOp
-from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, MOST_CTAS
+from ...dialect.warp.synchronisation import CLUSTER_SIZE, CLUSTER_SM, LEAST_CTAS, MOST_CTAS
 from ...dialect.warp.tensor_memory import TensorMmaOp
 from ...dialect.warp.warpgroup import SetRegistersOp
 from ..allocate import allocate, allocate_all
@@ -383,6 +383,8 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
     if any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
         yield ".minnctapersm 1"
+    elif isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
+        yield f".minnctapersm {least.value.data}"
 
 
 def cluster_of(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:

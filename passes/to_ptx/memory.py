@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialect.isa.families import LoadMatrix
-from ...dialect.layouts.layout import LANES, Layout, column, row
+from ...dialect.layouts.layout import LANES, Bit, Layout, column, row
 from ...dialect.layouts.layout import row as row_bit
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.matrices import Matrix, MoveRow, matrices, unit
@@ -150,7 +150,11 @@ class GlobalFragments:
         matrix, first_row, first_column, in_bounds = place
         layout, size = type.layout.data, matrix.column_bytes
         row, along = self.addressing.lane_position(layout)
-        together = self._together(type, matrix, along, first_column)
+        lies, axis, starts = matrix, "c", (along, first_column)
+        if matrix.step is not None and matrix.row_bytes == matrix.element_bytes:  # columns are contiguous
+            lies = replace(matrix, rows=matrix.columns, columns=matrix.rows, pitch=matrix.column_bytes, step=None)
+            axis, starts = "r", (row, first_row)
+        together = self._together(type, lies, axis, starts)
         for number, (i, j) in enumerate(offsets(type, together)):
             address = self.scalars.address(
                 matrix.base, [(row, matrix.row_bytes), (first_row, matrix.row_bytes), (i, matrix.row_bytes),
@@ -165,10 +169,11 @@ class GlobalFragments:
             )
             yield ElementAccess(number, address, self.scalars.both(rows_inside, columns_inside))
 
-    def _together(self, type: FragmentType, matrix: GlobalMatrix, column: IndexValue, program: IndexValue) -> int:
-        """Elements of one access: as many as are contiguous and aligned, up to 16 bytes."""
-        aligned = common_divisor((column, program))
-        wanted = min(side_by_side(type.layout.data), matrix.widest_access() // matrix.element_bytes)
+    def _together(self, type: FragmentType, matrix: GlobalMatrix, axis: str, starts: Sequence[IndexValue]) -> int:
+        """Elements of one access: as many as are contiguous and aligned, up to 16 bytes. `matrix` is contiguous along
+        `axis`; `starts` are where the lane and the fragment start along it."""
+        aligned = common_divisor(starts)
+        wanted = min(side_by_side(type.layout.data, axis), matrix.widest_access() // matrix.element_bytes)
         while aligned % wanted:
             wanted //= 2
         return wanted
@@ -289,10 +294,10 @@ def memory_name(memory: SSAValue) -> str:
     return memory.name_hint or number
 
 
-def side_by_side(layout: Layout) -> int:
-    """The number of consecutive elements of a lane that are consecutive in a row."""
+def side_by_side(layout: Layout, axis: str = "c") -> int:
+    """The number of consecutive elements of a lane that are consecutive in a row; in a column with `axis` "r"."""
     count = 0
-    while count < len(layout.element) and layout.element[count] == column(count):
+    while count < len(layout.element) and layout.element[count] == Bit(axis, count):
         count += 1
     return 1 << count
 

@@ -6,7 +6,7 @@ import statistics
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -72,7 +72,10 @@ class Prepared:
             self._structs.append(ScratchMemory(gpu, (ScratchBuffer(len(data), data=data),), self.stream))
             everything[i] = _memory(*self._structs[-1].addresses)
         self._addresses = list(map(address_of, everything))
-        self.launches = Launches(gpu, ptx, functions, plan.launches, everything)
+        self._made = partial(Launches, gpu, ptx, functions, plan.launches, everything)
+        self.launches = self._made()
+        self.launches.bind(self._addresses, self.stream)
+        self._calls = self.launches.calls
 
     @property
     def kernels(self) -> tuple[LoadedKernel, ...]:
@@ -85,7 +88,17 @@ class Prepared:
         Raises:
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
-        self.launches(self._addresses, self.stream if stream is None else stream)
+        if stream is not None and stream != self.stream:
+            self._elsewhere(self._addresses, stream)
+            return
+        for enqueue, arguments, item in self._calls:
+            if enqueue(*arguments):
+                self.launches.again(item)
+
+    @cached_property
+    def _elsewhere(self) -> Launches:
+        """The same launches for other streams."""
+        return self._made()
 
     def wait(self, stream: int | None = None) -> None:
         """Wait until everything on the stream is done.

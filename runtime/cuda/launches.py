@@ -126,7 +126,8 @@ class _Enqueue:
 class Launches:
     """The launches of a plan with their parameters packed, for arrays of any addresses.
 
-    They are enqueued one after the other by one thread at a time: the driver copies parameters as it enqueues.
+    They are enqueued one after the other by one thread at a time: the driver copies parameters as it enqueues. `calls`
+    has for each launch a function that enqueues it and returns the driver's code, its arguments, and the launch.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Launches:
         self._pointers = tuple(one for item in self.queue for one in item.pointers)
         self._maps = tuple(one for item in self.queue for one in item.maps)
         self._addresses, self._stream = list[int](), 0
-        self._calls = tuple((item.call, item.arguments, item) for item in self.queue)
+        self.calls = tuple((item.call, item.arguments, item) for item in self.queue)
 
     def __call__(self, addresses: list[int], stream: int) -> None:
         """Enqueues the launches on a CUDA stream. `addresses` are those of arrays, 0 for other values.
@@ -153,17 +154,25 @@ class Launches:
             CudaError: if the driver refuses a launch. A fault inside a kernel shows when the stream is waited for.
         """
         with self._lock:
-            if addresses != self._addresses:
-                self._point(addresses)
-            if stream != self._stream:
-                for item in self.queue:
-                    item.packed.stream = stream
-                self._stream = stream
-            for enqueue, arguments, item in self._calls:
+            self.bind(addresses, stream)
+            for enqueue, arguments, item in self.calls:
                 if enqueue(*arguments):
-                    self._again(item)
+                    self.again(item)
 
-    def _again(self, item: _Enqueue) -> None:
+    def bind(self, addresses: list[int], stream: int) -> None:
+        """Gives the launches addresses and a stream. Until others are bound, any thread may enqueue `calls`.
+
+        Raises:
+            ArgumentError: for an address without the alignment that a kernel needs.
+        """
+        if addresses != self._addresses:
+            self._point(addresses)
+        if stream != self._stream:
+            for item in self.queue:
+                item.packed.stream = stream
+            self._stream = stream
+
+    def again(self, item: _Enqueue) -> None:
         """Enqueues a launch that the driver refused, as it does where the GPU's context is not the calling thread's."""
         with self.gpu.current():
             if code := item.call(*item.arguments):

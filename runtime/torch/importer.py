@@ -46,6 +46,10 @@ def _constant(number: float | None = None) -> Lowering:
     return handler
 
 
+LEAST_ROW = 256
+"""Elements of a row, and rows, that are reduced one after the other where everything is."""
+
+
 def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
     asked = [dims] if isinstance(dims, int) else dims
     return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
@@ -70,7 +74,13 @@ def _reduced(
     axes = _axes(dims, len(value.shape))
     if not axes:
         return value
-    reduced = builder.reduce(value, axes, start, lambda body, elements: RULES[rule](body, list(elements)))
+    sizes = [size for size in value.shape if isinstance(size, int)]
+    # Everything as rows, and then these: what computes the elements is one kernel with the rows.
+    several = len(axes) == len(value.shape) == len(sizes) > 1
+    parts = [axes[-1:], axes[:-1]] if several and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW else [axes]
+    reduced = value
+    for part in parts:
+        reduced = builder.reduce(reduced, part, start, lambda body, elements: RULES[rule](body, list(elements)))
     return _with_reduced_axes(reduced, axes, keepdim)
 
 

@@ -74,6 +74,17 @@ def test_transposes_of_every_type(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(x.T, y)
 
 
+@pytest.mark.parametrize(("shape", "movmatrix"), [((72, 104), 16), ((40, 36), 0)], ids=str)
+def test_elements_of_16_bits_are_transposed_in_registers(shape: tuple[int, int], movmatrix: int) -> None:
+    source, target = memref(shape, "f16"), memref(shape[::-1], "f16")
+    x, y = draw(shape, "f16"), poisoned(shape[::-1], "f16")
+    kernel = compile(f"""func.func @f(%X: {source}, %Y: {target}) {{
+      linalg.transpose ins(%X : {source}) outs(%Y : {target}) permutation = [1, 0] return }}""")
+    kernel(x, y, device="interp", checks="all")
+    np.testing.assert_array_equal(x.T, y)
+    assert kernel.ptx.count("    movmatrix.sync") == movmatrix
+
+
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (1, 0, 2), (2, 0, 1), (2, 1, 0)], ids=str)
 def test_permutations(permutation: tuple[int, ...]) -> None:
     shape = (5, 6, 35)

@@ -80,6 +80,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
 IN_TWO: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "columns_in_parts": (weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8),
     "group_norm": (group_norm, (draw(2, 9, 5, 4), draw(9), draw(9)), 2**-7),
+    "everything": (lambda x: x.square().mean(), (draw(259, 261, kind=torch.float32),), 2**-18),
     "total_in_parts": (lambda x: x.sum(), (torch.rand(1 << 17),), 2**-18),
     "cross_entropy": (mean_loss, (draw(37, 41, kind=torch.float32), torch.arange(37) - 1), 2**-18),
 }
@@ -92,6 +93,23 @@ def test_a_function_is_two_kernels(name: str) -> None:
     run(*IN_TWO[name], 2)
 
 
+@pytest.mark.parametrize(("columns", "words"), [(46, "b32"), (45, "b16")])
+def test_lanes_have_columns_side_by_side(monkeypatch: pytest.MonkeyPatch, columns: int, words: str) -> None:
+    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_WARPS", 1)
+    operands = draw(192, columns), draw(192, columns), draw(192, 1).float()
+    assert f"ld.global.{words}" in run(weight_gradients, operands, 2**-8, 2)
+
+
+def test_sums_of_columns_that_read_the_same_are_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warploom.passes.tile.rows.HELD", 8)
+    ptx = run(weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8, 2)
+    assert ptx.split(".visible .entry")[1].count(" bra ") == 1
+
+
+def test_few_columns_are_shared_by_lanes() -> None:
+    assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
+
+
 def test_columns_of_a_prime_length_are_one_part() -> None:
     run(weight_gradients, (draw(97, 40), draw(97, 40), draw(97, 1).float()), 2**-8, 1)
 
@@ -102,9 +120,9 @@ def test_a_function_is_one_kernel(name: str) -> None:
     run(*CASES[name], 1)
 
 
-def run(function: Callable[..., Any], operands: Any, bound: float, launches: int) -> None:
-    """Runs a function with poisoned results, and compares with float64; it has so many launches."""
-    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a")
+def run(function: Callable[..., Any], operands: Any, bound: float, launches: int) -> str:
+    """Runs a function with poisoned results, and compares with float64; it has so many launches. Returns its PTX."""
+    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a", cache=False)
     assert len(kernel.launches) == launches
     exact = function(*(x.double() for x in operands))
     own = function(*operands)
@@ -113,6 +131,7 @@ def run(function: Callable[..., Any], operands: Any, bound: float, launches: int
     kernel(*operands, *results, device="interp", checks="all")
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= bound * wanted.abs().max()
+    return kernel.ptx
 
 
 def test_the_first_of_equal_elements_is_chosen_and_nan_before_numbers() -> None:
