@@ -24,6 +24,7 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
 from ...dialect.mlir.generic import GenericOp
+from .decompositions import PRIMITIVES
 from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
 from .scalars import (
     RULES,
@@ -420,4 +421,4 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
         return target(*args, **kwargs)
 
     tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]
-    return traced(call, tensors, decompositions())
+    return traced(call, tensors, {**decompositions(), **PRIMITIVES})

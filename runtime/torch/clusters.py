@@ -30,8 +30,6 @@ MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
 MOST = 48
 """Nodes that a cluster has at most."""
 
-TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int})
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -208,7 +206,7 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         kinds = source.meta["val"].dtype, node.meta["val"].dtype
         fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
         return [*unpacking(source), node] if fits else []
-    if node.target in TURNS or node.target in RESHAPES:
+    if node.target is aten.permute.default or node.target in RESHAPES:
         before = _converting(operands[0], taken)
     elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
         same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
@@ -250,7 +248,7 @@ def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
 def _lies(product: Node) -> bool:
     """Whether the second matrix of a product is an input of the graph, as it lies or turned."""
     b: Any = product.args[1]
-    return (b.all_input_nodes[0] if b.target in TURNS else b).op == "placeholder"
+    return (b.all_input_nodes[0] if b.target is aten.permute.default else b).op == "placeholder"
 
 
 def _halves(product: Node) -> set[Node]:

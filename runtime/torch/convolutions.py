@@ -104,6 +104,9 @@ def convolution(
     if any(padding):
         around = [0, *padding, 0] if last else [0, 0, *padding]
         images = builder.padded(images, around, around)
+    for at, (pixels, count, dilation) in enumerate(zip(like.shape[2:], weight.shape[2:], dilations, strict=True)):
+        if pixels == 1 and images.shape[at + (1 if last else 2)] > (reach := (count - 1) * dilation + 1):
+            images = builder.sliced(images, at + (1 if last else 2), 0, reach, 1)
     of_taps = ([2, 3, 0] if last else [0, 2, 3]) if alone else order
     taps = builder.dense(reordered(weight, of_taps))
     shape = tuple(like.shape[d] for d in order)

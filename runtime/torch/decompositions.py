@@ -12,12 +12,20 @@ import torch
 from .options import aten, decompositions, prims
 
 COMPOSITE = (
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm"),
+    *(
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "native_batch_norm",
+    ),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
     *("_fused_rms_norm", "_fused_rms_norm_backward"),
-    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
-    "nll_loss_backward",
+    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
+    *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
+    *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -80,21 +88,76 @@ def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float)
     return there if there is NotImplemented else torch.where(there, number, value)
 
 
+def _between(value: torch.Tensor, axis: int, before: int, after: int, number: float = 0) -> torch.Tensor:
+    """A tensor with so many elements of a number before it and behind it along a dimension."""
+    shape = list(value.shape)
+    added = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) if n else None for n in (before, after)]
+    return torch.cat([x for x in (added[0], value, added[1]) if x is not None], axis)
+
+
+def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
+    """What `aten.constant_pad_nd` computes; negative numbers are of elements that are left out."""
+    for axis, before, after in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
+        first, last = max(0, -before), max(0, -after)
+        kept = value.narrow(axis, first, value.shape[axis] - first - last)
+        value = _between(kept, axis, max(0, before), max(0, after), number)
+    return value
+
+
+def _bounds(size: int, start: int | None, end: int | None, step: int) -> tuple[int, int] | None:
+    """The first index of a slice of a dimension and the one behind it; None for other steps than 1, and symbols."""
+    known = all(isinstance(x, int | None) for x in (size, start, end))
+    return slice(start, end).indices(size)[:2] if known and step == 1 else None
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
-    if step != 1:
+    axis = dim % len(sizes)
+    bounds = _bounds(sizes[axis], start, end, step)
+    return NotImplemented if bounds is None else _between(grad, axis, bounds[0], sizes[axis] - max(bounds))
+
+
+def _slice_scatter(
+    value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Any:  # fmt: skip
+    """A tensor with another one in the place of a slice."""
+    axis = dim % value.dim()
+    if (bounds := _bounds(value.shape[axis], start, end, step)) is None:
         return NotImplemented
-    axis = dim % len(sizes)
-    first = min(start + sizes[axis] if start < 0 else start, sizes[axis])
-    shape, counts = list(grad.shape), (first, sizes[axis] - first - grad.shape[axis])
-    before, after = (grad.new_zeros([*shape[:axis], count, *shape[axis + 1 :]]) for count in counts)
-    return torch.cat([before, grad, after], axis)
+    before, after = value.narrow(axis, 0, bounds[0]), value.narrow(axis, max(bounds), value.shape[axis] - max(bounds))
+    return torch.cat([x for x in (before, part, after) if x.shape[axis]], axis)
 
 
-def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
-    axis = dim % len(sizes)
-    at = index % sizes[axis]
-    return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
+def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    for dim in dims:
+        value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
+    return value
+
+
+def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
+    return other.to(value.dtype).expand(value.shape)
+
+
+def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    for shift, dim in zip(shifts, dims, strict=True) if dims else ():
+        first = -shift % value.shape[dim]
+        value = torch.cat([value.narrow(dim, first, value.shape[dim] - first), value.narrow(dim, 0, first)], dim)
+    return value if dims else NotImplemented
+
+
+def _log1p(x: torch.Tensor) -> torch.Tensor:
+    """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
+    u = x + 1.0
+    exact = torch.where(u == 1.0, x, torch.log(u) * (x / (u - 1.0)))
+    return torch.where(u == math.inf, u, exact)
+
+
+def _expm1(x: torch.Tensor) -> torch.Tensor:
+    """exp(x) - 1 = (u - 1) x / log(u) for u = exp(x) rounded; x where u is 1, and u - 1 where x is large (Kahan)."""
+    u = torch.exp(x)
+    exact = torch.where(u == 1.0, x, (u - 1.0) * (x / torch.log(u)))
+    return torch.where(torch.abs(x) > 16.0, u - 1.0, exact)
 
 
 def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
@@ -165,7 +228,11 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.gather.default: _gathered,
     aten.scatter.value: _scatter,
     aten.slice_backward.default: _slice_backward,
-    aten.select_backward.default: _select_backward,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.constant_pad_nd.default: _constant_pad,
+    aten.flip.default: _flip,
+    aten.roll.default: _roll,
+    aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
@@ -173,6 +240,10 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }
 """Decompositions in the place of torch's, or where it has none."""
+
+
+PRIMITIVES: Mapping[Any, Callable[..., Any]] = {prims.log1p.default: _log1p, prims.expm1.default: _expm1}
+"""What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""
 
 
 def simpler() -> dict[Any, Any]:

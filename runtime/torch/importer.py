@@ -31,19 +31,14 @@ from .decompositions import simpler
 from .options import aten, prims, pytree
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
-from .views import SPLITS, VIEWS, is_tensor, part_of_split, unsqueezed
+from .views import SPLITS, VIEWS, is_tensor, shown, unsqueezed
 
 
-def _constant(number: float | None = None) -> Lowering:
-    """A tensor of one number: by default that of the last argument."""
-
-    def handler(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
-        value = args[-1] if number is None else number
-        if not isinstance(value, int | float):
-            raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
-        return builder.filled(shape_of(like), like.dtype, value)
-
-    return handler
+def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
+    """A tensor of one number, the last argument."""
+    if not isinstance(number := args[-1], int | float):
+        raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
+    return builder.filled(shape_of(like), like.dtype, number)
 
 
 def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
@@ -156,9 +151,7 @@ def _embedding(builder: FunctionBuilder, like: torch.Tensor, value: Value, place
 
 
 CONSTANTS: Mapping[object, Lowering] = {
-    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
-    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
-    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant),
     prims.iota.default: _iota,
 }
 """Tensors of one number, and of numbers equally far apart."""
@@ -214,7 +207,7 @@ class Importer:
         if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
             return
         if node.target is operator.getitem:
-            self.values[node] = self._part(*node.args)
+            self.values[node] = self._part(node.meta["val"], *node.args)
             return
         args, kwargs = map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
         try:
@@ -228,14 +221,14 @@ class Importer:
         own = convolution_gradients(self.builder, like, *cast("Any", args))
         return [*own, lambda: _reduction("add", 0.0)(self.builder, bias, cast("Any", args)[0], [0, 2, 3])]
 
-    def _part(self, source: Any, index: Any) -> Value:
+    def _part(self, like: torch.Tensor, source: Any, index: Any) -> Value:
         """One result of an operation with several results."""
         if source in self.attentions:
             return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
             raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
-        value, _, *dim = source.args
-        return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
+        value, *others = map_arg(source.args, lambda x: cast("Any", self.values).get(x, x.meta["val"]))
+        return shown(source.target, self.builder, like, value, *others, part=index, **source.kwargs)
 
     def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
         like = node.meta["val"]

@@ -307,28 +307,6 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return body.emit(kind, *_typed(body, operands), result=value.type)
 
 
-def _log1p(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
-    (x,) = _typed(body, operands)
-    u = RULES["add"](body, [x, 1.0])
-    quotient = RULES["div"](body, [x, RULES["sub"](body, [u, 1.0])])
-    product = RULES["mul"](body, [RULES["log"](body, [u]), quotient])
-    exact = RULES["where"](body, [COMPARISONS["eq"](body, [u, 1.0]), x, product])
-    return RULES["where"](body, [COMPARISONS["eq"](body, [u, math.inf]), u, exact])
-
-
-def _expm1(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """exp(x) - 1 = (u - 1) x / log(u) for u = exp(x) rounded; x where u is 1, and u - 1 where x is large (Kahan)."""
-    (x,) = _typed(body, operands)
-    u = RULES["exp"](body, [x])
-    less = RULES["sub"](body, [u, 1.0])
-    quotient = RULES["div"](body, [x, RULES["log"](body, [u])])
-    product = RULES["mul"](body, [less, quotient])
-    exact = RULES["where"](body, [COMPARISONS["eq"](body, [u, 1.0]), x, product])
-    large = COMPARISONS["gt"](body, [RULES["abs"](body, [x]), 16.0])
-    return RULES["where"](body, [large, less, exact])
-
-
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
     "add": _arithmetic(arith.AddfOp, arith.AddiOp),
@@ -358,7 +336,5 @@ RULES: Mapping[str, Rule] = {
     "where": _where,
     "pow": _power,
     "reciprocal": _reciprocal,
-    "log1p": _log1p,
-    "expm1": _expm1,
 }
 """What each primitive operation is, by its name in `torch.ops.prims`."""

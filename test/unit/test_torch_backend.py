@@ -208,13 +208,13 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
             lambda x, w, s: functional.linear(x, w.to(x.dtype)),
             lambda x, w, s: x @ w.t(),
             eight_bits(32, 64),
-            ("_to_copy", "t", "mm"),
+            ("_to_copy", "permute", "mm"),
         ),
         (
             lambda x, w, s: functional.gelu(functional.linear(x, w.to(x.dtype) * s[:, None], s)),
             lambda x, w, s: functional.gelu(x @ (w * s[:, None]).t() + s),
             eight_bits(32, 64),
-            ("_to_copy", "mul", "t", "addmm", "gelu"),
+            ("_to_copy", "mul", "permute", "addmm", "gelu"),
         ),
         (
             lambda x, w, s: torch.relu((x @ w.to(x.dtype)) * s),
@@ -226,7 +226,7 @@ def eight_bits(*shape: int, dtype: Any = torch.int8) -> Any:
             lambda x, w, s: functional.linear(x, w.to(x.dtype) - 128),
             lambda x, w, s: x @ (w - 128).t(),
             eight_bits(32, 64, dtype=torch.uint8),
-            ("_to_copy", "sub", "t", "mm"),
+            ("_to_copy", "sub", "permute", "mm"),
         ),
     ],
 )
@@ -613,6 +613,35 @@ def test_elements_at_places(name: str) -> None:
     with torch.inference_mode():
         assert torch.equal(compiled.call(x, at), PICKS[name](x, at))
     assert not any("index" in left.operator or "gather" in left.operator for left in compiled.explanations[0].left)
+
+
+MOVED: dict[str, Callable[..., Any]] = {
+    "roll": lambda x: x.roll((2, -1), (0, 2)) * 2,
+    "flip": lambda x: x.flip(0, 2) + 1,
+    "repeat": lambda x: x.repeat(2, 1, 3).relu(),
+    "padding": lambda x: functional.pad(x, (2, -1, 0, 3), value=0.5) - 1,
+    "slice_scatter": lambda x: x.slice_scatter(x[:, :2].neg(), 1, 1, 3) * 2,
+    "select_scatter": lambda x: x.select_scatter(x[:, 0].neg(), 1, -1) * 2,
+    "copy": lambda x: x.slice_scatter(torch.full_like(x[:, :2], 3).copy_(x[:, :2, :1]), 1, 1, 3),
+    "steps": lambda x: x[1:, ::2, 3] + x[:-1, 1::2, -1:].squeeze(-1)[:, :1],
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", MOVED)
+def test_elements_that_are_moved(name: str) -> None:
+    compiled = Compiled(MOVED[name])
+    x = drawn(5, 5, 7)
+    with torch.inference_mode():
+        assert torch.equal(compiled.call(x), MOVED[name](x))
+    assert not compiled.reasons
+
+
+def test_a_window_that_is_not_the_image_has_one_place() -> None:
+    x, w = drawn(2, 8, 4, 4), drawn(16, 8, 3, 3)
+    x, w = (each.to(memory_format=torch.channels_last) for each in (x, w))
+    with torch.inference_mode():
+        assert_compiled(lambda x, w: functional.conv2d(x, w, stride=2), x, w, parts=[("convolution",)])
 
 
 def test_an_element_at_a_place_that_there_is_not_is_nan() -> None:
