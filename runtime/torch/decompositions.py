@@ -104,7 +104,7 @@ def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -
     return value
 
 
-def _bounds(size: int, start: int | None, end: int | None, step: int) -> tuple[int, int] | None:
+def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[int, int] | None:
     """The first index of a slice of a dimension and the one behind it; None for other steps than 1, and symbols."""
     known = all(isinstance(x, int | None) for x in (size, start, end))
     return slice(start, end).indices(size)[:2] if known and step == 1 else None
