@@ -25,6 +25,7 @@ COMPOSITE = (
     *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
     *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
+    *("embedding", "index_select"),
     *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
@@ -146,6 +147,23 @@ def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) 
     return value if dims else NotImplemented
 
 
+def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
+    """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum."""
+    _, steps, padding, dilations, transposed, _, groups, wanted = options
+    shape: Sequence[Any] = x.shape
+    if transposed or len(shape) != 4 or not all(isinstance(n, int) for n in shape):
+        return NotImplemented
+    sizes = zip(shape[2:], slope.shape[2:], weight.shape[2:], steps, padding, dilations, strict=True)
+    added = [n - (m - 1) * step + 2 * around - (taps - 1) * by - 1 for n, m, taps, step, around, by in sizes]
+    own: Any = torch.ops.warploom
+    of_images = (slope, weight, None, steps, padding, dilations, True, added, groups)
+    return (
+        aten.convolution(*of_images) if wanted[0] else None,
+        own.filter_gradient(slope, x, weight.shape, steps, padding, dilations, groups) if wanted[1] else None,
+        slope.sum((0, 2, 3)) if wanted[2] else None,
+    )
+
+
 def _log1p(x: torch.Tensor) -> torch.Tensor:
     """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
     u = x + 1.0
@@ -232,6 +250,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
     aten.roll.default: _roll,
+    aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.topk.default: _topk,

@@ -26,7 +26,6 @@ from ..base.explanation import place_of
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
-from .convolutions import gradients as convolution_gradients
 from .decompositions import simpler
 from .options import aten, prims, pytree
 from .products import PRODUCTS
@@ -41,43 +40,22 @@ def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: 
     return builder.filled(shape_of(like), like.dtype, number)
 
 
-def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
-    asked = [dims] if isinstance(dims, int) else dims
-    return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
-
-
-def _with_reduced_axes(value: Value, axes: Sequence[int], keepdim: bool) -> Value:
-    """A reduced value, with dimensions of size 1 in place of the reduced ones if `keepdim`."""
-    for axis in axes if keepdim else ():
-        value = unsqueezed(value, axis)
-    return value
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The type that sums of a type are kept in until they are rounded once."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-
-def _reduced(
-    builder: FunctionBuilder, rule: str, start: float, value: Value, dims: Sequence[int] | int | None, keepdim: bool
-) -> Value:
-    """A value reduced along some dimensions, or all."""
-    axes = _axes(dims, len(value.shape))
-    if not axes:
-        return value
-    reduced = builder.reduce(value, axes, start, lambda body, elements: RULES[rule](body, list(elements)))
-    return _with_reduced_axes(reduced, axes, keepdim)
-
-
 def _reduction(rule: str, start: float) -> Lowering:
-    """A sum, a maximum, a minimum."""
+    """A sum, a maximum, a minimum along some dimensions, or all; sums of 16-bit floats are rounded once."""
 
     def handler(
         builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | int | None = None,
         keepdim: bool = False, **_: object,
     ) -> Value:  # fmt: skip
-        computed = builder.converted(value, _wide(like.dtype) if rule == "add" else like.dtype)
-        return builder.converted(_reduced(builder, rule, start, computed, dims, keepdim), like.dtype)
+        rank, asked = len(value.shape), [dims] if isinstance(dims, int) else dims
+        axes = sorted(d % rank for d in asked) if asked and rank else list(range(rank))
+        wide = rule == "add" and like.dtype in (torch.float16, torch.bfloat16)
+        reduced = builder.converted(value, torch.float32 if wide else like.dtype)
+        if axes:
+            reduced = builder.reduce(reduced, axes, start, lambda body, elements: RULES[rule](body, list(elements)))
+        for axis in axes if keepdim else ():
+            reduced = unsqueezed(reduced, axis)
+        return builder.converted(reduced, like.dtype)
 
     return handler
 
@@ -142,14 +120,6 @@ def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int
     return _picked(builder, like, value, {at: places}, {d: d for d in range(like.dim()) if d != at})
 
 
-def _index_select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value) -> Value:
-    return _index(builder, like, value, [*[None] * (dim % len(value.shape)), places])
-
-
-def _embedding(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Value, *_: object) -> Value:
-    return _index(builder, like, value, [places])
-
-
 CONSTANTS: Mapping[object, Lowering] = {
     **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant),
     prims.iota.default: _iota,
@@ -166,8 +136,6 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.any.default: _reduction("bitwise_or", 0),
     aten.index.Tensor: _index,
     aten.gather.default: _gather,
-    aten.index_select.default: _index_select,
-    aten.embedding.default: _embedding,
 }
 """Operations that take elements along some dimensions together, or some of them."""
 
@@ -196,9 +164,6 @@ class Importer:
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
-        if node.target is aten.convolution_backward.default:
-            self.attentions[node] = self._convolution_gradients(node)
-            return
         if is_attention(node):
             self.attentions[node] = lower_attention(self.builder, node, self.values)
             if isinstance(node.meta["val"], torch.Tensor):
@@ -214,12 +179,6 @@ class Importer:
             self._lower(node, args, kwargs)
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
-
-    def _convolution_gradients(self, node: Node) -> Results:
-        args = map_arg(node.args, lambda x: cast("Any", self.values)[x])
-        like, _, bias = node.meta["val"]
-        own = convolution_gradients(self.builder, like, *cast("Any", args))
-        return [*own, lambda: _reduction("add", 0.0)(self.builder, bias, cast("Any", args)[0], [0, 2, 3])]
 
     def _part(self, like: torch.Tensor, source: Any, index: Any) -> Value:
         """One result of an operation with several results."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
-from xdsl.builder import Builder
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_ops
 from xdsl.dialects.builtin import (
@@ -34,7 +34,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.upstream import ExtFOp, TruncFOp
+from ...dialect.mlir.generic import ARITHMETIC, converted
+from ...dialect.mlir.pointwise import UNARY
+from ...dialect.mlir.upstream import ExtFOp
 from .options import expression
 
 Size: TypeAlias = Any
@@ -182,22 +184,9 @@ class Body(Builder):
             return COMPARISONS["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
             element = self.emit(ExtFOp, element, result=f32)
-        converted = self.emit(_conversion(element, kind, unsigned), element, result=kind)
-        return converted._replace(unsigned=unsigned)
-
-
-def _conversion(element: ElementValue, kind: AnyFloat | IntegerType, unsigned: bool) -> type[IRDLOperation]:
-    """The operation that converts an element to a type."""
-    positive, widens = element.unsigned or element.type == i1, element.type.bitwidth < kind.bitwidth
-    if isinstance(kind, AnyFloat):
-        if element.is_float:
-            return ExtFOp if widens else TruncFOp
-        return arith.UIToFPOp if positive else arith.SIToFPOp
-    if element.is_float:
-        return arith.FPToUIOp if unsigned else arith.FPToSIOp
-    if not widens:
-        return arith.TruncIOp
-    return arith.ExtUIOp if positive else arith.ExtSIOp
+        positive = unsigned if element.is_float else element.unsigned or element.type == i1
+        with ImplicitBuilder(self):
+            return ElementValue(converted(element.value, kind, unsigned=positive), unsigned)
 
 
 def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
@@ -309,22 +298,15 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
 
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
-    "add": _arithmetic(arith.AddfOp, arith.AddiOp),
-    "sub": _arithmetic(arith.SubfOp, arith.SubiOp),
-    "mul": _arithmetic(arith.MulfOp, arith.MuliOp),
+    **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
     "div": _arithmetic(arith.DivfOp),
     "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp),
     "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp),
-    "abs": _arithmetic(math_ops.AbsFOp),
-    "exp": _arithmetic(math_ops.ExpOp),
+    **{
+        name: _arithmetic(UNARY[name])
+        for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil", "abs"]
+    },
     "exp2": _arithmetic(math_ops.Exp2Op),
-    "log": _arithmetic(math_ops.LogOp),
-    "sqrt": _arithmetic(math_ops.SqrtOp),
-    "rsqrt": _arithmetic(math_ops.RsqrtOp),
-    "tanh": _arithmetic(math_ops.TanhOp),
-    "erf": _arithmetic(math_ops.ErfOp),
-    "floor": _arithmetic(math_ops.FloorOp),
-    "ceil": _arithmetic(math_ops.CeilOp),
     "trunc": _arithmetic(math_ops.TruncOp),
     "round": _arithmetic(math_ops.RoundEvenOp),
     "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
