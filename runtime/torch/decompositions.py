@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -150,7 +150,7 @@ def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) 
 def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
     """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum."""
     _, steps, padding, dilations, transposed, _, groups, wanted = options
-    shape: Sequence[Any] = x.shape
+    shape = cast("Any", x.shape)
     if transposed or len(shape) != 4 or not all(isinstance(n, int) for n in shape):
         return NotImplemented
     sizes = zip(shape[2:], slope.shape[2:], weight.shape[2:], steps, padding, dilations, strict=True)
