@@ -25,7 +25,19 @@ COMPOSITE = (
     *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
     *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
-    *("embedding", "index_select"),
+    *(
+        "embedding",
+        "index_select",
+        "index_copy",
+        "index_fill",
+        "_unsafe_index",
+        "pixel_shuffle",
+        "all",
+        "std",
+        "std_mean",
+    ),
+    *("linalg_vector_norm", "norm", "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward"),
+    *("huber_loss", "huber_loss_backward", "glu", "glu_backward"),
     *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
@@ -147,6 +159,33 @@ def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) 
     return value if dims else NotImplemented
 
 
+MOST_PLACED = 1 << 16
+"""Comparisons of places that are put with those that there are, at most: what is left to torch's kernel otherwise."""
+
+
+def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor, accumulate: bool = False) -> Any:
+    """Elements put at places along neighbouring dimensions: of each place, the last of the elements that are put there,
+    which comparisons find, or what was there."""
+    along = [d for d, each in enumerate(indices) if each is not None]
+    first, last = along[0], along[-1]
+    sizes: Any = value.shape
+    places: Sequence[torch.Tensor] = cast("Any", torch).broadcast_tensors(*(indices[d] for d in along))
+    shape: Any = places[0].shape
+    size, count = math.prod(sizes[first : last + 1]), math.prod(shape)
+    static = all(isinstance(n, int) for n in (*sizes, *shape)) and 0 < size * count <= MOST_PLACED
+    if accumulate or not static or len(along) != last - first + 1 or any(x.dtype.itemsize < 4 for x in places):
+        return NotImplemented
+    place = torch.zeros_like(places[0], dtype=torch.int32)
+    for d, index in zip(along, places, strict=True):
+        place = place * sizes[d] + torch.where(index < 0, index + sizes[d], index).to(torch.int32)
+    there = torch.arange(size, dtype=torch.int32, device=value.device)[:, None] == place.reshape(1, count)
+    numbers = torch.where(there, torch.arange(count, dtype=torch.float32, device=value.device), -1.0).amax(1)
+    put = source.expand(*sizes[:first], *shape, *sizes[last + 1 :]).reshape(*sizes[:first], count, *sizes[last + 1 :])
+    moved = put.index_select(first, numbers.clamp(min=0).to(torch.int32))
+    replaced = (numbers >= 0).view(size, *[1] * (len(sizes) - last - 1))
+    return torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes)
+
+
 def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
     """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum."""
     _, steps, padding, dilations, transposed, _, groups, wanted = options
@@ -250,6 +289,9 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
     aten.roll.default: _roll,
+    aten.max.default: torch.amax,
+    aten.min.default: torch.amin,
+    aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,

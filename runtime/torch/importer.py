@@ -49,10 +49,13 @@ def _reduction(rule: str, start: float) -> Lowering:
     ) -> Value:  # fmt: skip
         rank, asked = len(value.shape), [dims] if isinstance(dims, int) else dims
         axes = sorted(d % rank for d in asked) if asked and rank else list(range(rank))
+        begin, kind = start, like.dtype
+        if not (math.isfinite(start) or kind.is_floating_point or kind == torch.bool):
+            begin = torch.iinfo(kind).min if start < 0 else torch.iinfo(kind).max
         wide = rule == "add" and like.dtype in (torch.float16, torch.bfloat16)
         reduced = builder.converted(value, torch.float32 if wide else like.dtype)
         if axes:
-            reduced = builder.reduce(reduced, axes, start, lambda body, elements: RULES[rule](body, list(elements)))
+            reduced = builder.reduce(reduced, axes, begin, lambda body, elements: RULES[rule](body, list(elements)))
         for axis in axes if keepdim else ():
             reduced = unsqueezed(reduced, axis)
         return builder.converted(reduced, like.dtype)
@@ -133,6 +136,7 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.amax.default: _reduction("maximum", -math.inf),
     aten.amin.default: _reduction("minimum", math.inf),
     aten.any.dim: _reduction("bitwise_or", 0),
+    aten.any.dims: _reduction("bitwise_or", 0),
     aten.any.default: _reduction("bitwise_or", 0),
     aten.index.Tensor: _index,
     aten.gather.default: _gather,

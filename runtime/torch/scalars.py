@@ -195,10 +195,10 @@ def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
     Raises:
         UnsupportedError: for infinity and NaN in a type that lacks them.
     """
+    if not math.isfinite(number) and (isinstance(kind, IntegerType) or kind.bitwidth < f16.bitwidth):
+        raise UnsupportedError(f"{number} has no form in {kind}")
     if isinstance(kind, IntegerType):
         return arith.ConstantOp(IntegerAttr(int(number), kind))
-    if not math.isfinite(number) and kind.bitwidth < f16.bitwidth:
-        raise UnsupportedError(f"{number} has no form in {kind}")
     return arith.ConstantOp(FloatAttr(float(number), kind))
 
 
@@ -211,15 +211,18 @@ def _typed(body: Body, operands: Sequence[ElementOrNumber]) -> list[ElementValue
     return [x if isinstance(x, ElementValue) else body.number(x, like.type) for x in operands]
 
 
-def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None) -> Rule:
-    """An operation whose operands and result have one type; None for types that have none."""
+def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None, on_unsigned: Any = None) -> Rule:
+    """An operation whose operands and result have one type; None for types that have none. `on_unsigned` is that on
+    integers without a sign, where it is another one."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
         elements = _typed(body, operands)
         kind = on_floats if elements[0].is_float else on_truth if elements[0].type == i1 else on_integers
         if kind is None:
             raise UnsupportedError(f"{(on_floats or on_truth).name} of {elements[0].type} is not lowered")
-        return body.emit(kind, *elements, result=elements[0].type)
+        unsigned = any(element.unsigned for element in elements)
+        kind = on_unsigned or kind if unsigned else kind
+        return body.emit(kind, *elements, result=elements[0].type)._replace(unsigned=unsigned)
 
     return rule
 
@@ -256,7 +259,8 @@ def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     chosen = _typed(body, choices)
     if not isinstance(condition, ElementValue):
         raise UnsupportedError("a choice by a constant is not lowered")
-    return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)
+    unsigned = any(choice.unsigned for choice in chosen)
+    return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)._replace(unsigned=unsigned)
 
 
 def _not(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -270,6 +274,13 @@ def _negated(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     if value.is_float:
         return body.emit(arith.NegfOp, value, result=value.type)
     return body.emit(arith.SubiOp, body.number(0, value.type), value, result=value.type)
+
+
+def _absolute(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
+    (value,) = _typed(body, operands)
+    if value.is_float:
+        return body.emit(math_ops.AbsFOp, value, result=value.type)
+    return value if value.unsigned else RULES["maximum"](body, [value, _negated(body, [value])])
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -300,12 +311,9 @@ RULES: Mapping[str, Rule] = {
     **COMPARISONS,
     **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
     "div": _arithmetic(arith.DivfOp),
-    "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp),
-    "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp),
-    **{
-        name: _arithmetic(UNARY[name])
-        for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil", "abs"]
-    },
+    "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, None, arith.MaxUIOp),
+    "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, None, arith.MinUIOp),
+    **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},
     "exp2": _arithmetic(math_ops.Exp2Op),
     "trunc": _arithmetic(math_ops.TruncOp),
     "round": _arithmetic(math_ops.RoundEvenOp),
@@ -314,6 +322,7 @@ RULES: Mapping[str, Rule] = {
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "bitwise_not": _not,
     "neg": _negated,
+    "abs": _absolute,
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,

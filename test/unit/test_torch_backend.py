@@ -636,6 +636,46 @@ def test_elements_that_are_moved(name: str) -> None:
     assert not compiled.reasons
 
 
+INTEGERS: dict[str, Callable[..., Any]] = {
+    "the larger of bytes": lambda x, y: torch.maximum(x, y),
+    "bytes between two": lambda x, y: x.clamp(100, 200).float(),
+    "a choice of bytes": lambda x, y: torch.where(x > y, x, y).float() * 0.5,
+    "the least byte": lambda x, y: x.amin(1),
+    "the largest number": lambda x, y: (x.long() - 90).amax(1),
+    "all and any": lambda x, y: (x > 7).all(0) ^ (y > 250).any(1, keepdim=True),
+    "absolute": lambda x, y: (x.int() - y.int()).abs() - x.abs(),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_with_and_without_a_sign(name: str) -> None:
+    compiled = Compiled(INTEGERS[name])
+    x, y = (torch.randint(0, 256, (5, 7), dtype=torch.uint8) for _ in range(2))
+    x[:, 0], y[:, 0], x[:, 1] = 255, 1, 0
+    with torch.inference_mode():
+        assert torch.equal(compiled.call(x, y), INTEGERS[name](x, y))
+    assert not compiled.reasons
+
+
+PUT: dict[str, Callable[..., Any]] = {
+    "rows": lambda x, y, at: x.index_put((at,), y[:3]),
+    "two dimensions": lambda x, y, at: x.index_put((at, at - 5), y[0, :1]),
+    "behind others": lambda x, y, at: x.index_copy(2, at, y[:, :, 1:4]),
+    "a number": lambda x, y, at: x.index_fill(1, at, 2.0),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", PUT)
+def test_elements_put_at_places(name: str) -> None:
+    compiled = Compiled(PUT[name])
+    x, y, at = drawn(5, 5, 7), drawn(5, 5, 7), torch.tensor([4, 0, 3])
+    with torch.inference_mode():
+        assert torch.equal(compiled.call(x, y, at), PUT[name](x, y, at))
+    assert not compiled.reasons
+
+
 def test_a_window_that_is_not_the_image_has_one_place() -> None:
     x, w = drawn(2, 8, 4, 4), drawn(16, 8, 3, 3)
     x, w = (each.to(memory_format=torch.channels_last) for each in (x, w))
