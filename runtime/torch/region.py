@@ -219,12 +219,8 @@ def target_of(device: torch.device, options: BackendOptions) -> str:
     return gpu(device.index or 0).device.target
 
 
-HASH_LENGTH = 10
-"""Characters of the hash behind the name of a part."""
-
-
 def region_of(written: ImportedRegion, kernel: Kernel, label: str = "") -> Region:
-    """A kernel as a part of graphs. Its name says what it computes, and ends with a hash of its code and target."""
+    """A kernel as a part of graphs. Its name says what it computes, and ends with 10 digits of a hash of its code."""
     text = f"{written.text}{written.layout}{kernel.target}{kernel.schedules}"
-    name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+    name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:10]}"
     return Region(written.layout, kernel, name, label)
