@@ -353,7 +353,8 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
 def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     """The memory that an operation (reads or writes, writes); None if that is not known."""
     if isinstance(op, LinalgStructuredOperation):
-        return roots_of(op.operands), roots_of(op.outputs)
+        operands = (value for each in op.walk() for value in each.operands)  # a body may load from memory as well
+        return roots_of(operands), roots_of(op.outputs)
     uses = None if isinstance(op, AttentionOp) else uses_of(op)
     if uses is None:
         return None

@@ -384,7 +384,8 @@ class Replacement:
                     return f"{name_of(op)} stands between its operations, and may touch any memory"
                 if touches[1] & read:
                     return f"{op.name} between its operations writes what it reads"
-                used = [value for value in op.operands if root(value) in touches[0] | touches[1]]
+                operands = (value for each in op.walk() for value in each.operands)
+                used = [value for value in operands if root(value) in touches[0] | touches[1]]
                 if any(
                     root(value) is root(result) and may_share(value, result)
                     for value in used

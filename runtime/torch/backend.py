@@ -17,16 +17,16 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
-from .attention import is_attention, most_kernels
+from .attention import ATTENTIONS, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
-from .compared import ComparedPart
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, call_of, compile_whole, judged, narrow_sorts, sums_in_f32
-from .options import BackendOptions, aten, read
+from .inductor import OURS, compile_whole, judged, narrow_sorts, sums_in_f32
+from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
 from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
@@ -114,6 +114,8 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     """Replaces each cluster that compiles by a call of its kernel, in place. `rest` is the backend of the other
     nodes."""
     replacing = _Replacing(module.graph, options, rest, name)
+    order = {node: number for number, node in enumerate(module.graph.nodes)}
+    places = {node.name: number for node, number in order.items()}
     widest = list(clusters(module.graph))
     taken = {node for cluster in widest for node in cluster.nodes}
     grown = [narrowed(cluster) if rest == "inductor" else cluster for cluster in widest]
@@ -121,13 +123,13 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     for parts in replacing.each_of([list(dict.fromkeys(parts)) for parts in choices]):
         _check_schedule(parts[-1], options, replacing.reasons)
     if rest == "eager":  # inductor fuses what is between the products with less on the host
-        order = {node: number for number, node in enumerate(module.graph.nodes)}
-        for node in reversed(order):
+        for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
                 replacing.one_of(cones(node, replacing.gone, order))
     module.graph.eliminate_dead_code()
     left = [_left(node, replacing.reasons, rest) for node in module.graph.nodes if _computes(node)]
-    return Explanation(name, tuple(replacing.compiled), tuple(left), rest)
+    compiled = sorted(replacing.compiled, key=lambda part: places[part.nodes[0]])
+    return Explanation(name, tuple(compiled), tuple(left), rest)
 
 
 @dataclass
@@ -149,13 +151,12 @@ class _Replacing:
         """Replaces of each list of parts the first that compiles and is not slower than torch's kernels. The first of
         all lists are compiled together, then the second of those that are left, and so on. Returns the lists that are
         left."""
-        left, places = list(choices), {node.name: place for place, node in enumerate(self.graph.nodes)}
+        left = list(choices)
         for number in range(max(map(len, choices), default=0)):
             turn = [parts[number] for parts in left if number < len(parts)]
             self._compile_together(turn)
             done = set(filter(self._replaced, turn))
             left = [parts for parts in left if done.isdisjoint(parts)]
-        self.compiled.sort(key=lambda part: places[part.nodes[0]])
         return left
 
     def one_of(self, parts: Iterable[Cluster]) -> bool:
@@ -198,6 +199,74 @@ class _Replacing:
         return True
 
 
+APART = {torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8, torch.float32: 2.0**-14, torch.float64: 2.0**-40}
+"""How far a result may be from eager mode's, of the largest element: some roundings, and sums in another order."""
+
+TF32 = 2.0**-7
+"""The same for products of f32, which drop 13 bits of each operand."""
+
+EXPONENT, OF_EXPONENT = 2.0**-6, 2.0**-18
+"""How far logarithms of sums may be at most, and how far in addition, of the largest: gradients raise them to a power
+again, where a distance becomes a factor."""
+
+
+class ComparedPart:
+    """A compiled part that raises an error if a result differs from what eager mode computes of the same tensors."""
+
+    def __init__(self, region: Region, part: Cluster) -> None:
+        self.region, self.name, self.layout = region, region.name, region.layout
+        self.label, self.place, self.multiplies = part.label, place_of(part.last), is_product(part.core)
+        self._inputs, self._results = part.inputs, part.results
+        self.attends = part.core.target in ATTENTIONS
+        self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        outs = self.region(*inputs)
+        self._compare(inputs, outs)
+        return outs
+
+    def into(self, *inputs: torch.Tensor, out: torch.Tensor) -> None:
+        """Computes the result in a tensor."""
+        self.region.into(*inputs, out=out)
+        self._compare(inputs, [out])
+
+    def _compare(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
+        for out, expected in zip(outs, self._eager(inputs), strict=True):
+            ours, theirs = out.detach().double(), expected.detach().double()
+            share = TF32 if self.multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
+            finite = theirs[theirs.isfinite()].abs()
+            largest = float(finite.max()) if finite.numel() else 0.0
+            bound = share * largest
+            if self.attends and out.dtype == torch.float32:
+                bound = min(bound, EXPONENT + OF_EXPONENT * largest)
+            close = ((ours - theirs).abs() <= bound) | (ours == theirs) | (ours.isnan() & theirs.isnan())
+            if bool(close.all()):
+                continue
+            at = tuple(int(x[0]) for x in (~close).nonzero(as_tuple=True))
+            place = f" ({self.place})" if self.place else ""
+            raise WarploomError(
+                f"check: {self.label}{place} is not what eager mode computes in {int((~close).sum())} of {out.numel()} "
+                f"elements: expected {float(theirs[at]):.6g} within {bound:.3g} at {list(at)}, "
+                f"got {float(ours[at]):.6g}"
+            )
+
+    def _eager(self, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        values: dict[Node, Any] = dict(zip(self._inputs, inputs, strict=True))
+        pairs = [pair for node, x in values.items() for pair in zip(node.meta["val"].shape, x.shape, strict=True)]
+        sizes = {expression(symbol): size for symbol, size in pairs if not isinstance(symbol, int)}
+
+        def resolved(node: Node) -> Any:
+            if isinstance(node.meta["val"], torch.Tensor) and node not in values:  # the state of dropout
+                return torch.zeros(node.meta["val"].shape, dtype=node.meta["val"].dtype, device=inputs[0].device)
+            return values[node] if node in values else int(expression(node.meta["val"]).subs(sizes))
+
+        with torch.no_grad(), torch.autocast(inputs[0].device.type, enabled=False):
+            for node, target, args, kwargs in self._calls:
+                args, kwargs = map_arg((args, kwargs), resolved)
+                values[node] = cast("Any", target)(*args, **kwargs)
+        return [values[node] for node in self._results]
+
+
 def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[Node, str]) -> None:
     """Refuses fields of a schedule without which a product would have been compiled.
 
@@ -219,7 +288,8 @@ def _check_schedule(product: Cluster, options: BackendOptions, reasons: Mapping[
 
 
 def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
-    if cluster.core.target is aten.convolution.default and not has_channels_last(cluster.core.meta["val"]):
+    core, convolves = cluster.core, (aten.convolution.default, warploom_operators.filter_gradient.default)
+    if core.target in convolves and not has_channels_last(core.meta["val"], core.all_input_nodes[0].meta["val"]):
         raise UnsupportedError(
             "expected images with the channels last in memory (model.to(memory_format=torch.channels_last)): with "
             "launches that move them there it is slower"
@@ -227,7 +297,7 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
     if is_product(cluster.core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)
-    return write(cluster.nodes, cluster.inputs, cluster.results)
+    return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
 
 
 def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions) -> Kernel:
@@ -244,7 +314,8 @@ def _compiled(cluster: Cluster, written: ImportedRegion, options: BackendOptions
 def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> None:
     results = cluster.results
     with graph.inserting_before(cluster.core if len(results) > 1 else cluster.last):
-        call = call_of(graph, region, cluster.inputs)
+        REGIONS[region.name] = region
+        call = graph.call_function(warploom_operators.region.default, (list(cluster.inputs), region.name))
         call.meta = {**cluster.last.meta, "val": tuple(node.meta["val"] for node in results)}
         for number, node in enumerate(results):
             part = graph.call_function(operator.getitem, (call, number))

@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func
 from xdsl.dialects import tensor as tensors
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.dialects.utils import split_dynamic_index_list
@@ -24,6 +24,9 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import ContractionOp
 from ...dialect.mlir.forall import PadOp
 from ...dialect.mlir.generic import GenericOp
+from ...passes.linalg.operand import reassociation
+from ...passes.linalg.reshapes import around, collapse
+from .decompositions import PRIMITIVES
 from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
 from .scalars import (
     RULES,
@@ -123,20 +126,17 @@ class FunctionBuilder(Builder):
         if len(kept) == len(full.shape):
             return full
         shape = tuple(size for d, size in enumerate(full.shape) if d in kept)
-        groups = _groups_around([d in kept for d in full.dims])
+        groups = around([0, *sorted(kept)[1:]], len(full.shape))
         return self.reshaped(full, shape, groups if shape else [])
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A reshaped tensor. `groups` are the dimensions that are collapsed, or into which one is expanded."""
         kind = tensor_type(shape, value.tensor.type.element_type)
-        reassociation = ArrayAttr(ArrayAttr(IntegerAttr(d, i64) for d in group) for group in groups)
         if len(shape) < len(value.shape):
-            op: Operation = tensors.CollapseShapeOp.build(
-                operands=[value.tensor], properties={"reassociation": reassociation}, result_types=[kind]
-            )
+            op: Operation = collapse(value.tensor, groups, kind.get_shape())
         else:
             static, dynamic = split_dynamic_index_list(self.indices(shape), DYNAMIC_INDEX)
-            op = tensors.ExpandShapeOp(value.tensor, dynamic, reassociation, static, kind)
+            op = tensors.ExpandShapeOp(value.tensor, dynamic, reassociation(groups), static, kind)
         return plain(self.insert(op).results[0], shape, value.dtype)
 
     def sliced(self, value: Value, dimension: int, start: int, count: Size, step: int) -> Value:
@@ -219,7 +219,8 @@ class FunctionBuilder(Builder):
         tensor = self.only(value, kept)
         if len(kept) == len(value.shape):
             return tensor
-        return self.reshaped(tensor, value.shape, _groups_around([d is not None for d in value.dims]))
+        own = [at for at, d in enumerate(value.dims) if d is not None]
+        return self.reshaped(tensor, value.shape, around([0, *own[1:]], len(value.dims)))
 
     def copied(self, value: Value) -> Value:
         """The value in a tensor of its own."""
@@ -236,16 +237,6 @@ class FunctionBuilder(Builder):
         self.insert(func.ReturnOp(*results))
         kinds = [argument.type for argument in self.block.args], [result.type for result in results]
         return ModuleOp([func.FuncOp(name, kinds, Region(self.block))])
-
-
-def _groups_around(kept: Sequence[bool]) -> list[list[int]]:
-    """A group for each dimension that is kept, with the others before the first one and behind each."""
-    groups: list[list[int]] = [[]]
-    for dimension, own in enumerate(kept):
-        if own and any(kept[:dimension]):
-            groups.append([])
-        groups[-1].append(dimension)
-    return groups
 
 
 def tensor_type(shape: Sequence[Size], element: Attribute) -> TensorType[Attribute]:
@@ -420,4 +411,4 @@ def _decomposed(target: Any, key: tuple[Given, ...], kinds: tuple[type, ...], sp
         return target(*args, **kwargs)
 
     tensors = [torch.empty([] if x.number else [EXAMPLE_SIZE], dtype=x.dtype, device="meta") for x in likes]
-    return traced(call, tensors, decompositions())
+    return traced(call, tensors, {**decompositions(), **PRIMITIVES})

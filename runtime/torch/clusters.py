@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, pytree
+from .options import aten, is_operator, pytree
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, unpacking
@@ -29,8 +30,6 @@ MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
 
 MOST = 48
 """Nodes that a cluster has at most."""
-
-TURNS = frozenset({aten.t.default, aten.permute.default, aten.transpose.int})
 
 
 @dataclass(frozen=True)
@@ -86,18 +85,38 @@ class Cluster:
         return f"{calls} {kinds} {[numbers[n] for n in self.results]}"
 
     @property
+    def operations(self) -> list[str]:
+        """The names of the model's operations, of one that was taken apart once, such as `native_layer_norm`."""
+        if is_attention(self.core):
+            return ["attention gradients" if is_gradient(self.core) else "attention"]
+        names = list[str]()
+        for node in (n for n in self.nodes if n.target not in VIEWS and n.target is not operator.getitem):
+            origin = node.meta.get("original_aten")
+            name = name_of(origin if is_operator(origin) and not is_product(node) else node.target)
+            if name == name_of(node.target) or names[-1:] != [name]:
+                names.append(name)
+        return [name.strip("_") for name in names]
+
+    @property
     def label(self) -> str:
         """What profilers show: the layer, the operations, the type and the sizes of the result, for a product with its
         depth, such as `layers.0.mlp: mm+silu+mul bf16 8192x28672x4096`."""
-        own = [node.target for node in self.nodes if node.target not in VIEWS and node.target is not operator.getitem]
         result, core = self.last.meta["val"], self.core
         inner = core.all_input_nodes[-1].meta["val"].shape[-2:-1] if is_product(core) else ()
         sizes = "x".join(map(str, (*result.shape, *inner)))
-        if is_attention(core):
-            own = []
-        attention = "attention gradients" if is_gradient(core) else "attention"
-        operations = "+".join(name_of(target).strip("_") for target in own) or attention
-        return f"{layer_of(self.last) or 'model'}: {operations} {TYPE_NAMES[result.dtype]} {sizes}"
+        return f"{layer_of(self.last) or 'model'}: {'+'.join(self.operations)} {TYPE_NAMES[result.dtype]} {sizes}"
+
+    @property
+    def name(self) -> str:
+        """The name of its kernel in profilers: the operations and the type of the result, such as
+        `addmm_gelu_bfloat16`. Equal parts of a graph share a kernel, so the name does not tell them apart."""
+        dtype = str(self.results[0].meta["val"].dtype).removeprefix("torch.")
+        operations = re.sub(r"\W", "_", "_".join(self.operations))
+        return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
+
+
+NAME_LENGTH = 64
+"""Characters of a kernel's name."""
 
 
 def is_product(node: Node) -> bool:
@@ -208,7 +227,7 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         kinds = source.meta["val"].dtype, node.meta["val"].dtype
         fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
         return [*unpacking(source), node] if fits else []
-    if node.target in TURNS or node.target in RESHAPES:
+    if node.target is aten.permute.default or node.target in RESHAPES:
         before = _converting(operands[0], taken)
     elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
         same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
@@ -272,7 +291,7 @@ def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
 def _lies(product: Node) -> bool:
     """Whether the second matrix of a product is an input of the graph, as it lies or turned."""
     b: Any = product.args[1]
-    return (b.all_input_nodes[0] if b.target in TURNS else b).op == "placeholder"
+    return (b.all_input_nodes[0] if b.target is aten.permute.default else b).op == "placeholder"
 
 
 def _halves(product: Node) -> set[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -15,6 +15,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from ...dialect.mlir.generic import GenericOp, product_body
 from .builder import FunctionBuilder, accumulator, plain, plus
+from .options import aten
 from .scalars import UnsupportedError, Value, shape_of
 from .views import FIRST, LAST, has_channels_last, reordered
 
@@ -104,6 +105,9 @@ def convolution(
     if any(padding):
         around = [0, *padding, 0] if last else [0, 0, *padding]
         images = builder.padded(images, around, around)
+    for at, (pixels, count, dilation) in enumerate(zip(like.shape[2:], weight.shape[2:], dilations, strict=True)):
+        if pixels == 1 and images.shape[at + (1 if last else 2)] > (reach := (count - 1) * dilation + 1):
+            images = builder.sliced(images, at + (1 if last else 2), 0, reach, 1)
     of_taps = ([2, 3, 0] if last else [0, 2, 3]) if alone else order
     taps = builder.dense(reordered(weight, of_taps))
     shape = tuple(like.shape[d] for d in order)
@@ -186,26 +190,38 @@ def _phase(window: WindowSums, images: Value, taps: Value, phases: Sequence[Phas
     return window.summed((IMAGES, images), (FILTER, taps), moves, RESULT, shape)
 
 
-def gradients(builder: FunctionBuilder, like: torch.Tensor | None, *args: Any) -> Sequence[Callable[[], Value]]:
-    """What writes the gradients of the images, which are like a tensor, and of the filter of a convolution."""
-    slope, x, weight, _, steps, padding, dilations, transposed, _, groups, *_ = args
-    if transposed or len(steps) != 2:
-        raise UnsupportedError("expected images with two dimensions of pixels, and no transposition")
+def filter_gradient(
+    builder: FunctionBuilder, like: torch.Tensor, slope: Value, x: Value, shape: Sequence[int], steps: Sequence[int],
+    padding: Sequence[int], dilations: Sequence[int], groups: int,
+) -> Value:  # fmt: skip
+    """The gradient of the filter of a convolution of images, of a shape, for that of its result."""
+    if len(steps) != 2 or not all(isinstance(n, int) for n in x.shape):
+        raise UnsupportedError("expected images of static sizes with two dimensions of pixels")
+    images, slopes = (builder.dense(reordered(value, LAST)) for value in (x, slope))
+    features, channels, *taps = shape
+    if any(padding):
+        images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
+    alone = 1 < groups == x.shape[1] == features
+    moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
+    window = WindowSums(builder, accumulator(x, slope), groups, alone)
+    own = (*taps, features) if alone else (features, *taps, channels)
+    total = window.summed((IMAGES, images), (RESULT, slopes), moves, FILTER, own)
+    total = builder.converted(total, like.dtype)
+    return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps)) if alone else reordered(total, FIRST)
 
-    def of_filter() -> Value:
-        images, slopes = (builder.dense(reordered(value, LAST)) for value in (x, slope))
-        features, channels, *taps = weight.shape
-        if any(padding):
-            images = builder.padded(images, [0, *padding, 0], [0, *padding, 0])
-        alone = 1 < groups == x.shape[1] == features
-        moves = [(step, dilation, 0) for step, dilation in zip(steps, dilations, strict=True)]
-        window = WindowSums(builder, accumulator(x, slope), groups, alone)
-        shape = (*taps, features) if alone else (features, *taps, channels)
-        total = window.summed((IMAGES, images), (RESULT, slopes), moves, FILTER, shape)
-        total = builder.converted(total, weight.dtype)
-        return replace(total, dims=(2, None, 0, 1), shape=(features, 1, *taps)) if alone else reordered(total, FIRST)
 
-    def of_images() -> Value:
-        return _transposed(builder, cast("Any", like), slope, weight, None, steps, padding, dilations, groups)
+def _memory_format(images: torch.Tensor) -> torch.memory_format:
+    last = images.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last and not images.is_contiguous() else torch.contiguous_format
 
-    return [of_images, of_filter]
+
+def eager_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *options: Any) -> torch.Tensor:
+    """What torch computes where a gradient of a filter is not compiled."""
+    *moves, groups = options
+    weight, mask = x.new_empty(shape), [False, True, False]
+    made = aten.convolution_backward(slope, x, weight, None, *moves, False, [0, 0], groups, mask)[1]
+    return made.contiguous(memory_format=_memory_format(x))
+
+
+def like_filter_gradient(slope: torch.Tensor, x: torch.Tensor, shape: Sequence[int], *_: Any) -> torch.Tensor:
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_memory_format(x))

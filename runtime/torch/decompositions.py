@@ -5,19 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from .options import aten, decompositions, prims
 
 COMPOSITE = (
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm"),
+    *(
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "native_batch_norm",
+    ),
     *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
     *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
     *("_fused_rms_norm", "_fused_rms_norm_backward"),
-    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp"),
-    "nll_loss_backward",
+    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
+    *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
+    *(
+        "embedding",
+        "index_select",
+        "index_copy",
+        "index_fill",
+        "_unsafe_index",
+        "pixel_shuffle",
+        "all",
+        "std",
+        "std_mean",
+    ),
+    *("linalg_vector_norm", "norm", "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward"),
+    *("huber_loss", "huber_loss_backward", "glu", "glu_backward"),
+    *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
 )
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
@@ -80,21 +101,120 @@ def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float)
     return there if there is NotImplemented else torch.where(there, number, value)
 
 
+def _between(value: torch.Tensor, axis: int, before: int, after: int, number: float = 0) -> torch.Tensor:
+    """A tensor with so many elements of a number before it and behind it along a dimension."""
+    shape = list(value.shape)
+    added = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) if n else None for n in (before, after)]
+    return torch.cat([x for x in (added[0], value, added[1]) if x is not None], axis)
+
+
+def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
+    """What `aten.constant_pad_nd` computes; negative numbers are of elements that are left out."""
+    for axis, before, after in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
+        first, last = max(0, -before), max(0, -after)
+        kept = value.narrow(axis, first, value.shape[axis] - first - last)
+        value = _between(kept, axis, max(0, before), max(0, after), number)
+    return value
+
+
+def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[int, int] | None:
+    """The first index of a slice of a dimension and the one behind it; None for other steps than 1, and symbols."""
+    known = all(isinstance(x, int | None) for x in (size, start, end))
+    return slice(start, end).indices(size)[:2] if known and step == 1 else None
+
+
 def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
-    if step != 1:
+    axis = dim % len(sizes)
+    bounds = _bounds(sizes[axis], start, end, step)
+    return NotImplemented if bounds is None else _between(grad, axis, bounds[0], sizes[axis] - max(bounds))
+
+
+def _slice_scatter(
+    value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Any:  # fmt: skip
+    """A tensor with another one in the place of a slice."""
+    axis = dim % value.dim()
+    if (bounds := _bounds(value.shape[axis], start, end, step)) is None:
         return NotImplemented
-    axis = dim % len(sizes)
-    first = min(start + sizes[axis] if start < 0 else start, sizes[axis])
-    shape, counts = list(grad.shape), (first, sizes[axis] - first - grad.shape[axis])
-    before, after = (grad.new_zeros([*shape[:axis], count, *shape[axis + 1 :]]) for count in counts)
-    return torch.cat([before, grad, after], axis)
+    before, after = value.narrow(axis, 0, bounds[0]), value.narrow(axis, max(bounds), value.shape[axis] - max(bounds))
+    return torch.cat([x for x in (before, part, after) if x.shape[axis]], axis)
 
 
-def _select_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
-    axis = dim % len(sizes)
-    at = index % sizes[axis]
-    return _slice_backward(grad.unsqueeze(axis), sizes, axis, at, at + 1, 1)
+def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    for dim in dims:
+        value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
+    return value
+
+
+def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
+    return other.to(value.dtype).expand(value.shape)
+
+
+def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    for shift, dim in zip(shifts, dims, strict=True) if dims else ():
+        first = -shift % value.shape[dim]
+        value = torch.cat([value.narrow(dim, first, value.shape[dim] - first), value.narrow(dim, 0, first)], dim)
+    return value if dims else NotImplemented
+
+
+MOST_PLACED = 1 << 16
+"""Comparisons of places that are put with those that there are, at most: what is left to torch's kernel otherwise."""
+
+
+def _index_put(value: torch.Tensor, indices: Sequence[Any], source: torch.Tensor, accumulate: bool = False) -> Any:
+    """Elements put at places along neighbouring dimensions: of each place, the last of the elements that are put there,
+    which comparisons find, or what was there."""
+    along = [d for d, each in enumerate(indices) if each is not None]
+    first, last = along[0], along[-1]
+    sizes: Any = value.shape
+    places: Sequence[torch.Tensor] = cast("Any", torch).broadcast_tensors(*(indices[d] for d in along))
+    shape: Any = places[0].shape
+    size, count = math.prod(sizes[first : last + 1]), math.prod(shape)
+    static = all(isinstance(n, int) for n in (*sizes, *shape)) and 0 < size * count <= MOST_PLACED
+    if accumulate or not static or len(along) != last - first + 1 or any(x.dtype.itemsize < 4 for x in places):
+        return NotImplemented
+    place = torch.zeros_like(places[0], dtype=torch.int32)
+    for d, index in zip(along, places, strict=True):
+        place = place * sizes[d] + torch.where(index < 0, index + sizes[d], index).to(torch.int32)
+    there = torch.arange(size, dtype=torch.int32, device=value.device)[:, None] == place.reshape(1, count)
+    numbers = torch.where(there, torch.arange(count, dtype=torch.float32, device=value.device), -1.0).amax(1)
+    put = source.expand(*sizes[:first], *shape, *sizes[last + 1 :]).reshape(*sizes[:first], count, *sizes[last + 1 :])
+    moved = put.index_select(first, numbers.clamp(min=0).to(torch.int32))
+    replaced = (numbers >= 0).view(size, *[1] * (len(sizes) - last - 1))
+    return torch.where(replaced, moved, value.reshape(moved.shape)).view(sizes)
+
+
+def _convolution_backward(slope: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, *options: Any) -> Any:
+    """The gradients of images, filter and bias as an operation each: a transposed convolution, one of ours, a sum."""
+    _, steps, padding, dilations, transposed, _, groups, wanted = options
+    shape = cast("Any", x.shape)
+    if transposed or len(shape) != 4 or not all(isinstance(n, int) for n in shape):
+        return NotImplemented
+    sizes = zip(shape[2:], slope.shape[2:], weight.shape[2:], steps, padding, dilations, strict=True)
+    added = [n - (m - 1) * step + 2 * around - (taps - 1) * by - 1 for n, m, taps, step, around, by in sizes]
+    own: Any = torch.ops.warploom
+    of_images = (slope, weight, None, steps, padding, dilations, True, added, groups)
+    return (
+        aten.convolution(*of_images) if wanted[0] else None,
+        own.filter_gradient(slope, x, weight.shape, steps, padding, dilations, groups) if wanted[1] else None,
+        slope.sum((0, 2, 3)) if wanted[2] else None,
+    )
+
+
+def _log1p(x: torch.Tensor) -> torch.Tensor:
+    """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
+    u = x + 1.0
+    exact = torch.where(u == 1.0, x, torch.log(u) * (x / (u - 1.0)))
+    return torch.where(u == math.inf, u, exact)
+
+
+def _expm1(x: torch.Tensor) -> torch.Tensor:
+    """exp(x) - 1 = (u - 1) x / log(u) for u = exp(x) rounded; x where u is 1, and u - 1 where x is large (Kahan)."""
+    u = torch.exp(x)
+    exact = torch.where(u == 1.0, x, (u - 1.0) * (x / torch.log(u)))
+    return torch.where(torch.abs(x) > 16.0, u - 1.0, exact)
 
 
 def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
@@ -165,7 +285,15 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.gather.default: _gathered,
     aten.scatter.value: _scatter,
     aten.slice_backward.default: _slice_backward,
-    aten.select_backward.default: _select_backward,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.constant_pad_nd.default: _constant_pad,
+    aten.flip.default: _flip,
+    aten.roll.default: _roll,
+    aten.max.default: torch.amax,
+    aten.min.default: torch.amin,
+    aten.index_put.default: _index_put,
+    aten.convolution_backward.default: _convolution_backward,
+    aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
@@ -173,6 +301,10 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }
 """Decompositions in the place of torch's, or where it has none."""
+
+
+PRIMITIVES: Mapping[Any, Callable[..., Any]] = {prims.log1p.default: _log1p, prims.expm1.default: _expm1}
+"""What `torch.ops.prims` has, and `math` in kernels has not, in other operations of it."""
 
 
 def simpler() -> dict[Any, Any]:

@@ -26,73 +26,46 @@ from ..base.explanation import place_of
 from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
-from .convolutions import gradients as convolution_gradients
 from .decompositions import simpler
 from .options import aten, prims, pytree
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
-from .views import SPLITS, VIEWS, is_tensor, part_of_split, unsqueezed
+from .views import SPLITS, VIEWS, is_tensor, shown, unsqueezed
 
 
-def _constant(number: float | None = None) -> Lowering:
-    """A tensor of one number: by default that of the last argument."""
-
-    def handler(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
-        value = args[-1] if number is None else number
-        if not isinstance(value, int | float):
-            raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
-        return builder.filled(shape_of(like), like.dtype, value)
-
-    return handler
+def _constant(builder: FunctionBuilder, like: torch.Tensor, *args: object, **_: object) -> Value:
+    """A tensor of one number, the last argument."""
+    if not isinstance(number := args[-1], int | float):
+        raise UnsupportedError("a tensor filled with a number that is not known is not lowered")
+    return builder.filled(shape_of(like), like.dtype, number)
 
 
 LEAST_ROW = 256
 """Elements of a row, and rows, that are reduced one after the other where everything is."""
 
 
-def _axes(dims: Sequence[int] | int | None, rank: int) -> list[int]:
-    asked = [dims] if isinstance(dims, int) else dims
-    return sorted(d % rank for d in asked) if asked and rank else list(range(rank))
-
-
-def _with_reduced_axes(value: Value, axes: Sequence[int], keepdim: bool) -> Value:
-    """A reduced value, with dimensions of size 1 in place of the reduced ones if `keepdim`."""
-    for axis in axes if keepdim else ():
-        value = unsqueezed(value, axis)
-    return value
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The type that sums of a type are kept in until they are rounded once."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-
-def _reduced(
-    builder: FunctionBuilder, rule: str, start: float, value: Value, dims: Sequence[int] | int | None, keepdim: bool
-) -> Value:
-    """A value reduced along some dimensions, or all."""
-    axes = _axes(dims, len(value.shape))
-    if not axes:
-        return value
-    sizes = [size for size in value.shape if isinstance(size, int)]
-    # Everything as rows, and then these: what computes the elements is one kernel with the rows.
-    several = len(axes) == len(value.shape) == len(sizes) > 1
-    parts = [axes[-1:], axes[:-1]] if several and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW else [axes]
-    reduced = value
-    for part in parts:
-        reduced = builder.reduce(reduced, part, start, lambda body, elements: RULES[rule](body, list(elements)))
-    return _with_reduced_axes(reduced, axes, keepdim)
-
-
 def _reduction(rule: str, start: float) -> Lowering:
-    """A sum, a maximum, a minimum."""
+    """A sum, a maximum, a minimum along some dimensions, or all; sums of 16-bit floats are rounded once."""
 
     def handler(
         builder: FunctionBuilder, like: torch.Tensor, value: Value, dims: Sequence[int] | int | None = None,
         keepdim: bool = False, **_: object,
     ) -> Value:  # fmt: skip
-        computed = builder.converted(value, _wide(like.dtype) if rule == "add" else like.dtype)
-        return builder.converted(_reduced(builder, rule, start, computed, dims, keepdim), like.dtype)
+        rank, asked = len(value.shape), [dims] if isinstance(dims, int) else dims
+        axes = sorted(d % rank for d in asked) if asked and rank else list(range(rank))
+        begin, kind = start, like.dtype
+        if not (math.isfinite(start) or kind.is_floating_point or kind == torch.bool):
+            begin = torch.iinfo(kind).min if start < 0 else torch.iinfo(kind).max
+        wide = rule == "add" and like.dtype in (torch.float16, torch.bfloat16)
+        reduced = builder.converted(value, torch.float32 if wide else like.dtype)
+        sizes = [size for size in value.shape if isinstance(size, int)]
+        # Everything as rows, and then these: what computes the elements is one kernel with the rows.
+        several = len(axes) == rank == len(sizes) > 1 and min(math.prod(sizes[:-1]), sizes[-1]) >= LEAST_ROW
+        for part in [axes[-1:], axes[:-1]] if several else [axes] if axes else []:
+            reduced = builder.reduce(reduced, part, begin, lambda body, elements: RULES[rule](body, list(elements)))
+        for axis in axes if keepdim else ():
+            reduced = unsqueezed(reduced, axis)
+        return builder.converted(reduced, like.dtype)
 
     return handler
 
@@ -157,18 +130,8 @@ def _gather(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int
     return _picked(builder, like, value, {at: places}, {d: d for d in range(like.dim()) if d != at})
 
 
-def _index_select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, places: Value) -> Value:
-    return _index(builder, like, value, [*[None] * (dim % len(value.shape)), places])
-
-
-def _embedding(builder: FunctionBuilder, like: torch.Tensor, value: Value, places: Value, *_: object) -> Value:
-    return _index(builder, like, value, [places])
-
-
 CONSTANTS: Mapping[object, Lowering] = {
-    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant()),
-    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _constant(0)),
-    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1)),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.scalar_tensor.default), _constant),
     prims.iota.default: _iota,
 }
 """Tensors of one number, and of numbers equally far apart."""
@@ -180,11 +143,10 @@ REDUCTIONS: Mapping[object, Lowering] = {
     aten.amax.default: _reduction("maximum", -math.inf),
     aten.amin.default: _reduction("minimum", math.inf),
     aten.any.dim: _reduction("bitwise_or", 0),
+    aten.any.dims: _reduction("bitwise_or", 0),
     aten.any.default: _reduction("bitwise_or", 0),
     aten.index.Tensor: _index,
     aten.gather.default: _gather,
-    aten.index_select.default: _index_select,
-    aten.embedding.default: _embedding,
 }
 """Operations that take elements along some dimensions together, or some of them."""
 
@@ -213,9 +175,6 @@ class Importer:
         """
         if node.op != "call_function":
             raise UnsupportedError(f"{node.op} {node.target} is not lowered")
-        if node.target is aten.convolution_backward.default:
-            self.attentions[node] = self._convolution_gradients(node)
-            return
         if is_attention(node):
             self.attentions[node] = lower_attention(self.builder, node, self.values)
             if isinstance(node.meta["val"], torch.Tensor):
@@ -224,7 +183,7 @@ class Importer:
         if not isinstance(node.meta.get("val"), torch.Tensor):  # a size, which is read from the results that it is of
             return
         if node.target is operator.getitem:
-            self.values[node] = self._part(*node.args)
+            self.values[node] = self._part(node.meta["val"], *node.args)
             return
         args, kwargs = map_arg((node.args, node.kwargs), lambda x: cast("Any", self.values).get(x, x.meta.get("val")))
         try:
@@ -232,20 +191,14 @@ class Importer:
         except UnsupportedError as error:
             raise UnsupportedError(f"{node.target}: {error}") from error
 
-    def _convolution_gradients(self, node: Node) -> Results:
-        args = map_arg(node.args, lambda x: cast("Any", self.values)[x])
-        like, _, bias = node.meta["val"]
-        own = convolution_gradients(self.builder, like, *cast("Any", args))
-        return [*own, lambda: _reduction("add", 0.0)(self.builder, bias, cast("Any", args)[0], [0, 2, 3])]
-
-    def _part(self, source: Any, index: Any) -> Value:
+    def _part(self, like: torch.Tensor, source: Any, index: Any) -> Value:
         """One result of an operation with several results."""
         if source in self.attentions:
             return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
             raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
-        value, _, *dim = source.args
-        return part_of_split(self.builder, self.values[value], source.meta["val"], index, *dim, **source.kwargs)
+        value, *others = map_arg(source.args, lambda x: cast("Any", self.values).get(x, x.meta["val"]))
+        return shown(source.target, self.builder, like, value, *others, part=index, **source.kwargs)
 
     def _lower(self, node: Node, args: Any, kwargs: dict[str, Any]) -> None:
         like = node.meta["val"]

@@ -23,17 +23,10 @@ from ..arguments.arrays import stream_reader
 from .attention import is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
-from .compared import ComparedPart
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
 from .views import VIEWS, called, hint, is_tensor, take_place
-
-
-def call_of(graph: Graph, region: Region | ComparedPart, inputs: Sequence[Node]) -> Node:
-    """A call of a compiled part among the nodes of a graph."""
-    REGIONS[region.name] = region
-    return graph.call_function(warploom.region.default, (list(inputs), region.name))
 
 
 def compile_whole(

@@ -14,6 +14,7 @@ from torch.distributed.tensor.experimental import register_sharding
 from torch.fx import Graph, Node
 
 from ..base.errors import ArgumentError, CompileError
+from .builder import name_of
 from .options import BackendOptions, aten, compressed, library, metadata_shape
 from .part import LIBRARY, Region
 from .products import ACTIVATIONS, warploom
@@ -67,7 +68,8 @@ def _region(target: Any, key: Sequence[Any], device: torch.device, tf32: bool) -
     node = graph.call_function(target, tuple(args))
     with mode:
         node.meta["val"] = target(*(x.meta["val"] if isinstance(x, Node) else x for x in args))
-    written = write([node], [x for x in args if isinstance(x, Node)], [node])
+    name = f"{name_of(target)}_{str(node.meta['val'].dtype).removeprefix('torch.')}"
+    written = write(name, [node], [x for x in args if isinstance(x, Node)], [node])
     return region_of(written, kernel_for(written, device, BackendOptions(tf32=tf32)))
 
 

@@ -22,8 +22,8 @@ from ...dialect.mlir.affine import map_along
 from ...dialect.mlir.contraction import METADATA, ContractOp, MatmulOp
 from ...dialect.warp.matmul import FASTMATH
 from .builder import FunctionBuilder, TensorOperand, accumulator, plain, plus, pointwise
-from .convolutions import convolution
-from .options import aten
+from .convolutions import convolution, eager_filter_gradient, filter_gradient, like_filter_gradient
+from .options import aten, library
 from .part import LIBRARY
 from .scalars import RULES, Body, ElementValue, Lowering, Size, UnsupportedError, Value, constant, element_of, shape_of
 from .views import expanded, reshape, unsqueezed
@@ -92,10 +92,15 @@ SIGNATURES = (
     "ScalarType out_dtype=bfloat16) -> Tensor",
     "sparse_matmul(Tensor values, Tensor metadata, Tensor b) -> Tensor",
     "compress(Tensor dense) -> (Tensor, Tensor)",
+    "filter_gradient(Tensor slope, Tensor x, int[] shape, int[] steps, int[] padding, int[] dilations, int groups) "
+    "-> Tensor",
 )
 
 for signature in SIGNATURES:
     LIBRARY.define(signature, tags=(torch.Tag.pt2_compliant_tag,))
+
+library.register_kernel("warploom::filter_gradient", ("cpu", "cuda"), eager_filter_gradient)
+library.register_fake("warploom::filter_gradient", like_filter_gradient)
 
 warploom: Any = torch.ops.warploom
 """The namespace `torch.ops.warploom` of the operators, which docs/torch.md describes."""
@@ -256,6 +261,7 @@ PRODUCTS: Mapping[object, Lowering] = {
     aten._scaled_mm.default: _scaled_matmul,
     aten._grouped_mm.default: grouped_mm,
     aten.convolution.default: convolution,
+    warploom.filter_gradient.default: filter_gradient,
     warploom.matmul.default: _matmul,
     warploom.linear.default: _linear,
     warploom.scaled_matmul.default: _scaled_matmul,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -23,7 +21,6 @@ from ..interp.cores import cores
 from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
-from .attention import is_attention, is_gradient, results_of
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
@@ -64,8 +61,8 @@ class ImportedRegion(NamedTuple):
     text: str
 
 
-def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
-    """A function of the nodes `inputs` that computes `nodes`, in order, and returns `results`.
+def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
+    """A function of a name, of the nodes `inputs`, that computes `nodes`, in order, and returns `results`.
 
     Raises:
         UnsupportedError: if a node cannot be lowered to `linalg`.
@@ -100,7 +97,7 @@ def write(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]
         plainly = order == row_major(order.rank)
         importer.values[node] = importer.builder.dense(value) if plainly else reordered(value, order.order)
         written.append(PartResult(shape, order, example.dtype))
-    module = importer.module(name_of(nodes), results)
+    module = importer.module(name, results)
     if written[0].dtype in NARROW:
         approximate(module)
     fuse_elementwise(module)
@@ -116,26 +113,6 @@ def approximate(module: ModuleOp) -> None:
     for op in module.walk():
         if isinstance(op, math_ops.ExpOp | arith.DivfOp) and op.results[0].type == f32:
             op.properties["fastmath"] = FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
-
-
-NAME_LENGTH, HASH_LENGTH = 64, 10
-"""Characters of a kernel's name, and of the hash behind that of a part."""
-
-
-def name_of(nodes: Sequence[Node]) -> str:
-    """The name of a kernel in profilers: the operations of its nodes in order and the type of its result, such as
-    `addmm_gelu_bfloat16`. Equal parts of a graph share a kernel, so the name does not tell them apart."""
-    if attention := next(filter(is_attention, nodes), None):
-        dtype = str(results_of(attention)[0].meta["val"].dtype).removeprefix("torch.")
-        return f"attention_{'gradients_' if is_gradient(attention) else ''}{dtype}"
-    names = (
-        str(node.target).removeprefix("aten.").removeprefix("prims.").removeprefix("warploom.").partition(".")[0]
-        for node in nodes
-        if node.target is not operator.getitem
-    )
-    operations = "_".join(re.sub(r"\W", "_", name).strip("_") for name in names)
-    dtype = str(nodes[-1].meta["val"].dtype).removeprefix("torch.")
-    return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
 
 
 def _place(size: Size, examples: Sequence[torch.Tensor]) -> SizeSource:
@@ -243,7 +220,7 @@ def target_of(device: torch.device, options: BackendOptions) -> str:
 
 
 def region_of(written: ImportedRegion, kernel: Kernel, label: str = "") -> Region:
-    """A kernel as a part of graphs. Its name says what it computes, and ends with a hash of its code and target."""
+    """A kernel as a part of graphs. Its name says what it computes, and ends with 10 digits of a hash of its code."""
     text = f"{written.text}{written.layout}{kernel.target}{kernel.schedules}"
-    name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+    name = f"{kernel.function.name}_{sha256(text.encode()).hexdigest()[:10]}"
     return Region(written.layout, kernel, name, label)

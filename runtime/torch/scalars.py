@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
-from xdsl.builder import Builder
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects import math as math_ops
 from xdsl.dialects.builtin import (
@@ -34,7 +34,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.upstream import ExtFOp, TruncFOp
+from ...dialect.mlir.generic import ARITHMETIC, converted
+from ...dialect.mlir.pointwise import UNARY
+from ...dialect.mlir.upstream import ExtFOp
 from .options import expression
 
 Size: TypeAlias = Any
@@ -182,22 +184,9 @@ class Body(Builder):
             return COMPARISONS["ne"](self, [element, 0])
         if element.is_float and isinstance(kind, AnyFloat) and element.type.bitwidth == kind.bitwidth:
             element = self.emit(ExtFOp, element, result=f32)
-        converted = self.emit(_conversion(element, kind, unsigned), element, result=kind)
-        return converted._replace(unsigned=unsigned)
-
-
-def _conversion(element: ElementValue, kind: AnyFloat | IntegerType, unsigned: bool) -> type[IRDLOperation]:
-    """The operation that converts an element to a type."""
-    positive, widens = element.unsigned or element.type == i1, element.type.bitwidth < kind.bitwidth
-    if isinstance(kind, AnyFloat):
-        if element.is_float:
-            return ExtFOp if widens else TruncFOp
-        return arith.UIToFPOp if positive else arith.SIToFPOp
-    if element.is_float:
-        return arith.FPToUIOp if unsigned else arith.FPToSIOp
-    if not widens:
-        return arith.TruncIOp
-    return arith.ExtUIOp if positive else arith.ExtSIOp
+        positive = unsigned if element.is_float else element.unsigned or element.type == i1
+        with ImplicitBuilder(self):
+            return ElementValue(converted(element.value, kind, unsigned=positive), unsigned)
 
 
 def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
@@ -206,10 +195,10 @@ def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
     Raises:
         UnsupportedError: for infinity and NaN in a type that lacks them.
     """
+    if not math.isfinite(number) and (isinstance(kind, IntegerType) or kind.bitwidth < f16.bitwidth):
+        raise UnsupportedError(f"{number} has no form in {kind}")
     if isinstance(kind, IntegerType):
         return arith.ConstantOp(IntegerAttr(int(number), kind))
-    if not math.isfinite(number) and kind.bitwidth < f16.bitwidth:
-        raise UnsupportedError(f"{number} has no form in {kind}")
     return arith.ConstantOp(FloatAttr(float(number), kind))
 
 
@@ -222,15 +211,18 @@ def _typed(body: Body, operands: Sequence[ElementOrNumber]) -> list[ElementValue
     return [x if isinstance(x, ElementValue) else body.number(x, like.type) for x in operands]
 
 
-def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None) -> Rule:
-    """An operation whose operands and result have one type; None for types that have none."""
+def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None, on_unsigned: Any = None) -> Rule:
+    """An operation whose operands and result have one type; None for types that have none. `on_unsigned` is that on
+    integers without a sign, where it is another one."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
         elements = _typed(body, operands)
         kind = on_floats if elements[0].is_float else on_truth if elements[0].type == i1 else on_integers
         if kind is None:
             raise UnsupportedError(f"{(on_floats or on_truth).name} of {elements[0].type} is not lowered")
-        return body.emit(kind, *elements, result=elements[0].type)
+        unsigned = any(element.unsigned for element in elements)
+        kind = on_unsigned or kind if unsigned else kind
+        return body.emit(kind, *elements, result=elements[0].type)._replace(unsigned=unsigned)
 
     return rule
 
@@ -267,7 +259,8 @@ def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     chosen = _typed(body, choices)
     if not isinstance(condition, ElementValue):
         raise UnsupportedError("a choice by a constant is not lowered")
-    return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)
+    unsigned = any(choice.unsigned for choice in chosen)
+    return body.emit(arith.SelectOp, condition, *chosen, result=chosen[0].type)._replace(unsigned=unsigned)
 
 
 def _not(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -281,6 +274,13 @@ def _negated(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     if value.is_float:
         return body.emit(arith.NegfOp, value, result=value.type)
     return body.emit(arith.SubiOp, body.number(0, value.type), value, result=value.type)
+
+
+def _absolute(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
+    (value,) = _typed(body, operands)
+    if value.is_float:
+        return body.emit(math_ops.AbsFOp, value, result=value.type)
+    return value if value.unsigned else RULES["maximum"](body, [value, _negated(body, [value])])
 
 
 def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -307,46 +307,14 @@ def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     return body.emit(kind, *_typed(body, operands), result=value.type)
 
 
-def _log1p(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """log(1 + x) = x log(u) / (u - 1) for u = 1 + x rounded, x where u is 1 (Kahan)."""
-    (x,) = _typed(body, operands)
-    u = RULES["add"](body, [x, 1.0])
-    quotient = RULES["div"](body, [x, RULES["sub"](body, [u, 1.0])])
-    product = RULES["mul"](body, [RULES["log"](body, [u]), quotient])
-    exact = RULES["where"](body, [COMPARISONS["eq"](body, [u, 1.0]), x, product])
-    return RULES["where"](body, [COMPARISONS["eq"](body, [u, math.inf]), u, exact])
-
-
-def _expm1(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    """exp(x) - 1 = (u - 1) x / log(u) for u = exp(x) rounded; x where u is 1, and u - 1 where x is large (Kahan)."""
-    (x,) = _typed(body, operands)
-    u = RULES["exp"](body, [x])
-    less = RULES["sub"](body, [u, 1.0])
-    quotient = RULES["div"](body, [x, RULES["log"](body, [u])])
-    product = RULES["mul"](body, [less, quotient])
-    exact = RULES["where"](body, [COMPARISONS["eq"](body, [u, 1.0]), x, product])
-    large = COMPARISONS["gt"](body, [RULES["abs"](body, [x]), 16.0])
-    return RULES["where"](body, [large, less, exact])
-
-
 RULES: Mapping[str, Rule] = {
     **COMPARISONS,
-    "add": _arithmetic(arith.AddfOp, arith.AddiOp),
-    "sub": _arithmetic(arith.SubfOp, arith.SubiOp),
-    "mul": _arithmetic(arith.MulfOp, arith.MuliOp),
+    **{name: _arithmetic(*kinds) for name, kinds in ARITHMETIC.items()},
     "div": _arithmetic(arith.DivfOp),
-    "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp),
-    "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp),
-    "abs": _arithmetic(math_ops.AbsFOp),
-    "exp": _arithmetic(math_ops.ExpOp),
+    "maximum": _arithmetic(arith.MaximumfOp, arith.MaxSIOp, None, arith.MaxUIOp),
+    "minimum": _arithmetic(arith.MinimumfOp, arith.MinSIOp, None, arith.MinUIOp),
+    **{name: _arithmetic(UNARY[name]) for name in ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil"]},
     "exp2": _arithmetic(math_ops.Exp2Op),
-    "log": _arithmetic(math_ops.LogOp),
-    "sqrt": _arithmetic(math_ops.SqrtOp),
-    "rsqrt": _arithmetic(math_ops.RsqrtOp),
-    "tanh": _arithmetic(math_ops.TanhOp),
-    "erf": _arithmetic(math_ops.ErfOp),
-    "floor": _arithmetic(math_ops.FloorOp),
-    "ceil": _arithmetic(math_ops.CeilOp),
     "trunc": _arithmetic(math_ops.TruncOp),
     "round": _arithmetic(math_ops.RoundEvenOp),
     "bitwise_and": _arithmetic(None, arith.AndIOp, arith.AndIOp),
@@ -354,11 +322,10 @@ RULES: Mapping[str, Rule] = {
     "bitwise_xor": _arithmetic(None, arith.XOrIOp, arith.XOrIOp),
     "bitwise_not": _not,
     "neg": _negated,
+    "abs": _absolute,
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,
     "reciprocal": _reciprocal,
-    "log1p": _log1p,
-    "expm1": _expm1,
 }
 """What each primitive operation is, by its name in `torch.ops.prims`."""

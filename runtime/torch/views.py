@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
-from .options import aten, prims, sympy
+from .options import aten, prims, pytree, sympy
 from .part import MemoryOrder, row_major
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 
@@ -50,26 +51,50 @@ def hint(size: Any) -> int:
     return int(hint)
 
 
-def _permute(builder: FunctionBuilder, like: torch.Tensor, value: Value, order: Sequence[int]) -> Value:
-    return reordered(value, [d % len(value.shape) for d in order])
+UNKNOWN = 10007
+"""The first of the numbers that stand for sizes that are not known: larger than known places, and odd."""
 
 
-def _transpose(builder: FunctionBuilder, like: torch.Tensor, value: Value, first: int = 0, second: int = 1) -> Value:
-    rank = len(value.shape)
-    order = list(range(rank))
-    if rank:
-        order[first % rank], order[second % rank] = order[second % rank], order[first % rank]
-    return reordered(value, order)
+def shown(
+    target: Any, builder: FunctionBuilder, like: torch.Tensor, value: Value, *args: object, part: int | None = None,
+    **kwargs: object,
+) -> Value:  # fmt: skip
+    """What an operation shows of a tensor in another order, repeated, or in part, by the strides that torch gives it;
+    `part` is the number of one of several results."""
+    known: dict[Size, int] = {}
+    if target is aten.select.int and not isinstance(args[1], int):
+        raise UnsupportedError("an index that is not known is not lowered")
+
+    def number(size: Size) -> int:
+        size = size_of(size) if isinstance(size, torch.SymInt) else size
+        return size if isinstance(size, int) else known.setdefault(size, UNKNOWN + 2 * len(known))
+
+    sizes, strides = [number(size) for size in value.shape], [3]  # a new last dimension has stride 1
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * (size + 1))  # no other dimension has a multiple of it that is smaller
+    example = torch.empty_strided(sizes, strides[: len(sizes)], device="meta")
+    args, kwargs = pytree.tree_map_only(torch.SymInt, number, (args, kwargs))
+    results = target(example, *args, **kwargs)
+    seen: torch.Tensor = results if part is None else results[part]
+    shape, offset = shape_of(like), int(seen.storage_offset())
+    if [*seen.shape] != [number(size) for size in shape]:
+        raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+    dims: list[int | None] = [None] * len(shape)
+    for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
+        first, offset = divmod(offset, stride)
+        along = [r for r, s in enumerate(seen.stride()) if stride <= s < stride * size or s == stride]
+        count, step = (shape[along[0]], seen.stride()[along[0]] // stride) if along else (1, 1)
+        if (first, step) != (0, 1) or count != value.shape[d]:
+            value = _part(builder, value, d, first, count, step)
+        for r in along:
+            dims[r] = value.dims[d]
+    return replace(value, dims=tuple(dims), shape=shape)
 
 
 def reordered(value: Value, order: Sequence[int]) -> Value:
     """The value with its dimensions in an order. Dimensions that `order` lacks have size 1, and are removed."""
     dims, shape = tuple(value.dims[d] for d in order), tuple(value.shape[d] for d in order)
     return replace(value, dims=dims, shape=shape)
-
-
-def _expand(builder: FunctionBuilder, like: torch.Tensor, value: Value, sizes: object) -> Value:
-    return expanded(value, shape_of(like))
 
 
 def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
@@ -82,24 +107,10 @@ def expanded(value: Value, shape: tuple[Size, ...]) -> Value:
     return replace(value, dims=tuple(dims), shape=shape)
 
 
-def _unsqueeze(builder: FunctionBuilder, like: torch.Tensor, value: Value, where: int) -> Value:
-    return unsqueezed(value, where % (len(value.shape) + 1))
-
-
 def unsqueezed(value: Value, at: int) -> Value:
     """The value with one more dimension, of size 1."""
     dims, shape = (*value.dims[:at], None, *value.dims[at:]), (*value.shape[:at], 1, *value.shape[at:])
     return replace(value, dims=dims, shape=shape)
-
-
-def _squeeze(
-    builder: FunctionBuilder, like: torch.Tensor, value: Value, where: int | Sequence[int] | None = None
-) -> Value:
-    rank = len(value.shape)
-    asked = range(rank) if where is None else [where] if isinstance(where, int) else where
-    dropped = {d % rank for d in asked if rank and value.shape[d % rank] == 1}
-    kept = [d for d in range(rank) if d not in dropped]
-    return reordered(value, kept)
 
 
 def _reshape(builder: FunctionBuilder, like: torch.Tensor, value: Value, *_: object, **__: object) -> Value:
@@ -156,29 +167,6 @@ def _divides(left: Size, right: Size) -> bool:
     return bool(quotient > 1) if quotient.is_number else sympy.denom(quotient) == 1
 
 
-def _slice(
-    builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int = 0, start: object = None,
-    end: object = None, step: int = 1,
-) -> Value:  # fmt: skip
-    shape = shape_of(like)
-    if shape == value.shape:
-        return value
-    at, size = dim % len(shape), value.shape[dim % len(shape)]
-    first = start or 0
-    if not isinstance(size, int) or not isinstance(first, int):
-        raise UnsupportedError("a slice along a dimension, or from a place, of unknown size is not lowered")
-    return _part(builder, value, at, first + size if first < 0 else min(first, size), shape[at], step)
-
-
-def _select(builder: FunctionBuilder, like: torch.Tensor, value: Value, dim: int, index: object) -> Value:
-    at = dim % len(value.shape)
-    size = value.shape[at]
-    if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
-        raise UnsupportedError("an index that is not known is not lowered")
-    part = _part(builder, value, at, index + size if index < 0 else index, 1, 1)
-    return _squeeze(builder, like, part, at)
-
-
 def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
     """Some of the elements along one dimension."""
     dimension = value.dims[at]
@@ -187,28 +175,6 @@ def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Si
         return replace(value, shape=shape)
     part = builder.sliced(value.full, dimension, start, count, step)
     return replace(value, tensor=part.tensor, shape=shape)
-
-
-def _broadcast(
-    builder: FunctionBuilder, like: torch.Tensor, value: Value, sizes: object, places: Sequence[int]
-) -> Value:
-    """Dimension i of the value becomes dimension `places[i]`, the others are new."""
-    shape = shape_of(like)
-    dims: list[int | None] = [None] * len(shape)
-    for place, dimension, size in zip(places, value.dims, value.shape, strict=True):
-        dims[place] = dimension if size == shape[place] else None
-    return replace(value, dims=tuple(dims), shape=shape)
-
-
-def part_of_split(
-    builder: FunctionBuilder, value: Value, parts: Sequence[torch.Tensor], index: int, dim: int = 0
-) -> Value:
-    """One part of a tensor that is split along a dimension. `parts` are examples of all parts."""
-    at = dim % len(value.shape)
-    sizes = [size_of(part.shape[at]) for part in parts]
-    if not all(isinstance(size, int) for size in sizes[:index]):
-        raise UnsupportedError("a split at places that are not known is not lowered")
-    return _part(builder, value, at, sum(sizes[:index]), sizes[index], 1)
 
 
 def _concatenated(builder: FunctionBuilder, like: torch.Tensor, values: Sequence[Value], dimension: int = 0) -> Value:
@@ -224,6 +190,15 @@ SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.chunk
 """Operations with several results, each a part of their operand."""
 
 
+SHOWN = (
+    *(aten.permute.default, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dims, aten.slice.Tensor),
+    *(aten.squeeze.default, aten.squeeze.dim, aten.select.int, prims.broadcast_in_dim.default),
+)
+"""Operations whose result torch writes as strides of their operand."""
+
+RESHAPES = frozenset({aten.view.default, aten.reshape.default})
+
+
 def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: object) -> Value:
     """A copy, or the tensor itself: values are never written to."""
     return value
@@ -232,30 +207,12 @@ def _same(builder: FunctionBuilder, like: torch.Tensor, value: Value, **_: objec
 VIEWS: Mapping[object, Lowering] = {
     aten.clone.default: _same,
     aten.alias.default: _same,
-    aten.detach.default: _same,
     aten.lift_fresh_copy.default: _same,
-    prims.broadcast_in_dim.default: _broadcast,
-    aten.permute.default: _permute,
-    aten.transpose.int: _transpose,
-    aten.t.default: _transpose,
-    aten.expand.default: _expand,
-    aten.unsqueeze.default: _unsqueeze,
-    aten.squeeze.default: _squeeze,
-    aten.squeeze.dim: _squeeze,
-    aten.squeeze.dims: _squeeze,
-    aten.view.default: _reshape,
-    aten.reshape.default: _reshape,
-    aten._unsafe_view.default: _reshape,
-    aten.flatten.using_ints: _reshape,
-    aten.unflatten.int: _reshape,
-    aten.slice.Tensor: _slice,
+    **{target: partial(shown, target) for target in SHOWN},
+    **dict.fromkeys(RESHAPES, _reshape),
     aten.cat.default: _concatenated,
-    aten.select.int: _select,
 }
 """What shows the elements of a tensor otherwise."""
-
-
-RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
 
 
 def unpacking(node: Node) -> list[Any]:

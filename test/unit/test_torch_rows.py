@@ -161,6 +161,21 @@ def test_what_is_read_in_between_stays_in_memory() -> None:
     assert (result.double() - exact).abs().max() <= 2**-5 * exact.abs().max()
 
 
+def test_what_is_looked_up_in_between_stays_in_memory() -> None:
+    """A lookup, which its body does, reads the sum before the kernel that also needs the sum."""
+
+    def function(x: Any, places: Any) -> Any:
+        y = x + x
+        looked_up = y.view(5, 3, 24).index_select(0, places) * 0.25
+        return y + looked_up[:5].reshape(15, 24)
+
+    x, places = draw(15, 24), torch.tensor([0, 2, 4, 1, 3, 0])
+    kernel = compile(torch_to_linalg(function, x, places), target="sm_90a")
+    result = torch.full((15, 24), 99.0).bfloat16()
+    kernel(x, places, result, device="interp", checks="all")
+    assert torch.equal(result, function(x, places))
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "sizes", "launches"),
