@@ -22,7 +22,7 @@ from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import chose
-from ..patterns import operations_between
+from ..patterns import IndexBuilder, operations_between
 from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import writer_before
@@ -139,9 +139,10 @@ def _turn_back(builder: Builder, value: SSAValue, into: SSAValue, order: Sequenc
 
 def _allocated(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:
     """Memory with the dimensions of other memory in an order."""
-    kind = memory_of(value)
+    kind, index = memory_of(value), IndexBuilder(builder)
+    sizes = [size for d in order if not isinstance(size := index.dim(value, d), int)]
     shape = [kind.get_shape()[d] for d in order]
-    return builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
+    return builder.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, shape))).memref
 
 
 def transposed(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:

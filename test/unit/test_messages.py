@@ -187,7 +187,8 @@ class TestFiles:
                 "             %o: memref<1x6x6x8xf32>) {\n"
                 "  linalg.conv_2d_nhwc_hwcf ins(%i, %k : memref<1x8x8x4xcomplex<f32>>, memref<3x3x4x8xcomplex<f32>>)\n"
                 "    outs(%o : memref<1x6x6x8xf32>)\n  return\n}\n",
-                "3:28: error: expected elements of floats or integers, got complex<f32>, complex<f32>, f32",
+                "3:28: error: linalg.conv_2d_nhwc_hwcf: expected elements of floats or integers, got complex<f32>, "
+                "complex<f32>, f32",
             ),
         ],
         ids=["complex convolution"],
