@@ -356,12 +356,10 @@ class _Mma(NvvmOp):
 
 MATRICES: Mapping[str, Mapping[str, Attribute | None]] = {name: {f"operand{name}": None} for name in "ABC"}
 
-PARTS = {
-    **MATRICES,
-    "sparseMetadata": {"sparseMetadata": i32},
-    "selector": {"sparsitySelector": i32},
-    **{f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"},
-}
+SELECTION = {"sparseMetadata": {"sparseMetadata": i32}, "selector": {"sparsitySelector": i32}}
+SCALES = {f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"}
+
+PARTS: Mapping[str, Mapping[str, Attribute | None]] = {**MATRICES, **SELECTION, **SCALES}
 """What stands behind each name: operands by their types; the registers of a matrix have one that the text says."""
 
 
@@ -374,13 +372,13 @@ def _mma(name: str, summary: str, **fields: object) -> type[_Mma]:
 
 
 def _sparse() -> dict[str, Any]:
-    numbers = {name: operand_def(i32) for name in ("sparseMetadata", "sparsitySelector")}
+    numbers = {name: operand_def(kind) for part in SELECTION.values() for name, kind in part.items()}
     return {**numbers, "orderedMetadata": opt_prop_def(UnitAttr)}
 
 
 def _scaled() -> dict[str, Any]:
     return {
-        **{name: operand_def(kind) for x in "AB" for name, kind in PARTS[f"scale{x}"].items()},
+        **{name: operand_def(kind) for part in SCALES.values() for name, kind in part.items()},
         "scaleVecSize": prop_def(types.SCALE_VECTOR), "blockScaleFormat": prop_def(types.SCALE_FORMAT),
         "kind": prop_def(types.SCALE_KIND),
     }  # fmt: skip
