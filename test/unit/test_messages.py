@@ -165,6 +165,17 @@ class TestFiles:
         assert optimise(path) == 1
         assert capsys.readouterr().err == f"error: {path}: {got}\n"
 
+    def test_bytecode_by_its_own_ending(
+        self, warploom: Warploom, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        path = tmp_path / "x.mlirbc"
+        path.write_bytes(b"ML\xefR\x0dMLIR22")
+        said = f"error: {path}: expected MLIR text, got MLIR bytecode; mlir-opt without --emit-bytecode writes text\n"
+        assert warploom("run", str(path)) == (1, "", said)
+        assert warploom("compile", str(path)) == (1, "", said)
+        assert optimise(str(path)) == 1
+        assert capsys.readouterr().err == said
+
     def test_a_full_disk(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
