@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xdsl.dialects import arith, cf, gpu
 from xdsl.dialects.builtin import IndexType, i1
@@ -105,7 +106,7 @@ VPRINTF = FuncOp(
 
 
 @lowers(PrintfOp)
-def _print(lowering: KernelLowering, op: PrintfOp) -> None:
+def _print(lowering: KernelLowering, op: Any) -> None:
     """Stores the arguments in memory of the thread, each at a multiple of its size, and calls `vprintf`."""
     emitter, function = lowering.emitter, lowering.kernel.sym_name.data
     number, text = len(lowering.own_variables), op.format.data.encode() + b"\0"
@@ -129,7 +130,7 @@ def _print(lowering: KernelLowering, op: PrintfOp) -> None:
     emitter.emit("call.uni", (emitter.register("b32"),), Symbol(VPRINTF.sym_name.data), addresses)
 
 
-def _argument(lowering: KernelLowering, op: PrintfOp, value: SSAValue) -> tuple[int, VirtualRegister]:
+def _argument(lowering: KernelLowering, op: Operation, value: SSAValue) -> tuple[int, VirtualRegister]:
     """The size of an argument and its register. Floats are printed as f64, small integers as i32."""
     emitter, kind = lowering.emitter, value.type
     word = _word(lowering, kind, number_of(lowering, value).held)
