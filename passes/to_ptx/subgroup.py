@@ -233,7 +233,7 @@ RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "d
 
 @lowers(subgroup.SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: Any) -> None:
-    word = op.opType.word.data
+    word: str = op.opType.word.data
     if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
         fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
@@ -261,7 +261,8 @@ ATOMICS = {
 
 @lowers(AtomicRMWOp)
 def _change(lowering: KernelLowering, op: Any) -> None:
-    word, kind = ATOMIC_KINDS[op.kind.value.data], op.result.type
+    number: int = op.kind.value.data
+    word, kind = ATOMIC_KINDS[number], op.result.type
     done = ATOMICS.get(word)
     if done is None or kind not in (i32, f32):
         fail(op, f"memref.atomic_rmw is lowered for i32 and f32, and {', '.join(ATOMICS)}; got {word} of {kind}")
