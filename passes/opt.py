@@ -249,6 +249,8 @@ class WarploomOptMain(xDSLOptMain):
         self._stage = "reading the input"
         path = self.args.input_file
         extension = self.args.frontend or ("mlir" if path is None else os.path.splitext(path)[1].removeprefix("."))
+        if extension == "mlirbc":  # of which `decode` says what to do
+            extension = self.args.frontend = "mlir"
         if extension not in self.available_frontends:
             endings = " or ".join(f".{name}" for name in self.available_frontends)
             got = f"'.{extension}'" if extension else "none"

@@ -228,7 +228,7 @@ class ContractionOp(NamedOperation, ABC):
         inputs, outputs = (parse_operands(parser, keyword, optional=False) for keyword in ("ins", "outs"))
         results = parse_results(parser)
         if (problem := _operand_problem(_types(inputs), _types(outputs))) is not None:
-            parser.raise_error(problem, start)
+            parser.raise_error(f"{cls.name}: {problem}", start)
         unsigned = cast == UNSIGNED
         return cls.build(
             operands=(inputs, outputs),

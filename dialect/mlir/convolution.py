@@ -129,11 +129,13 @@ class ConvolutionOp(NamedOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        start = parser.pos
+        start, properties = parser.pos, parser.parse_optional_properties_dict()
         try:
-            return super().parse(parser)
+            op = super().parse(parser)
         except VerifyException as error:
-            parser.raise_error(str(error), start)
+            parser.raise_error(f"{cls.name}: {error}", start)
+        op.properties |= properties
+        return op
 
 
 # The named convolutions of `linalg`, one row each; a context loads them when the first comes up.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import TypeVar, cast
 
 from xdsl.dialects import gpu
 from xdsl.dialects.builtin import (
@@ -156,14 +156,9 @@ def _parse_results(parser: Parser) -> Sequence[Attribute]:
     )
 
 
-@irdl_op_definition
-class ReturnOp(gpu.ReturnOp):
-    """The end of a function: `gpu.return`."""
-
-    name = "gpu.return"
-    assembly_format = "attr-dict ($args^ `:` type($args))?"
-
-    args = var_operand_def()
+ReturnOp = declared(
+    gpu.ReturnOp, "gpu.return", "attr-dict ($args^ `:` type($args))?", "The end of a function.", args=var_operand_def()
+)
 
 
 @irdl_custom_directive
@@ -207,53 +202,31 @@ class ArgumentsText(CustomDirective):
                 printer.print_list(values, lambda value: print_typed(printer, value))
 
 
-@irdl_op_definition
-class LaunchFuncOp(gpu.LaunchFuncOp):
+SIZE = VarConstraint("SIZE", AnyOf.get(IndexType, i32, i64))
+"""The type of the sizes of a launch."""
+
+LaunchFuncOp = declared(
+    gpu.LaunchFuncOp, "gpu.launch_func",
+    "custom<AsyncDependencies>(type($asyncToken), $asyncDependencies)"
+    " (` ` `<` $asyncObject^ `:` type($asyncObject) `>`)? qualified($kernel)"
+    " (`clusters` `in` ` ` `(` $clusterSizeX^ `,` $clusterSizeY `,` $clusterSizeZ `)`)?"
+    " `blocks` `in` ` ` `(` $gridSizeX `,` $gridSizeY `,` $gridSizeZ `)`"
+    " `threads` `in` ` ` `(` $blockSizeX `,` $blockSizeY `,` $blockSizeZ `)` custom<SizeText>(type($gridSizeX))"
+    " (`dynamic_shared_memory_size` $dynamicSharedMemorySize^)?"
+    " custom<ArgumentsText>($kernelOperands, type($kernelOperands)) attr-dict",
     """A launch: `gpu.launch_func @kernels::@f blocks in (%x, %y, %z) threads in (%t, %u, %v) args(%A : memref<4xf32>)`.
 
     What else may stand there: `async [%token]` and `<%stream : i64>` before the kernel, `clusters in (...)` behind it,
     `dynamic_shared_memory_size %bytes` before the arguments.
-    """
+    """,
+    asyncDependencies=var_operand_def(gpu.AsyncTokenType),
+    **{f"{what}Size{x}": operand_def(SIZE) for what in ("grid", "block") for x in "XYZ"},
+    **{f"clusterSize{x}": opt_operand_def(SIZE) for x in "XYZ"}, dynamicSharedMemorySize=opt_operand_def(i32),
+    kernelOperands=var_operand_def(), asyncObject=opt_operand_def(), asyncToken=opt_result_def(gpu.AsyncTokenType),
+    kernel=prop_def(SymbolRefAttr), custom_directives=(AsyncDependencies, SizeText, ArgumentsText),
+)  # fmt: skip
 
-    SIZE: ClassVar = VarConstraint("SIZE", AnyOf.get(IndexType, i32, i64))
-    """The type of the sizes of a launch."""
-
-    name = "gpu.launch_func"
-
-    asyncDependencies = var_operand_def(gpu.AsyncTokenType)  # noqa: N815
-    gridSizeX = operand_def(SIZE)  # noqa: N815
-    gridSizeY = operand_def(SIZE)  # noqa: N815
-    gridSizeZ = operand_def(SIZE)  # noqa: N815
-    blockSizeX = operand_def(SIZE)  # noqa: N815
-    blockSizeY = operand_def(SIZE)  # noqa: N815
-    blockSizeZ = operand_def(SIZE)  # noqa: N815
-    clusterSizeX = opt_operand_def(SIZE)  # noqa: N815
-    clusterSizeY = opt_operand_def(SIZE)  # noqa: N815
-    clusterSizeZ = opt_operand_def(SIZE)  # noqa: N815
-    dynamicSharedMemorySize = opt_operand_def(i32)  # noqa: N815
-    kernelOperands = var_operand_def()  # noqa: N815
-    asyncObject = opt_operand_def()  # noqa: N815
-    asyncToken = opt_result_def(gpu.AsyncTokenType)  # noqa: N815
-    kernel = prop_def(SymbolRefAttr)
-
-    custom_directives = (AsyncDependencies, SizeText, ArgumentsText)
-    assembly_format = (
-        "custom<AsyncDependencies>(type($asyncToken), $asyncDependencies)"
-        " (` ` `<` $asyncObject^ `:` type($asyncObject) `>`)? qualified($kernel)"
-        " (`clusters` `in` ` ` `(` $clusterSizeX^ `,` $clusterSizeY `,` $clusterSizeZ `)`)?"
-        " `blocks` `in` ` ` `(` $gridSizeX `,` $gridSizeY `,` $gridSizeZ `)`"
-        " `threads` `in` ` ` `(` $blockSizeX `,` $blockSizeY `,` $blockSizeZ `)` custom<SizeText>(type($gridSizeX))"
-        " (`dynamic_shared_memory_size` $dynamicSharedMemorySize^)?"
-        " custom<ArgumentsText>($kernelOperands, type($kernelOperands)) attr-dict"
-    )
-
-
-@irdl_op_definition
-class BarrierOp(gpu.BarrierOp):
-    """All threads of a CTA meet: `gpu.barrier`."""
-
-    name = "gpu.barrier"
-    assembly_format = "attr-dict"
+BarrierOp = declared(gpu.BarrierOp, "gpu.barrier", "attr-dict", "All threads of a CTA meet.")
 
 
 X = gpu.DimensionAttr(gpu.DimensionEnum.X)

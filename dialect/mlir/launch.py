@@ -251,12 +251,7 @@ class LaunchOp(gpu.LaunchOp):
         printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS, *SYMBOLS))
 
 
-@irdl_op_definition
-class TerminatorOp(gpu.TerminatorOp):
-    """The end of the body of a launch: `gpu.terminator`."""
-
-    name = "gpu.terminator"
-    assembly_format = "attr-dict"
+TerminatorOp = declared(gpu.TerminatorOp, "gpu.terminator", "attr-dict", "The end of the body of a launch.")
 
 
 Part = tuple[list[Parser.UnresolvedArgument], list[Parser.UnresolvedArgument], list[UnresolvedOperand]]

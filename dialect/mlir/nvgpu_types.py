@@ -144,7 +144,7 @@ class WarpgroupAccumulatorType(StructType):
     fragmented: VectorType[Attribute]
 
 
-class _StructDirective(CustomDirective):
+class StructText(CustomDirective):
     """The type of an operand or result that can only be one: MLIR writes its parameters alone."""
 
     KIND: ClassVar[type[StructType]]
@@ -164,28 +164,18 @@ class _StructDirective(CustomDirective):
                 kind.print_parameters(printer)
 
 
-@irdl_custom_directive
-class GroupText(_StructDirective):
-    KIND = MBarrierGroupType
-    types: TypeDirective
+def _text(name: str, kind: type[StructType]) -> type[CustomDirective]:
+    members = {"KIND": kind, "__annotations__": {"types": TypeDirective}, "__module__": __name__}
+    return irdl_custom_directive(type(name, (StructText,), members))
 
 
-@irdl_custom_directive
-class TensorMapText(_StructDirective):
-    KIND = TensorMapDescriptorType
-    types: TypeDirective
-
-
-@irdl_custom_directive
-class DescriptorText(_StructDirective):
-    KIND = WarpgroupDescriptorType
-    types: TypeDirective
-
-
-@irdl_custom_directive
-class SumsText(_StructDirective):
-    KIND = WarpgroupAccumulatorType
-    types: TypeDirective
+TEXTS = (
+    _text("GroupText", MBarrierGroupType),
+    _text("TensorMapText", TensorMapDescriptorType),
+    _text("DescriptorText", WarpgroupDescriptorType),
+    _text("SumsText", WarpgroupAccumulatorType),
+)
+"""The directives that formats of operations name."""
 
 
 TYPES: list[type[Attribute]] = [

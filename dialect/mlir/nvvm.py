@@ -281,47 +281,24 @@ TENSOR_PRODUCTS = (
 )
 
 
-@irdl_op_definition
-class WgmmaMmaAsyncOp(NvvmOp):
-    """D = A B + D of a warpgroup, begun: A and B lie in shared memory, `inouts` are the sums in registers."""
-
-    name = "nvvm.wgmma.mma_async"
-
-    inouts = operand_def(LLVMStructType)
-    descriptorA = operand_def(i64)  # noqa: N815
-    descriptorB = operand_def(i64)  # noqa: N815
-    shape = prop_def(ShapeAttr)
-    typeA = prop_def(types.WGMMA_TYPE)  # noqa: N815
-    typeB = prop_def(types.WGMMA_TYPE)  # noqa: N815
-    typeD = prop_def(types.WGMMA_TYPE)  # noqa: N815
-    scaleD = prop_def(types.WGMMA_SCALE_OUT)  # noqa: N815
-    scaleA = prop_def(types.WGMMA_SCALE_IN)  # noqa: N815
-    scaleB = prop_def(types.WGMMA_SCALE_IN)  # noqa: N815
-    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
-    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
-    satfinite = opt_prop_def(types.MMA_OVERFLOW)
-    results_ = result_def(LLVMStructType)
-
-    assembly_format = (
-        "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,`"
-        " `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]` `,`"
-        " `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,`"
-        " `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
-        " attr-dict `:` type($inouts) `->` type($results_)"
-    )
+WgmmaMmaAsyncOp = operation(
+    "wgmma.mma_async",
+    "D = A B + D of a warpgroup, begun: A and B lie in shared memory, `inouts` are the sums in registers.",
+    "",
+    "$descriptorA `,` $descriptorB `,` $inouts `,` $shape `,` `D` `[` $typeD `,` $scaleD (`,` $satfinite^)? `]` `,`"
+    " `A` `[` $typeA `,` $scaleA `,` $layoutA `]` `,` `B` `[` $typeB `,` $scaleB `,` $layoutB `]`"
+    " attr-dict `:` type($inouts) `->` type($results_)",
+    inouts=operand_def(LLVMStructType), descriptorA=operand_def(i64), descriptorB=operand_def(i64),
+    shape=prop_def(ShapeAttr), **{f"type{x}": prop_def(types.WGMMA_TYPE) for x in "ABD"},
+    scaleD=prop_def(types.WGMMA_SCALE_OUT), **{f"scale{x}": prop_def(types.WGMMA_SCALE_IN) for x in "AB"},
+    **{f"layout{x}": prop_def(types.MMA_LAYOUT) for x in "AB"}, satfinite=opt_prop_def(types.MMA_OVERFLOW),
+    results_=result_def(LLVMStructType),
+)  # fmt: skip
 
 
 class _Mma(NvvmOp):
     """A product of a warp: operands in brackets behind their names, the matrices register by register, then the types
     of a register of each matrix, and of the result."""
-
-    operandA = var_operand_def()  # noqa: N815
-    operandB = var_operand_def()  # noqa: N815
-    operandC = var_operand_def()  # noqa: N815
-    shape = prop_def(ShapeAttr)
-    multiplicandAPtxType = opt_prop_def(types.MMA_TYPE)  # noqa: N815
-    multiplicandBPtxType = opt_prop_def(types.MMA_TYPE)  # noqa: N815
-    res = result_def(LLVMStructType)
 
     irdl_options = SEGMENTS
     traits = traits_def(Pure())
@@ -345,10 +322,10 @@ class _Mma(NvvmOp):
         printer.print_op_attributes(dict(sorted((shown | self.attributes).items())))
         printer.print_string(" : ")
         with printer.in_parens():
-            firsts = [values[0].type for values in (self.operandA, self.operandB, self.operandC)]
+            firsts = [self._values(part)[0].type for part in MATRICES.values()]
             printer.print_list(firsts, printer.print_attribute)
         printer.print_string(" -> ")
-        printer.print_attribute(self.res.type)
+        printer.print_attribute(self.results[0].type)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -379,72 +356,55 @@ class _Mma(NvvmOp):
 
 MATRICES: Mapping[str, Mapping[str, Attribute | None]] = {name: {f"operand{name}": None} for name in "ABC"}
 
-PARTS = {
-    **MATRICES,
-    "sparseMetadata": {"sparseMetadata": i32},
-    "selector": {"sparsitySelector": i32},
-    **{f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"},
-}
+SELECTION = {"sparseMetadata": {"sparseMetadata": i32}, "selector": {"sparsitySelector": i32}}
+SCALES = {f"scale{x}": {f"scale{x}Data": i32, f"byteId{x}": i16, f"threadId{x}": i16} for x in "AB"}
+
+PARTS: Mapping[str, Mapping[str, Attribute | None]] = {**MATRICES, **SELECTION, **SCALES}
 """What stands behind each name: operands by their types; the registers of a matrix have one that the text says."""
 
 
-@irdl_op_definition
-class MmaOp(_Mma):
-    """D = A B + C of one warp by `mma`."""
-
-    name = "nvvm.mma.sync"
-
-    b1Op = opt_prop_def(types.MMA_BIT_OP)  # noqa: N815
-    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
-    layoutA = prop_def(types.MMA_LAYOUT)  # noqa: N815
-    layoutB = prop_def(types.MMA_LAYOUT)  # noqa: N815
+def _mma(name: str, summary: str, **fields: object) -> type[_Mma]:
+    """A product of a warp by what it has beside three matrices and their shape."""
+    matrices = {f"operand{x}": var_operand_def() for x in "ABC"} | {"shape": prop_def(ShapeAttr)}
+    kinds = {f"multiplicand{x}PtxType": opt_prop_def(types.MMA_TYPE) for x in "AB"}
+    members = {"name": f"nvvm.{name}", "__module__": __name__, "__doc__": summary, "res": result_def(LLVMStructType)}
+    return irdl_op_definition(type(name, (_Mma,), {**matrices, **kinds, **fields, **members}))
 
 
-class _Sparse(NvvmOp):
-    sparseMetadata = operand_def(i32)  # noqa: N815
-    sparsitySelector = operand_def(i32)  # noqa: N815
-    orderedMetadata = opt_prop_def(UnitAttr)  # noqa: N815
+def _sparse() -> dict[str, Any]:
+    numbers = {name: operand_def(kind) for part in SELECTION.values() for name, kind in part.items()}
+    return {**numbers, "orderedMetadata": opt_prop_def(UnitAttr)}
 
 
-@irdl_op_definition
-class MmaSparseOp(_Mma, _Sparse):
-    """D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which."""
-
-    name = "nvvm.mma.sp.sync"
-
-    intOverflowBehavior = opt_prop_def(types.MMA_OVERFLOW)  # noqa: N815
-    kind = opt_prop_def(types.MMA_KIND)
+def _scaled() -> dict[str, Any]:
+    return {
+        **{name: operand_def(kind) for part in SCALES.values() for name, kind in part.items()},
+        "scaleVecSize": prop_def(types.SCALE_VECTOR), "blockScaleFormat": prop_def(types.SCALE_FORMAT),
+        "kind": prop_def(types.SCALE_KIND),
+    }  # fmt: skip
 
 
-class _Scaled(NvvmOp):
-    scaleAData = operand_def(i32)  # noqa: N815
-    byteIdA = operand_def(i16)  # noqa: N815
-    threadIdA = operand_def(i16)  # noqa: N815
-    scaleBData = operand_def(i32)  # noqa: N815
-    byteIdB = operand_def(i16)  # noqa: N815
-    threadIdB = operand_def(i16)  # noqa: N815
-    scaleVecSize = prop_def(types.SCALE_VECTOR)  # noqa: N815
-    blockScaleFormat = prop_def(types.SCALE_FORMAT)  # noqa: N815
-    kind = prop_def(types.SCALE_KIND)
-
-
-@irdl_op_definition
-class MmaScaledOp(_Mma, _Scaled):
-    """D = A B + C of one warp by `mma`, with scales of blocks of A and B."""
-
-    name = "nvvm.mma.block_scale"
-
-
-@irdl_op_definition
-class MmaSparseScaledOp(_Mma, _Sparse, _Scaled):
-    """The same with a sparse A."""
-
-    name = "nvvm.mma.sp.block_scale"
+MmaOp = _mma(
+    "mma.sync", "D = A B + C of one warp by `mma`.", b1Op=opt_prop_def(types.MMA_BIT_OP),
+    intOverflowBehavior=opt_prop_def(types.MMA_OVERFLOW), layoutA=prop_def(types.MMA_LAYOUT),
+    layoutB=prop_def(types.MMA_LAYOUT),
+)  # fmt: skip
+MmaSparseOp = _mma(
+    "mma.sp.sync",
+    "D = A B + C of one warp by `mma.sp`: A has half of its elements, and `sparseMetadata` says which.",
+    **_sparse(), intOverflowBehavior=opt_prop_def(types.MMA_OVERFLOW), kind=opt_prop_def(types.MMA_KIND),
+)  # fmt: skip
+PRODUCTS = (
+    MmaOp,
+    MmaSparseOp,
+    _mma("mma.block_scale", "D = A B + C of one warp by `mma`, with scales of blocks of A and B.", **_scaled()),
+    _mma("mma.sp.block_scale", "The same with a sparse A.", **_sparse(), **_scaled()),
+)
 
 
 OPERATIONS: list[type[NvvmOp]] = [
     *SPECIAL_OPERATIONS.values(), *PLAIN, *EXCHANGES, *COPIES, *ROWS, *TENSOR_MEMORY, *TENSOR_PRODUCTS, WgmmaMmaAsyncOp,
-    MmaOp, MmaSparseOp, MmaScaledOp, MmaSparseScaledOp,
+    *PRODUCTS,
 ]  # fmt: skip
 
 NVVM = Dialect("nvvm", [*OPERATIONS], [*ATTRIBUTES])

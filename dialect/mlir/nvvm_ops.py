@@ -138,26 +138,16 @@ EXCHANGES = (
         "$mask attr-dict `:` type($mask)",
         mask=operand_def(),
     ),
-    operation(
-        "cluster.arrive",
-        "An arrival at the barrier of the cluster.",
-        "barrier.cluster.arrive{aligned?/=.aligned}",
-        "attr-dict",
-        aligned=opt_prop_def(UnitAttr),
-    ),
-    operation(
-        "cluster.arrive.relaxed",
-        "An arrival at the barrier of the cluster that orders no memory.",
-        "barrier.cluster.arrive.relaxed{aligned?/=.aligned}",
-        "attr-dict",
-        aligned=opt_prop_def(UnitAttr),
-    ),
-    operation(
-        "cluster.wait",
-        "Waits until all threads of the cluster have arrived.",
-        "barrier.cluster.wait{aligned?/=.aligned}",
-        "attr-dict",
-        aligned=opt_prop_def(UnitAttr),
+    *(
+        operation(
+            f"cluster.{name}", summary, f"barrier.cluster.{name}{{aligned?/=.aligned}}", "attr-dict",
+            aligned=opt_prop_def(UnitAttr),
+        )
+        for name, summary in (
+            ("arrive", "An arrival at the barrier of the cluster."),
+            ("arrive.relaxed", "An arrival at the barrier of the cluster that orders no memory."),
+            ("wait", "Waits until all threads of the cluster have arrived."),
+        )
     ),
     operation(
         "fence.proxy",
@@ -300,21 +290,18 @@ COPIES = (
         addr=operand_def(LLVMPointerType), txcount=operand_def(i32), predicate=opt_operand_def(i1),
         scope=opt_prop_def(types.SCOPE), relaxed=opt_prop_def(IntegerAttr[i1]), res=opt_result_def(i64),
     ),
-    operation(
-        "mbarrier.test.wait",
-        "Whether the phase of a token, or of a parity, has ended.",
-        "mbarrier.test_wait{stateOrPhase#i32=.parity}{@addr}.b64 res, [addr], stateOrPhase",
-        "$addr `,` $stateOrPhase attr-dict `:` type($addr) `,` type($stateOrPhase) `->` type($res)",
-        addr=operand_def(LLVMPointerType), stateOrPhase=operand_def(), scope=opt_prop_def(types.SCOPE),
-        relaxed=opt_prop_def(IntegerAttr[i1]), res=result_def(i1),
-    ),
-    operation(
-        "mbarrier.try_wait",
-        "As `test.wait`; may take a while.",
-        "mbarrier.try_wait{stateOrPhase#i32=.parity}{@addr}.b64 res, [addr], stateOrPhase",
-        "$addr `,` $stateOrPhase attr-dict `:` type($addr) `,` type($stateOrPhase) `->` type($res)",
-        addr=operand_def(LLVMPointerType), stateOrPhase=operand_def(), scope=opt_prop_def(types.SCOPE),
-        relaxed=opt_prop_def(IntegerAttr[i1]), res=result_def(i1),
+    *(
+        operation(
+            f"mbarrier.{name}", summary,
+            f"mbarrier.{name.replace('.', '_')}{{stateOrPhase#i32=.parity}}{{@addr}}.b64 res, [addr], stateOrPhase",
+            "$addr `,` $stateOrPhase attr-dict `:` type($addr) `,` type($stateOrPhase) `->` type($res)",
+            addr=operand_def(LLVMPointerType), stateOrPhase=operand_def(), scope=opt_prop_def(types.SCOPE),
+            relaxed=opt_prop_def(IntegerAttr[i1]), res=result_def(i1),
+        )
+        for name, summary in (
+            ("test.wait", "Whether the phase of a token, or of a parity, has ended."),
+            ("try_wait", "As `test.wait`; may take a while."),
+        )
     ),
     operation(
         "mbarrier.try_wait.parity",

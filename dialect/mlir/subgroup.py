@@ -18,7 +18,6 @@ from xdsl.irdl import (
     VarConstraint,
     base,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -33,6 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from .upstream import declared
 from .words import BareWordAttr, WordText, words
 
 SHUFFLE = words("gpu.shuffle_mode", "xor up down idx", BareWordAttr)
@@ -80,47 +80,6 @@ class MmaMatrixType(ParametrizedAttribute, TypeAttribute):
             printer.print_attribute(self.operand)
 
 
-@irdl_op_definition
-class ShuffleOp(IRDLOperation):
-    """Each lane gives a number and takes another lane's: `%y, %valid = gpu.shuffle xor %x, %offset, %width : f32`."""
-
-    name = "gpu.shuffle"
-
-    NUMBER: ClassVar = VarConstraint("NUMBER", AnyAttr())
-
-    value = operand_def(NUMBER)
-    offset = operand_def(i32)
-    width = operand_def(i32)
-    mode = prop_def(SHUFFLE)
-    shuffleResult = result_def(NUMBER)  # noqa: N815
-    valid = result_def(i1)
-
-    assembly_format = "$mode $value `,` $offset `,` $width attr-dict `:` type($value)"
-
-
-@irdl_op_definition
-class SubgroupReduceOp(IRDLOperation):
-    """The sum, or another reduction, of a number of each lane of a warp: `gpu.subgroup_reduce add %x : (f32) -> f32`.
-
-    With `cluster(size = 4, stride = 2)` only lanes a stride apart are taken together, so many of them.
-    """
-
-    name = "gpu.subgroup_reduce"
-
-    value = operand_def()
-    op = prop_def(REDUCTION)
-    uniform = opt_prop_def(UnitAttr)
-    cluster_size = opt_prop_def(IntegerAttr[i32])
-    cluster_stride = prop_def(IntegerAttr[i32], default_value=IntegerAttr(1, i32))
-    result = result_def()
-
-    assembly_format = (
-        "$op $value (`uniform` $uniform^)?"
-        " (`cluster` `(` `size` `=` $cluster_size^ (`,` `stride` `=` $cluster_stride^)? `)`)?"
-        " attr-dict `:` functional-type($value, $result)"
-    )
-
-
 @irdl_custom_directive
 class ReductionText(WordText):
     """The operation of a reduction, which a body may stand for."""
@@ -134,127 +93,86 @@ class ReductionText(WordText):
         return REDUCTION.of(word)
 
 
-@irdl_op_definition
-class AllReduceOp(IRDLOperation):
+# Exchanges and reductions of threads.
+
+_NUMBER = VarConstraint("NUMBER", AnyAttr())
+
+ShuffleOp = declared(
+    IRDLOperation, "gpu.shuffle", "$mode $value `,` $offset `,` $width attr-dict `:` type($value)",
+    "Each lane gives a number and takes another lane's: `%y, %valid = gpu.shuffle xor %x, %offset, %width : f32`.",
+    value=operand_def(_NUMBER), offset=operand_def(i32), width=operand_def(i32), mode=prop_def(SHUFFLE),
+    shuffleResult=result_def(_NUMBER), valid=result_def(i1),
+)  # fmt: skip
+SubgroupReduceOp = declared(
+    IRDLOperation, "gpu.subgroup_reduce",
+    "$op $value (`uniform` $uniform^)? (`cluster` `(` `size` `=` $cluster_size^ (`,` `stride` `=` $cluster_stride^)?"
+    " `)`)? attr-dict `:` functional-type($value, $result)",
+    """The sum, or another reduction, of a number of each lane of a warp: `gpu.subgroup_reduce add %x : (f32) -> f32`.
+
+    With `cluster(size = 4, stride = 2)` only lanes a stride apart are taken together, so many of them.
+    """,
+    value=operand_def(), op=prop_def(REDUCTION), uniform=opt_prop_def(UnitAttr),
+    cluster_size=opt_prop_def(IntegerAttr[i32]),
+    cluster_stride=prop_def(IntegerAttr[i32], default_value=IntegerAttr(1, i32)), result=result_def(),
+)  # fmt: skip
+AllReduceOp = declared(
+    IRDLOperation, "gpu.all_reduce",
+    "custom<ReductionText>($op) $value (`uniform` $uniform^)? $body attr-dict `:` functional-type($value, $result)",
     """The reduction of a number of each thread of a CTA, by an operation or a region:
-    `gpu.all_reduce add %x uniform {} : (f32) -> f32`."""
-
-    name = "gpu.all_reduce"
-
-    value = operand_def()
-    op = opt_prop_def(REDUCTION)
-    uniform = opt_prop_def(UnitAttr)
-    result = result_def()
-    body = region_def()
-
-    custom_directives = (ReductionText,)
-    assembly_format = (
-        "custom<ReductionText>($op) $value (`uniform` $uniform^)? $body attr-dict `:` functional-type($value, $result)"
-    )
-
-
-@irdl_op_definition
-class DynamicSharedMemoryOp(IRDLOperation):
-    """All the shared memory that a launch gives a CTA, in bytes."""
-
-    name = "gpu.dynamic_shared_memory"
-    assembly_format = "attr-dict `:` type($resultMemref)"
-
-    resultMemref = result_def(MemRefType)  # noqa: N815
-
-    traits = traits_def(Pure())
+    `gpu.all_reduce add %x uniform {} : (f32) -> f32`.""",
+    value=operand_def(), op=opt_prop_def(REDUCTION), uniform=opt_prop_def(UnitAttr), result=result_def(),
+    body=region_def(), custom_directives=(ReductionText,),
+)  # fmt: skip
+DynamicSharedMemoryOp = declared(
+    IRDLOperation, "gpu.dynamic_shared_memory", "attr-dict `:` type($resultMemref)",
+    "All the shared memory that a launch gives a CTA, in bytes.", resultMemref=result_def(MemRefType),
+    traits=traits_def(Pure()),
+)  # fmt: skip
+PrintfOp = declared(
+    IRDLOperation, "gpu.printf", "$format attr-dict (`,` $args^ `:` type($args))?",
+    'Prints numbers of a thread: `gpu.printf "x = %f\\0A", %x : f32`.', format=prop_def(StringAttr),
+    args=var_operand_def(),
+)  # fmt: skip
 
 
-@irdl_op_definition
-class PrintfOp(IRDLOperation):
-    """Prints numbers of a thread: `gpu.printf "x = %f\\0A", %x : f32`."""
+# Matrices of a warp. With `transpose`, what is said of rows is said of columns.
 
-    name = "gpu.printf"
-    assembly_format = "$format attr-dict (`,` $args^ `:` type($args))?"
+_PLACE = {
+    "indices": var_operand_def(IndexType), "leadDimension": prop_def(IntegerAttr),
+    "transpose": opt_prop_def(UnitAttr), "irdl_options": (ParsePropInAttrDict(),),
+}  # fmt: skip
+_SUM, _ELEMENT = VarConstraint("SUM", base(MmaMatrixType)), VarConstraint("ELEMENT", AnyAttr())
 
-    format = prop_def(StringAttr)
-    args = var_operand_def()
-
-
-@irdl_op_definition
-class SubgroupMmaLoadMatrixOp(IRDLOperation):
-    """A warp loads a matrix whose rows (columns, if `transpose`) are `leadDimension` elements apart."""
-
-    name = "gpu.subgroup_mma_load_matrix"
-    assembly_format = "$srcMemref `[` $indices `]` attr-dict `:` type($srcMemref) `->` type($res)"
-
-    srcMemref = operand_def(MemRefType)  # noqa: N815
-    indices = var_operand_def(IndexType)
-    leadDimension = prop_def(IntegerAttr)  # noqa: N815
-    transpose = opt_prop_def(UnitAttr)
-    res = result_def(MmaMatrixType)
-
-    irdl_options = (ParsePropInAttrDict(),)
-
-
-@irdl_op_definition
-class SubgroupMmaStoreMatrixOp(IRDLOperation):
-    """A warp stores a matrix to rows (columns, if `transpose`) that are `leadDimension` elements apart."""
-
-    name = "gpu.subgroup_mma_store_matrix"
-    assembly_format = "$src `,` $dstMemref `[` $indices `]` attr-dict `:` type($src) `,` type($dstMemref)"
-
-    src = operand_def(MmaMatrixType)
-    dstMemref = operand_def(MemRefType)  # noqa: N815
-    indices = var_operand_def(IndexType)
-    leadDimension = prop_def(IntegerAttr)  # noqa: N815
-    transpose = opt_prop_def(UnitAttr)
-
-    irdl_options = (ParsePropInAttrDict(),)
-
-
-@irdl_op_definition
-class SubgroupMmaComputeOp(IRDLOperation):
-    """D = A B + C of one warp."""
-
-    SUM: ClassVar = VarConstraint("SUM", base(MmaMatrixType))
-
-    name = "gpu.subgroup_mma_compute"
-    assembly_format = "$opA `,` $opB `,` $opC attr-dict `:` type($opA) `,` type($opB) `->` type($res)"
-
-    opA = operand_def(MmaMatrixType)  # noqa: N815
-    opB = operand_def(MmaMatrixType)  # noqa: N815
-    opC = operand_def(SUM)  # noqa: N815
-    a_transpose = opt_prop_def(UnitAttr)
-    b_transpose = opt_prop_def(UnitAttr)
-    res = result_def(SUM)
-
-    irdl_options = (ParsePropInAttrDict(),)
-    traits = traits_def(Pure())
-
-
-@irdl_op_definition
-class SubgroupMmaConstantMatrixOp(IRDLOperation):
-    """A matrix that is one number everywhere."""
-
-    ELEMENT: ClassVar = VarConstraint("ELEMENT", AnyAttr())
-
-    name = "gpu.subgroup_mma_constant_matrix"
-    assembly_format = "$value attr-dict `:` type($res)"
-
-    value = operand_def(ELEMENT)
-    res = result_def(ParamAttrConstraint(MmaMatrixType, (VectorType.constr(ELEMENT), AnyAttr())))
-
-    traits = traits_def(Pure())
-
-
-@irdl_op_definition
-class SubgroupMmaElementwiseOp(IRDLOperation):
-    """An operation on each element of matrices: `gpu.subgroup_mma_elementwise addf %a, %b : (...) -> ...`."""
-
-    name = "gpu.subgroup_mma_elementwise"
-
-    args = var_operand_def(MmaMatrixType)
-    opType = prop_def(ELEMENTWISE)  # noqa: N815
-    res = result_def(MmaMatrixType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$opType $args attr-dict `:` functional-type($args, $res)"
+SubgroupMmaLoadMatrixOp = declared(
+    IRDLOperation, "gpu.subgroup_mma_load_matrix",
+    "$srcMemref `[` $indices `]` attr-dict `:` type($srcMemref) `->` type($res)",
+    "A warp loads a matrix whose rows are `leadDimension` elements apart.", srcMemref=operand_def(MemRefType), **_PLACE,
+    res=result_def(MmaMatrixType),
+)  # fmt: skip
+SubgroupMmaStoreMatrixOp = declared(
+    IRDLOperation, "gpu.subgroup_mma_store_matrix",
+    "$src `,` $dstMemref `[` $indices `]` attr-dict `:` type($src) `,` type($dstMemref)",
+    "A warp stores a matrix to rows that are `leadDimension` elements apart.", src=operand_def(MmaMatrixType),
+    dstMemref=operand_def(MemRefType), **_PLACE,
+)  # fmt: skip
+SubgroupMmaComputeOp = declared(
+    IRDLOperation, "gpu.subgroup_mma_compute",
+    "$opA `,` $opB `,` $opC attr-dict `:` type($opA) `,` type($opB) `->` type($res)", "D = A B + C of one warp.",
+    opA=operand_def(MmaMatrixType), opB=operand_def(MmaMatrixType), opC=operand_def(_SUM),
+    a_transpose=opt_prop_def(UnitAttr), b_transpose=opt_prop_def(UnitAttr), res=result_def(_SUM),
+    irdl_options=(ParsePropInAttrDict(),), traits=traits_def(Pure()),
+)  # fmt: skip
+SubgroupMmaConstantMatrixOp = declared(
+    IRDLOperation, "gpu.subgroup_mma_constant_matrix", "$value attr-dict `:` type($res)",
+    "A matrix that is one number everywhere.", value=operand_def(_ELEMENT), traits=traits_def(Pure()),
+    res=result_def(ParamAttrConstraint(MmaMatrixType, (VectorType.constr(_ELEMENT), AnyAttr()))),
+)  # fmt: skip
+SubgroupMmaElementwiseOp = declared(
+    IRDLOperation, "gpu.subgroup_mma_elementwise", "$opType $args attr-dict `:` functional-type($args, $res)",
+    "An operation on each element of matrices: `gpu.subgroup_mma_elementwise addf %a, %b : (...) -> ...`.",
+    args=var_operand_def(MmaMatrixType), opType=prop_def(ELEMENTWISE), res=result_def(MmaMatrixType),
+    traits=traits_def(Pure()),
+)  # fmt: skip
 
 
 OPERATIONS: tuple[type[Operation], ...] = (

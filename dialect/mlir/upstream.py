@@ -161,26 +161,19 @@ def parts_of(location: FusedLoc) -> tuple[Attribute, ...]:
 # `memref` as MLIR prints it: xDSL's dialect, with the text of the operations that it has none for.
 
 
-@irdl_op_definition
-class CopyOp(memref.CopyOp):
-    """Copies the elements of one memref to another of the same shape."""
+CopyOp = declared(
+    memref.CopyOp, "memref.copy", "$source `,` $destination attr-dict `:` type($source) `to` type($destination)",
+    "Copies the elements of one memref to another of the same shape.", source=operand_def(MemRefType),
+    destination=operand_def(MemRefType),
+)  # fmt: skip
 
-    name = "memref.copy"
-    assembly_format = "$source `,` $destination attr-dict `:` type($source) `to` type($destination)"
+_ANY_RANK = base(MemRefType) | base(UnrankedMemRefType)
 
-    source = operand_def(MemRefType)
-    destination = operand_def(MemRefType)
-
-
-@irdl_op_definition
-class CastOp(memref.CastOp):
-    """The same memory with a type that has more or fewer static sizes."""
-
-    name = "memref.cast"
-    assembly_format = "$source attr-dict `:` type($source) `to` type($dest)"
-
-    source = operand_def(base(MemRefType) | base(UnrankedMemRefType))
-    dest = result_def(base(MemRefType) | base(UnrankedMemRefType))
+CastOp = declared(
+    memref.CastOp, "memref.cast", "$source attr-dict `:` type($source) `to` type($dest)",
+    "The same memory with a type that has more or fewer static sizes.", source=operand_def(_ANY_RANK),
+    dest=result_def(_ANY_RANK),
+)  # fmt: skip
 
 
 @irdl_custom_directive
@@ -307,22 +300,14 @@ class AtomicKind(WordText):
     attribute: AttributeVariable
 
 
-@irdl_op_definition
-class AtomicRMWOp(memref.AtomicRMWOp):
-    """Changes an element at once: `memref.atomic_rmw addi %x, %m[%i] : (i32, memref<4xi32>) -> i32`."""
-
-    name = "memref.atomic_rmw"
-    custom_directives = (AtomicKind,)
-    assembly_format = (
-        "custom<AtomicKind>($kind) $value `,` $memref `[` $indices `]` attr-dict"
-        " `:` `(` type($value) `,` type($memref) `)` `->` type($result)"
-    )
-
-    value = operand_def()
-    memref = operand_def(MemRefType)
-    indices = var_operand_def(IndexType)
-    kind = prop_def(IntegerAttr[i64])
-    result = result_def()
+AtomicRMWOp = declared(
+    memref.AtomicRMWOp, "memref.atomic_rmw",
+    "custom<AtomicKind>($kind) $value `,` $memref `[` $indices `]` attr-dict"
+    " `:` `(` type($value) `,` type($memref) `)` `->` type($result)",
+    "Changes an element at once: `memref.atomic_rmw addi %x, %m[%i] : (i32, memref<4xi32>) -> i32`.",
+    value=operand_def(), memref=operand_def(MemRefType), indices=var_operand_def(IndexType),
+    kind=prop_def(IntegerAttr[i64]), result=result_def(), custom_directives=(AtomicKind,),
+)  # fmt: skip
 
 
 _MEMREF = (memref.CopyOp, memref.CastOp, memref.GlobalOp, memref.AtomicRMWOp)

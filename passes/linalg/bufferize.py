@@ -143,7 +143,7 @@ class TensorFunction:
         for value in last.operands:
             kind = value.type if isinstance(value, BlockArgument) and value in self.buffers else None
             if kind is None and not _is_tensor(value.type):
-                fail(last, f"expected the function to return tensors alone, got {value.type}")
+                fail(last, f"{last.name}: expected tensors of known rank alone, got {value.type}")
             argument = block.insert_arg(as_bytes(_memory(value.type)) if kind is None else kind, len(block.args))
             argument.name_hint = value.name_hint or RESULT
             if kind is None and value not in self.returned:

@@ -22,7 +22,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.views import WindowOp
 from ..diagnostics import chose
-from ..patterns import operations_between
+from ..patterns import IndexBuilder, operations_between
 from .constants import permuted
 from .contraction import multiplies_images
 from .element_expressions import writer_before
@@ -369,11 +369,11 @@ def with_channels_last(op: LinalgStructuredOperation) -> LinalgStructuredOperati
     maps = [AffineMap(nest.loops, 0, tuple(access.map.results[d] for d in orders[access])) for access in nest.accesses]
     inputs = [moved[access] for access in nest.reads]
     made = builder.insert(generic(op, inputs, [moved[written]], op.body.clone(), maps, nest.summed))
-    follower = _follower(op, fill, written.value)
-    if written in changed and follower is None:
-        _turn_back(builder, moved[written], written.value, orders[written])
-    elif written in changed and follower is not None:
-        _move(follower, written.value, moved[written], orders[written])
+    if written in changed:
+        end, sums, last = op, written.value, moved[written]
+        while (follower := _follower(op, fill, sums)) is not None:
+            end, sums, last = follower, *_moved_behind(follower, sums, last, orders[written])
+        _turn_back(Builder(InsertPoint.after(end)), last, sums, orders[written])
     Rewriter.erase_op(op)
     if isinstance(fill, FillOp) and written in changed:
         between = operations_between(fill, made)
@@ -396,17 +396,18 @@ def _follower(op: LinalgStructuredOperation, fill: Operation | None, sums: SSAVa
     return follower if plain and orders == {tuple(range(nest.loops))} and follower.parent is op.parent else None
 
 
-def _move(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequence[int]) -> None:
-    """Makes an elementwise operation read permuted sums, and permutes its result back."""
+def _moved_behind(op: GenericOp, sums: SSAValue, moved: SSAValue, order: Sequence[int]) -> tuple[SSAValue, SSAValue]:
+    """Makes an elementwise operation read permuted sums, and write its result so. Returns the memory of its result, and
+    that of the permuted one."""
     builder, maps, whole = Builder(InsertPoint.before(op)), list(op.indexing_maps.data), range(len(order))
+    (written,) = op.outputs
     for number, (value, map_) in enumerate(zip(op.operands, maps, strict=True)):
         if loops_of(map_.data) == tuple(whole):
-            read = moved if value is sums else None if value in op.outputs else transposed(builder, value, order)
-            op.operands[number] = read or _allocated(builder, value, order)
+            made = moved if value is sums else _allocated if value is written else transposed
+            op.operands[number] = made if isinstance(made, SSAValue) else made(builder, value, order)
             maps[number] = AffineMapAttr(map_along(len(order), order))
-            if read is None:
-                _turn_back(Builder(InsertPoint.after(op)), op.operands[number], value, order)
     op.properties["indexing_maps"] = ArrayAttr(maps)
+    return written, op.operands[-1]
 
 
 def _turn_back(builder: Builder, value: SSAValue, into: SSAValue, order: Sequence[int]) -> None:
@@ -416,9 +417,10 @@ def _turn_back(builder: Builder, value: SSAValue, into: SSAValue, order: Sequenc
 
 def _allocated(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:
     """Memory with the dimensions of other memory in an order."""
-    kind = memory_of(value)
+    kind, index = memory_of(value), IndexBuilder(builder)
+    sizes = [size for d in order if not isinstance(size := index.dim(value, d), int)]
     shape = [kind.get_shape()[d] for d in order]
-    return builder.insert(memref.AllocOp([], [], MemRefType(kind.element_type, shape))).memref
+    return builder.insert(memref.AllocOp(sizes, [], MemRefType(kind.element_type, shape))).memref
 
 
 def transposed(builder: Builder, value: SSAValue, order: Sequence[int]) -> SSAValue:

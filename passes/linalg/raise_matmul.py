@@ -191,7 +191,7 @@ class RaiseProduct(RewritePattern):
             _replace(op, raised)
             return
         if needs_instruction and not apart:
-            fail(op, reason)
+            fail(op, reason if reason.startswith(op.name) else f"{op.name}: {reason}")
         while (made := op.prev_op) is not None and made is not before:
             Rewriter.erase_op(made, safe_erase=False)  # a product that is in no block may use it
         windows = None

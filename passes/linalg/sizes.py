@@ -194,6 +194,10 @@ class ReadInOrder(RewritePattern):
         along = [place[0] for place in places if place is not None]
         if len(along) < len(places) or nest.is_inside(source):
             return
+        ones = [loop for loop, size in zip(nest.writes[0].loops, shape_of(op.outputs[0]), strict=True) if size == 1]
+        for dimension, loop in enumerate(along):
+            if loop == FIXED and dimension in ones and dimension not in along:
+                along[dimension] = dimension  # of which index 0 is the only one
         for repeated in [place[1] for place in places if place is not None]:
             _assert_same(repeated, op, rewriter)
         body = op.body.clone()

@@ -351,7 +351,7 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
             AllReduceOp.create(
                 operands=[value], result_types=[i32], properties={"op": REDUCTION.of(kind)}, regions=[Region()]
             )
-        ).result
+        ).results[0]
         for kind, value in zip(kinds, numbers, strict=True)
     ]
 

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntAttr, IntegerAttr, IntegerType, VectorType, i1, i16, i64
@@ -22,7 +22,7 @@ from ...dialect.isa.form import ELEMENT_TYPES, Shape
 from ...dialect.isa.row import Target, Version
 from ...dialect.isa.tensor_product import LOAD_SHAPES
 from ...dialect.mlir.llvm import DIRECTIVES, SPACES
-from ...dialect.mlir.nvvm import MmaOp, MmaScaledOp, MmaSparseOp, MmaSparseScaledOp, WgmmaMmaAsyncOp
+from ...dialect.mlir.nvvm import PRODUCTS, WgmmaMmaAsyncOp
 from ...dialect.mlir.nvvm_ops import SPECIAL, NvvmOp
 from ...dialect.mlir.nvvm_types import TextPiece, TextPlace, spelled, template
 from ...dialect.ptx.ops import FuncOp
@@ -266,7 +266,7 @@ def lower_nvvm(kernel: LlvmKernel, op: NvvmOp) -> None:
     if op.name in SPECIAL:
         bits = bits_of(op.results[0].type)
         kernel.give(op, kernel.compute(f"mov.u{bits}", op.results[0].type, parsed(SPECIAL[op.name])))
-    elif isinstance(op, MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp):
+    elif isinstance(op, PRODUCTS):
         _product(kernel, op)
     elif isinstance(op, WgmmaMmaAsyncOp):
         _product_of_warpgroup(kernel, op)
@@ -413,7 +413,7 @@ def _descriptor(kernel: LlvmKernel, op: NvvmOp) -> None:
 _ELEMENTS = {"vector<2xf16>": "f16", "f16": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
 
 
-def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp | MmaScaledOp | MmaSparseScaledOp) -> None:
+def _product(kernel: LlvmKernel, op: Any) -> None:
     a, b = (
         spelled(kind) or _ELEMENTS.get(str(values[0].type), "")
         for kind, values in ((op.multiplicandAPtxType, op.operandA), (op.multiplicandBPtxType, op.operandB))
@@ -425,16 +425,16 @@ def _product(kernel: LlvmKernel, op: MmaOp | MmaSparseOp | MmaScaledOp | MmaSpar
     ]
     overflow = spelled(op.properties.get("intOverflowBehavior"))
     mnemonic, layouts, after = "mma", "row.col", ""
-    if isinstance(op, MmaSparseOp | MmaSparseScaledOp):
+    if ".sp." in op.name:
         mnemonic += f".sp{'' if op.orderedMetadata is None else '::ordered_metadata'}"
         operands += [kernel.word(op.sparseMetadata), kernel.word(op.sparsitySelector)]
-    if isinstance(op, MmaOp):
+    if op.name == "nvvm.mma.sync":
         layouts = f"{spelled(op.layoutA)}.{spelled(op.layoutB)}"
         overflow = overflow or "satfinite"
         after = f".{(spelled(op.b1Op) or 'xor_popc').replace('_', '.')}" if a == "b1" else ""
     elif op.kind is not None:
         layouts += f".kind::{spelled(op.kind)}"
-    if isinstance(op, MmaScaledOp | MmaSparseScaledOp):
+    if op.name.endswith("block_scale"):
         layouts += f".block_scale.scale_vec::{spelled(op.scaleVecSize)[1:]}X"
         after = f".{spelled(op.blockScaleFormat)}"
         for data, *ids in (
@@ -468,7 +468,7 @@ def _product_of_opaque(kernel: LlvmKernel, op: NvvmOp) -> None:
     kernel.give(op, *result)
 
 
-def _product_of_warpgroup(kernel: LlvmKernel, op: WgmmaMmaAsyncOp) -> None:
+def _product_of_warpgroup(kernel: LlvmKernel, op: Any) -> None:
     """The sums stay in their registers: those of `inouts` are written."""
     sums = kernel.registers(op.inouts)
     a, b, d = (spelled(kind) for kind in (op.typeA, op.typeB, op.typeD))

@@ -6,7 +6,7 @@ against the rows of the ISA: one that does not exist, or that the target lacks, 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import IntegerAttr, MemRefType, f32, i1, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
+from ...dialect.mlir.nvgpu_types import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
 from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, NvvmOp
 from ...dialect.ptx.text.syntax import Immediate
@@ -40,7 +41,7 @@ def _element(kind: Attribute, tf32: bool) -> str:
 # Products of a warp.
 
 
-def _product(lowering: KernelLowering, op: nvgpu.MmaSyncOp | nvgpu.MmaSparseSyncOp, name: str) -> None:
+def _product(lowering: KernelLowering, op: Any, name: str) -> None:
     m, n, k = (size.value.data for size in op.mmaShape)
     tf32 = op.tf32Enabled is not None
     a, b, c = (_element(value.type, tf32 and i < 2) for i, value in enumerate(op.operands[:3]))
@@ -52,7 +53,7 @@ def _product(lowering: KernelLowering, op: nvgpu.MmaSyncOp | nvgpu.MmaSparseSync
         for value, element in zip(op.operands[:3], (a, b, c), strict=True)
     )
     last: list[EmittedOperand] = []
-    if isinstance(op, nvgpu.MmaSparseSyncOp):
+    if name == "mma.sp":
         last = [lowering.fragment(op.sparseMetadata)[0], op.sparsitySelector.value.data]
     lowering.emitter.emit(opcode, result, first, second, third, *last)
     lowering.values[op.res] = result
@@ -64,17 +65,17 @@ def _words(lowering: KernelLowering, value: SSAValue) -> Fragment:
 
 
 @lowers(nvgpu.MmaSyncOp)
-def _mma(lowering: KernelLowering, op: nvgpu.MmaSyncOp) -> None:
+def _mma(lowering: KernelLowering, op: Any) -> None:
     _product(lowering, op, "mma")
 
 
 @lowers(nvgpu.MmaSparseSyncOp)
-def _mma_sparse(lowering: KernelLowering, op: nvgpu.MmaSparseSyncOp) -> None:
+def _mma_sparse(lowering: KernelLowering, op: Any) -> None:
     _product(lowering, op, "mma.sp")
 
 
 @lowers(nvgpu.LdmatrixOp)
-def _ldmatrix(lowering: KernelLowering, op: nvgpu.LdmatrixOp) -> None:
+def _ldmatrix(lowering: KernelLowering, op: Any) -> None:
     space, place = place_of(lowering, op, op.srcMemref, lowering.indices(op.indices))
     if space != "shared":
         fail(op, f"expected shared memory, got {op.srcMemref.type}")
@@ -95,7 +96,7 @@ def _ldmatrix(lowering: KernelLowering, op: nvgpu.LdmatrixOp) -> None:
 
 
 @lowers(nvgpu.DeviceAsyncCopyOp)
-def _copy(lowering: KernelLowering, op: nvgpu.DeviceAsyncCopyOp) -> None:
+def _copy(lowering: KernelLowering, op: Any) -> None:
     size = element_bits(op, memory_of(op.src)) // 8
     (_, source), (_, target) = (
         place_of(lowering, op, memory, lowering.indices(indices))
@@ -114,12 +115,12 @@ def _register(lowering: KernelLowering, value: IndexValue) -> VirtualRegister:
 
 
 @lowers(nvgpu.DeviceAsyncCreateGroupOp)
-def _commit(lowering: KernelLowering, _: nvgpu.DeviceAsyncCreateGroupOp) -> None:
+def _commit(lowering: KernelLowering, _: Operation) -> None:
     lowering.emitter.emit("cp.async.commit_group")
 
 
 @lowers(nvgpu.DeviceAsyncWaitOp)
-def _wait(lowering: KernelLowering, op: nvgpu.DeviceAsyncWaitOp) -> None:
+def _wait(lowering: KernelLowering, op: Any) -> None:
     lowering.emitter.emit("cp.async.wait_group", 0 if op.numGroups is None else op.numGroups.value.data)
 
 
@@ -127,7 +128,7 @@ def _wait(lowering: KernelLowering, op: nvgpu.DeviceAsyncWaitOp) -> None:
 
 
 @lowers(nvgpu.MBarrierCreateOp)
-def _create(lowering: KernelLowering, op: nvgpu.MBarrierCreateOp) -> None:
+def _create(lowering: KernelLowering, op: Any) -> None:
     kind = op.barriers.type
     name = f"{lowering.kernel.sym_name.data}_mbarriers_{len(lowering.variables)}"
     memory = MemRefType(i64, [kind.num_barriers.value.data], memory_space=IntegerAttr(SHARED_SPACE, i64))
@@ -143,40 +144,40 @@ def _guard(lowering: KernelLowering, predicate: SSAValue | None) -> VirtualRegis
 
 
 @lowers(nvgpu.MBarrierInitOp)
-def _init(lowering: KernelLowering, op: nvgpu.MBarrierInitOp) -> None:
+def _init(lowering: KernelLowering, op: Any) -> None:
     place = _barrier(lowering, op, op.barriers, op.mbarId)
     count = lowering.scalar(op.count)
     lowering.emitter.emit("mbarrier.init.shared.b64", place, count, guard=_guard(lowering, op.predicate))
 
 
 @lowers(nvgpu.MBarrierArriveOp)
-def _arrive(lowering: KernelLowering, op: nvgpu.MBarrierArriveOp) -> None:
+def _arrive(lowering: KernelLowering, op: Any) -> None:
     place = _barrier(lowering, op, op.barriers, op.mbarId)
     lowering.values[op.token] = [lowering.emitter.compute("mbarrier.arrive.shared.b64", place, type="b64")]
 
 
 @lowers(nvgpu.MBarrierArriveNoCompleteOp)
-def _arrive_no_complete(lowering: KernelLowering, op: nvgpu.MBarrierArriveNoCompleteOp) -> None:
+def _arrive_no_complete(lowering: KernelLowering, op: Any) -> None:
     place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.count)
     opcode = "mbarrier.arrive.noComplete.shared.b64"
     lowering.values[op.token] = [lowering.emitter.compute(opcode, place, count, type="b64")]
 
 
 @lowers(nvgpu.MBarrierArriveExpectTxOp)
-def _expect(lowering: KernelLowering, op: nvgpu.MBarrierArriveExpectTxOp) -> None:
+def _expect(lowering: KernelLowering, op: Any) -> None:
     place, count = _barrier(lowering, op, op.barriers, op.mbarId), lowering.scalar(op.txcount)
     opcode, guard = "mbarrier.arrive.expect_tx.shared::cta.b64", _guard(lowering, op.predicate)
     lowering.emitter.emit(opcode, SINK, place, count, guard=guard)
 
 
 @lowers(nvgpu.MBarrierTestWaitOp)
-def _test(lowering: KernelLowering, op: nvgpu.MBarrierTestWaitOp) -> None:
+def _test(lowering: KernelLowering, op: Any) -> None:
     place, (token,) = _barrier(lowering, op, op.barriers, op.mbarId), lowering.fragment(op.token)
     lowering.values[op.waitComplete] = lowering.emitter.compute("mbarrier.test_wait.shared.b64", place, token)
 
 
 @lowers(nvgpu.MBarrierTryWaitParityOp)
-def _try_wait(lowering: KernelLowering, op: nvgpu.MBarrierTryWaitParityOp) -> None:
+def _try_wait(lowering: KernelLowering, op: Any) -> None:
     """Upstream tries again until the phase has ended."""
     place, emitter = _barrier(lowering, op, op.barriers, op.mbarId), lowering.emitter
     parity = lowering.scalars.select(lowering.predicate(op.phaseParity), 1, 0)
@@ -197,19 +198,19 @@ def _map(lowering: KernelLowering, op: Operation, value: SSAValue) -> VirtualReg
 
 
 @lowers(nvgpu.TmaFenceOp)
-def _fence(lowering: KernelLowering, op: nvgpu.TmaFenceOp) -> None:
+def _fence(lowering: KernelLowering, op: Any) -> None:
     place = At(_map(lowering, op, op.tensorMapDescriptor))
     lowering.emitter.emit("fence.proxy.tensormap::generic.acquire.sys", place, 128)
 
 
 @lowers(nvgpu.TmaPrefetchOp)
-def _prefetch(lowering: KernelLowering, op: nvgpu.TmaPrefetchOp) -> None:
+def _prefetch(lowering: KernelLowering, op: Any) -> None:
     place = At(_map(lowering, op, op.tensorMapDescriptor))
     lowering.emitter.emit("prefetch.tensormap", place, guard=_guard(lowering, op.predicate))
 
 
 @lowers(nvgpu.TmaAsyncLoadOp)
-def _load(lowering: KernelLowering, op: nvgpu.TmaAsyncLoadOp) -> None:
+def _load(lowering: KernelLowering, op: Any) -> None:
     first = [0] * len(memory_of(op.dst).get_shape())
     _, place = place_of(lowering, op, op.dst, first)
     box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
@@ -224,7 +225,7 @@ def _load(lowering: KernelLowering, op: nvgpu.TmaAsyncLoadOp) -> None:
 
 
 @lowers(nvgpu.TmaAsyncStoreOp)
-def _store(lowering: KernelLowering, op: nvgpu.TmaAsyncStoreOp) -> None:
+def _store(lowering: KernelLowering, op: Any) -> None:
     _, place = place_of(lowering, op, op.src, [0] * len(memory_of(op.src).get_shape()))
     box = TensorBox(_map(lowering, op, op.tensorMapDescriptor), lowering.indices(op.coordinates))
     opcode = f"cp.async.bulk.tensor.{len(op.coordinates)}d.global.shared::cta.tile.bulk_group"
@@ -254,9 +255,9 @@ K_BYTES = 32
 
 
 @lowers(nvgpu.WarpgroupGenerateDescriptorOp)
-def _descriptor(lowering: KernelLowering, op: nvgpu.WarpgroupGenerateDescriptorOp) -> None:
+def _descriptor(lowering: KernelLowering, op: Any) -> None:
     """Eight lines are a stride apart, and boxes of the tensor map a leading dimension."""
-    kind = _of(op, op.tensorMap, nvgpu.TensorMapDescriptorType)
+    kind = _of(op, op.tensorMap, TensorMapDescriptorType)
     code, line = SWIZZLES[kind.swizzle.data]
     if not code:
         fail(op, "expected a tensor map that swizzles 32, 64 or 128 bytes, got none")
@@ -269,13 +270,13 @@ def _descriptor(lowering: KernelLowering, op: nvgpu.WarpgroupGenerateDescriptorO
 
 
 @lowers(nvgpu.WarpgroupMmaInitAccumulatorOp)
-def _zeros(lowering: KernelLowering, op: nvgpu.WarpgroupMmaInitAccumulatorOp) -> None:
+def _zeros(lowering: KernelLowering, op: Any) -> None:
     registers = _accumulator(lowering, op, op.matrixC.type)
     lowering.emitter.clear(registers)
     lowering.values[op.matrixC] = registers
 
 
-def _accumulator(lowering: KernelLowering, op: Operation, kind: nvgpu.WarpgroupAccumulatorType) -> Fragment:
+def _accumulator(lowering: KernelLowering, op: Operation, kind: WarpgroupAccumulatorType) -> Fragment:
     """Fresh registers for the sums of a warpgroup: those of each `wgmma`, in the order of rows."""
     rows, columns = _sizes(op, kind.fragmented)
     if kind.fragmented.element_type != f32 or rows % M:
@@ -291,9 +292,9 @@ def _sizes(op: Operation, kind: Memory | AnyVector) -> tuple[int, int]:
 
 
 @lowers(nvgpu.WarpgroupMmaOp)
-def _warpgroup_mma(lowering: KernelLowering, op: nvgpu.WarpgroupMmaOp) -> None:
+def _warpgroup_mma(lowering: KernelLowering, op: Any) -> None:
     """As many `wgmma` as the shapes need, in one group."""
-    tensors = [_of(op, value, nvgpu.WarpgroupDescriptorType).tensor for value in (op.descriptorA, op.descriptorB)]
+    tensors = [_of(op, value, WarpgroupDescriptorType).tensor for value in (op.descriptorA, op.descriptorB)]
     (rows, deep), (_, columns) = (_sizes(op, tensor) for tensor in tensors)
     a, b = (_element(tensor.element_type, tf32=True) for tensor in tensors)
     size = element_bits(op, tensors[0]) // 8
@@ -369,9 +370,9 @@ def _behind(lowering: KernelLowering, descriptor: VirtualRegister, bytes: int) -
 
 
 @lowers(nvgpu.WarpgroupMmaStoreOp)
-def _store_sums(lowering: KernelLowering, op: nvgpu.WarpgroupMmaStoreOp) -> None:
+def _store_sums(lowering: KernelLowering, op: Any) -> None:
     """Each warp has 16 rows of every 64: a lane two neighbours of a row, and two eight rows below, of eight columns."""
-    rows, columns = _sizes(op, _of(op, op.matrixD, nvgpu.WarpgroupAccumulatorType).fragmented)
+    rows, columns = _sizes(op, _of(op, op.matrixD, WarpgroupAccumulatorType).fragmented)
     registers, s = iter(lowering.fragment(op.matrixD)), lowering.scalars
     warp, lane = s.shift_right(lowering.thread, 5), lowering.lane
     row = s.add(s.multiply(s.mask(warp, 3) if isinstance(warp, VirtualRegister) else warp, 16), s.shift_right(lane, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xdsl.dialects import arith, cf, gpu
 from xdsl.dialects.builtin import AnyFloat, IndexType, f32, i1, i32
@@ -46,7 +47,7 @@ def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) ->
 
 
 @lowers(subgroup.ShuffleOp)
-def _shuffle(lowering: KernelLowering, op: subgroup.ShuffleOp) -> None:
+def _shuffle(lowering: KernelLowering, op: Any) -> None:
     """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
     beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
     emitter, s, mode = lowering.emitter, lowering.scalars, op.mode.word.data
@@ -72,7 +73,7 @@ def _combiner(word: str, kind: Attribute) -> Operation:
 
 
 @lowers(subgroup.SubgroupReduceOp)
-def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
+def _reduce(lowering: KernelLowering, op: Any) -> None:
     """Pairs of lanes, then pairs of pairs: every lane has the result, in the same order of operations."""
     kind, emitter = op.value.type, lowering.emitter
     size = LANES if op.cluster_size is None else op.cluster_size.value.data
@@ -92,7 +93,7 @@ def _reduce(lowering: KernelLowering, op: subgroup.SubgroupReduceOp) -> None:
 
 
 @lowers(subgroup.AllReduceOp)
-def _reduce_all(lowering: KernelLowering, op: subgroup.AllReduceOp) -> None:
+def _reduce_all(lowering: KernelLowering, op: Any) -> None:
     """Reduces over the threads of a CTA by halves: each thread of the lower half combines its value with one of the
     upper half, until one value is left."""
     kind, emitter, scalars = op.value.type, lowering.emitter, lowering.scalars
@@ -121,7 +122,7 @@ def _reduce_all(lowering: KernelLowering, op: subgroup.AllReduceOp) -> None:
     emitter.emit("bar.sync", 0)
 
 
-def _combined(lowering: KernelLowering, op: subgroup.AllReduceOp, one: HeldElement, other: HeldElement) -> HeldElement:
+def _combined(lowering: KernelLowering, op: Any, one: HeldElement, other: HeldElement) -> HeldElement:
     """What two numbers become, by the operation or by the body."""
     if op.op is not None:
         return Elements(lowering.emitter, lowering.target).lower(
@@ -184,7 +185,7 @@ def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> 
 
 
 @lowers(subgroup.SubgroupMmaLoadMatrixOp)
-def _load(lowering: KernelLowering, op: subgroup.SubgroupMmaLoadMatrixOp) -> None:
+def _load(lowering: KernelLowering, op: Any) -> None:
     kind = op.res.type
     role, layout = kind.operand.data[0].lower(), "row" if op.transpose is None else "col"
     space, place = place_of(lowering, op, op.srcMemref, lowering.indices(op.indices))
@@ -195,7 +196,7 @@ def _load(lowering: KernelLowering, op: subgroup.SubgroupMmaLoadMatrixOp) -> Non
 
 
 @lowers(subgroup.SubgroupMmaStoreMatrixOp)
-def _store(lowering: KernelLowering, op: subgroup.SubgroupMmaStoreMatrixOp) -> None:
+def _store(lowering: KernelLowering, op: Any) -> None:
     kind = op.src.type
     layout = "row" if op.transpose is None else "col"
     if not isinstance(kind, MmaMatrixType):
@@ -206,7 +207,7 @@ def _store(lowering: KernelLowering, op: subgroup.SubgroupMmaStoreMatrixOp) -> N
 
 
 @lowers(subgroup.SubgroupMmaComputeOp)
-def _compute(lowering: KernelLowering, op: subgroup.SubgroupMmaComputeOp) -> None:
+def _compute(lowering: KernelLowering, op: Any) -> None:
     kinds = [value.type for value in op.operands]
     a, b, c = (kind for kind in kinds if isinstance(kind, MmaMatrixType))
     layouts = ("row" if word is None else "col" for word in (op.a_transpose, op.b_transpose))
@@ -221,7 +222,7 @@ def _compute(lowering: KernelLowering, op: subgroup.SubgroupMmaComputeOp) -> Non
 
 
 @lowers(subgroup.SubgroupMmaConstantMatrixOp)
-def _constant(lowering: KernelLowering, op: subgroup.SubgroupMmaConstantMatrixOp) -> None:
+def _constant(lowering: KernelLowering, op: Any) -> None:
     kind = op.res.type.matrix.element_type
     registers = _registers(lowering, op, op.res.type)
     packing = ElementPacking(lowering)
@@ -235,8 +236,8 @@ RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "d
 
 
 @lowers(subgroup.SubgroupMmaElementwiseOp)
-def _elementwise(lowering: KernelLowering, op: subgroup.SubgroupMmaElementwiseOp) -> None:
-    word = op.opType.word.data
+def _elementwise(lowering: KernelLowering, op: Any) -> None:
+    word: str = op.opType.word.data
     if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
         fail(op, f"{op.name} {word} is not lowered")
     packing, kinds = ElementPacking(lowering), [_matrix(op, value) for value in (*op.args, op.res)]
@@ -263,8 +264,9 @@ ATOMICS = {
 
 
 @lowers(AtomicRMWOp)
-def _change(lowering: KernelLowering, op: AtomicRMWOp) -> None:
-    word, kind = ATOMIC_KINDS[op.kind.value.data], op.result.type
+def _change(lowering: KernelLowering, op: Any) -> None:
+    number: int = op.kind.value.data
+    word, kind = ATOMIC_KINDS[number], op.result.type
     done = ATOMICS.get(word)
     if done is None or kind not in (i32, f32):
         fail(op, f"memref.atomic_rmw is lowered for i32 and f32, and {', '.join(ATOMICS)}; got {word} of {kind}")
@@ -360,7 +362,7 @@ VPRINTF = FuncOp(
 
 
 @lowers(PrintfOp)
-def _print(lowering: KernelLowering, op: PrintfOp) -> None:
+def _print(lowering: KernelLowering, op: Any) -> None:
     """Stores the arguments in memory of the thread, each at a multiple of its size, and calls `vprintf`."""
     emitter, function = lowering.emitter, lowering.kernel.sym_name.data
     number, text = len(lowering.own_variables), op.format.data.encode() + b"\0"
@@ -384,7 +386,7 @@ def _print(lowering: KernelLowering, op: PrintfOp) -> None:
     emitter.emit("call.uni", (emitter.register("b32"),), Symbol(VPRINTF.sym_name.data), addresses)
 
 
-def _argument(lowering: KernelLowering, op: PrintfOp, value: SSAValue) -> tuple[int, VirtualRegister]:
+def _argument(lowering: KernelLowering, op: Operation, value: SSAValue) -> tuple[int, VirtualRegister]:
     """The size of an argument and its register. Floats are printed as f64, small integers as i32."""
     emitter, kind = lowering.emitter, value.type
     word = _word(lowering, kind, number_of(lowering, value).held)

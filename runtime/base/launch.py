@@ -201,7 +201,7 @@ def read_mlir(path: str) -> str:
     Raises:
         WarploomError: as `read_source`, or if the name does not end in .mlir.
     """
-    if path != STDIN and not path.endswith(".mlir"):
+    if path != STDIN and not path.endswith((".mlir", ".mlirbc")):
         raise WarploomError(f"{path}: expected a file ending in .mlir, or {STDIN} for standard input")
     return read_source(path)
 

@@ -99,7 +99,7 @@ def _fail(message: str, code: int) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     path = Path(args.file)
-    if args.file != STDIN and path.suffix not in (".mlir", ".ptx"):
+    if args.file != STDIN and path.suffix not in (".mlir", ".mlirbc", ".ptx"):
         raise WarploomError(f"{path}: expected a file ending in .mlir or .ptx, or {STDIN} for standard input")
     text = read_source(path)
     _read_checks(args)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from warploom.dialect.mlir.convolution import CONVOLUTIONS, NAMES, SPACE, ConvolutionDimensions, ConvolutionOp
-from warploom.runtime import compile
+from warploom.runtime import WarploomError, compile
 
 LAYOUTS = {op.name.removeprefix("linalg."): op.LAYOUT for op in CONVOLUTIONS if issubclass(op, ConvolutionOp)}
 SIZES = {"n": 2, "g": 2, "c": 5, "f": 6, "m": 3, "d": 3, "h": 4, "w": 7, "D": 2, "H": 3, "W": 2}
@@ -143,6 +143,77 @@ def test_a_batch_of_unknown_size_with_channels_last() -> None:
         wanted += a[:, i : i + 4, j : j + 4].astype(np.float64) * b[i, j].astype(np.float64)
     compile(text, cache=False)(a, b, c, device="interp")
     np.testing.assert_allclose(c.astype(np.float64), wanted, rtol=2.0**-8, atol=1e-5)
+
+
+def test_channels_before_pixels_of_unknown_sizes() -> None:
+    """A call says all sizes; 9 products of f32 are added to what there is."""
+    text = """func.func @f(%A: memref<?x?x?x?xf32>, %B: memref<?x?x?xf32>, %C: memref<?x?x?x?xf32>) {
+  linalg.depthwise_conv_2d_nchw_chw <{dilations = dense<2> : tensor<2xi64>}>
+      ins(%A, %B : memref<?x?x?x?xf32>, memref<?x?x?xf32>) outs(%C : memref<?x?x?x?xf32>)
+  return
+}"""
+    kernel, rng = compile(text, cache=False), np.random.default_rng()
+    for images, channels in ((2, 5), (1, 8)):
+        shapes = (images, channels, 11, 9), (channels, 3, 3), (images, channels, 7, 5)
+        a, b, c = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+        wanted = c.astype(np.float64)
+        for i, j in product(range(3), range(3)):
+            part = a[:, :, 2 * i : 2 * i + 7, 2 * j : 2 * j + 5].astype(np.float64)
+            wanted += part * b[:, i, j, None, None].astype(np.float64)
+        kernel(a, b, c, device="interp", checks="all")
+        np.testing.assert_allclose(c, wanted, rtol=0, atol=10 * UNIT * 50)
+
+
+FIRST = """
+#each = affine_map<(n, f, h, w) -> (n, f, h, w)>
+#feature = affine_map<(n, f, h, w) -> (f)>
+func.func @f(%X: tensor<2x16x6x5xf16>, %W: tensor<24x16x3x3xf16>, %bias: tensor<24xf32>) -> tensor<2x24x6x5xf16> {
+  %low = arith.constant 0.0 : f16
+  %padded = tensor.pad %X low[0, 0, 1, 1] high[0, 0, 1, 1] {
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %low : f16
+  } : tensor<2x16x6x5xf16> to tensor<2x16x8x7xf16>
+  %empty = tensor.empty() : tensor<2x24x6x5xf32>
+  %start = linalg.broadcast ins(%bias : tensor<24xf32>) outs(%empty : tensor<2x24x6x5xf32>) dimensions = [0, 2, 3]
+  %sums = linalg.conv_2d_nchw_fchw ins(%padded, %W : tensor<2x16x8x7xf16>, tensor<24x16x3x3xf16>)
+      outs(%start : tensor<2x24x6x5xf32>) -> tensor<2x24x6x5xf32>
+  %out = tensor.empty() : tensor<2x24x6x5xf16>
+  %y = linalg.generic {indexing_maps = [#each, #each],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%sums : tensor<2x24x6x5xf32>) outs(%out : tensor<2x24x6x5xf16>) {
+  ^bb0(%s: f32, %old: f16):
+    %h = arith.truncf %s : f32 to f16
+    %r = arith.maximumf %h, %low : f16
+    linalg.yield %r : f16
+  } -> tensor<2x24x6x5xf16>
+  return %y : tensor<2x24x6x5xf16>
+}"""
+
+
+def test_a_bias_and_a_function_follow_a_convolution_before_its_channels_come_first_again() -> None:
+    """Images, filter and result change their layout in a kernel each; the fourth has all that is computed."""
+    rng = np.random.default_rng()
+    x, w = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 16, 6, 5), (24, 16, 3, 3)))
+    bias = rng.standard_normal(24).astype(np.float32)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    wanted = np.zeros((2, 24, 6, 5)) + bias[:, None, None].astype(np.float64)
+    for i, j in product(range(3), range(3)):
+        part = padded[:, :, i : i + 6, j : j + 5]
+        wanted += np.einsum("nchw,fc->nfhw", part, w[:, :, i, j].astype(np.float64))
+    kernel = compile(FIRST, "sm_90a", cache=False)
+    got = kernel(x, w, bias, device="interp", checks="all")
+    assert len(kernel.plan.launches) == 4
+    np.testing.assert_allclose(got, np.maximum(wanted, 0), rtol=2.0**-10, atol=1e-3)
+
+
+def test_strides_that_are_no_integers_are_refused() -> None:
+    text = """func.func @f(%A: memref<1x9x9x8xf32>, %B: memref<3x3x8xf32>, %C: memref<1x4x4x8xf32>) {
+  linalg.depthwise_conv_2d_nhwc_hwc <{strides = dense<2.0> : vector<2xf32>}>
+      ins(%A, %B : memref<1x9x9x8xf32>, memref<3x3x8xf32>) outs(%C : memref<1x4x4x8xf32>)
+  return
+}"""
+    with pytest.raises(WarploomError, match="expected strides to be dense integers, got dense<2"):
+        compile(text, cache=False)
 
 
 BY_CHANNELS = """

@@ -165,6 +165,17 @@ class TestFiles:
         assert optimise(path) == 1
         assert capsys.readouterr().err == f"error: {path}: {got}\n"
 
+    def test_bytecode_by_its_own_ending(
+        self, warploom: Warploom, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        path = tmp_path / "x.mlirbc"
+        path.write_bytes(b"ML\xefR\x0dMLIR22")
+        said = f"error: {path}: expected MLIR text, got MLIR bytecode; mlir-opt without --emit-bytecode writes text\n"
+        assert warploom("run", str(path)) == (1, "", said)
+        assert warploom("compile", str(path)) == (1, "", said)
+        assert optimise(str(path)) == 1
+        assert capsys.readouterr().err == said
+
     def test_a_full_disk(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
@@ -187,7 +198,8 @@ class TestFiles:
                 "             %o: memref<1x6x6x8xf32>) {\n"
                 "  linalg.conv_2d_nhwc_hwcf ins(%i, %k : memref<1x8x8x4xcomplex<f32>>, memref<3x3x4x8xcomplex<f32>>)\n"
                 "    outs(%o : memref<1x6x6x8xf32>)\n  return\n}\n",
-                "3:28: error: expected elements of floats or integers, got complex<f32>, complex<f32>, f32",
+                "3:28: error: linalg.conv_2d_nhwc_hwcf: expected elements of floats or integers, got complex<f32>, "
+                "complex<f32>, f32",
             ),
         ],
         ids=["complex convolution"],

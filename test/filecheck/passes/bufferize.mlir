@@ -41,3 +41,26 @@ func.func @reshaped(%x: tensor<5x3x8xf16>) -> tensor<5x2x4xf16> {
   %r = linalg.copy ins(%split : tensor<5x2x4xf16>) outs(%e : tensor<5x2x4xf16>) -> tensor<5x2x4xf16>
   return %r : tensor<5x2x4xf16>
 }
+
+// Index 0 of a loop of one turn is its own index, and index 0 where a size is 1 that of its loop: nothing is copied.
+// CHECK-LABEL: func.func @read_in_order(%x
+// CHECK-NOT:     linalg.generic
+// CHECK:         linalg.exp ins(%x
+func.func @read_in_order(%x: tensor<1x?x8xf32>) -> tensor<1x?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = tensor.dim %x, %c1 : tensor<1x?x8xf32>
+  %e = tensor.empty(%m) : tensor<1x?x8xf32>
+  %same = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>],
+                          iterator_types = ["parallel", "parallel", "parallel"]} outs(%e : tensor<1x?x8xf32>) {
+  ^bb0(%out: f32):
+    %j = linalg.index 1 : index
+    %k = linalg.index 2 : index
+    %one = arith.cmpi eq, %m, %c1 : index
+    %at = arith.select %one, %c0, %j : index
+    %read = tensor.extract %x[%c0, %at, %k] : tensor<1x?x8xf32>
+    linalg.yield %read : f32
+  } -> tensor<1x?x8xf32>
+  %y = linalg.exp ins(%same : tensor<1x?x8xf32>) outs(%e : tensor<1x?x8xf32>) -> tensor<1x?x8xf32>
+  return %y : tensor<1x?x8xf32>
+}
