@@ -315,23 +315,23 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     """A case for a size; `alone` without inductor, whose time is not a number then."""
     case = CASES[name]
     first = case.operands(m, n)
-    kernel, compiled = kernel or ours(case, first, target), torch.compile(case.function, dynamic=False)
+    call, compiled = kernel or ours(case, first, target), torch.compile(case.function, dynamic=False)
     own = leaves(case.function(*first))
     moved = size_of(first) + size_of(own)
     sets = [first, *(case.operands(m, n) for _ in range(max(1, math.ceil(SETS_BYTES / moved)) - 1))]
     outputs = [[torch.zeros_like(x) for x in own] for _ in sets]
-    kernel(*first, *outputs[0])
+    call(*first, *outputs[0])
     torch.cuda.synchronize()
     error, torch_error = errors(case, first, outputs[0], own)
     halves = [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
     calls = list(range(len(sets))) * max(1, 6 // len(sets))
     graphs = [
-        in_graph([lambda i=i: kernel(*sets[i], *outputs[i]) for i in calls]),
+        in_graph([lambda i=i: call(*sets[i], *outputs[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
         *([] if alone else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
     ]
     mine, copy, peer = *timed([(graph, len(calls)) for graph in graphs]), *([math.nan] if alone else [])
-    return Result(name, m, n, mine, peer, copy, kernel.ptx.count(".visible .entry"), error, torch_error)
+    return Result(name, m, n, mine, peer, copy, call.ptx.count(".visible .entry"), error, torch_error)
 
 
 def warm(name: str, m: int, n: int, target: str, *, alone: bool = False) -> str:

@@ -391,7 +391,8 @@ def _follower(op: LinalgStructuredOperation, fill: Operation | None, sums: SSAVa
     if len(readers) != 1 or not isinstance(follower, GenericOp) or not isinstance(sums.owner, memref.AllocOp):
         return None
     nest = Nest.of(follower)
-    orders = {access.loops for access in (*nest.reads, *nest.writes) if access.value is sums or access in nest.writes}
+    read = [access for access in nest.reads if root(access.value) is sums]
+    orders = {access.loops for access in (*read, *nest.writes)} if all(each.value is sums for each in read) else None
     plain = nest.is_elementwise and len(nest.writes) == 1 and not nest.writes[0].element.uses and not nest.indices
     return follower if plain and orders == {tuple(range(nest.loops))} and follower.parent is op.parent else None
 
