@@ -259,3 +259,36 @@ def test_a_store_of_another_warp_with_the_same_lanes() -> None:
     load_ptx(SHARED_LANES).launch("k", **launch)
     with pytest.raises(WarploomError, match=r"<ptx>:19:\d+: error: tcgen05.st.*writes column 0 .* nothing orders it"):
         load_ptx(SHARED_LANES.replace(f"{BEFORE} bar.sync 1; {AFTER}", "")).launch("k", **launch)
+
+
+PAIR = """\
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k() .reqnctapercluster 2
+{
+.reg .b32 %r<4>; .shared .align 4 .b32 slot;
+tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 64;
+tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;
+bar.warp.sync -1; ld.shared.b32 %r1, [slot];
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r1, 64;
+ret;
+}
+"""
+
+
+def test_columns_of_a_pair_are_freed_when_both_ctas_have_them() -> None:
+    """https://github.com/NVIDIA/cutlass/issues/3435: a B300 fails where nothing is between a CTA's `tcgen05.dealloc`
+    and the other's `tcgen05.alloc`, and with a barrier of the cluster it does not."""
+    launch = {"grid": 4, "block": 32, "args": [], "device": "interp", "checks": "strict"}
+    load_ptx(PAIR).launch("k", **launch)
+    alone = re.sub(r"barrier.cluster.arrive.*\n", "", PAIR)
+    said = r"<ptx>:10:\d+: error: tcgen05.dealloc.* frees columns of a pair, and nothing orders it behind .* at line 7"
+    with pytest.raises(WarploomError, match=said):
+        load_ptx(alone).launch("k", **launch)
+    early = alone.replace(
+        "tcgen05.alloc", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\ntcgen05.alloc"
+    )
+    with pytest.raises(WarploomError, match="nothing orders it behind the other CTA's allocation at line 8"):
+        load_ptx(early).launch("k", **launch)

@@ -8,8 +8,10 @@ its loads and stores, and those for the object that a commit arrives at. Between
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -35,7 +37,7 @@ _UNIT = 16
 
 _LOADS = ("tcgen05.ld", "tcgen05.ld.red", "tcgen05.ld.spcompress")
 _MOVES = {**dict.fromkeys(_LOADS, "tcgen05.wait::ld"), "tcgen05.st": "tcgen05.wait::st"}
-_FREES = "tcgen05.dealloc"
+_REQUESTS, _FREES, _PAIR = "tcgen05.alloc", "tcgen05.dealloc", "cta_group::2"
 _DESCRIBED = ("tcgen05.mma", "tcgen05.cp")
 """What names matrices in shared memory."""
 _DEEDS = {True: "reads", False: "writes"}
@@ -84,6 +86,7 @@ class TensorAccesses(SharedCheck):
         self.fences = [_Fences() for _ in range(state.warps)]
         self.loading: dict[tuple[int, int], list[_Operation]] = {}
         self.descriptors = Descriptors(state.geometry, SharedDescriptor.decode)
+        self.requests: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     # Descriptors and fences
 
@@ -96,6 +99,8 @@ class TensorAccesses(SharedCheck):
             named = decoded.named().items()
             slots = [slot for name, o in named if name != "z" and (slot := decoded.slot(o)) and slot.bits == 64]
             return lambda sel: self._described(pc, slots, sel)
+        if self.used and decoded.traits.bindings.get("G") == _PAIR and decoded.traits.means in (_REQUESTS, _FREES):
+            return partial(self._requested if decoded.traits.means == _REQUESTS else self._meets, pc)
         if not kind.startswith("fence::"):
             return None
         before = kind == "fence::before_thread_sync"
@@ -110,6 +115,26 @@ class TensorAccesses(SharedCheck):
                     fences.after = now
 
         return look
+
+    def _requested(self, pc: int, sel: Selection) -> None:
+        """When each CTA of a pair requests columns. Whoever has seen a later time knows that they are allocated: the
+        request waits for them."""
+        for warp in np.unique(sel.threads % self.state.warps).tolist():
+            self.requests[warp // self.state.geometry.warps_per_cta].append((pc, warp, self.shared.clocks.tick()))
+
+    def _meets(self, pc: int, sel: Selection) -> None:
+        """What frees columns of a pair against the allocation of the other CTA."""
+        clocks = self.shared.clocks
+        for warp in np.unique(sel.threads % self.state.warps).tolist():
+            other = warp // self.state.geometry.warps_per_cta ^ 1
+            waiting = sum(request.cta == other for request in self.tensor.requests)
+            granted = self.requests[other][: len(self.requests[other]) - waiting]
+            if granted and clocks.seen[warp, granted[-1][1] % clocks.each] < granted[-1][2]:
+                line = self.line(granted[-1][0])
+                text = (
+                    f"frees columns of a pair, and nothing orders it behind the other CTA's allocation at line {line}"
+                )
+                self.report(pc, text, warp, about=("pair", line))
 
     def _described(self, pc: int, slots: Sequence[RegisterSlot], sel: Selection) -> None:
         """What the words of descriptors of shared memory say of themselves."""
