@@ -23,7 +23,7 @@ from refused import DEVIATES, fault, reason
 from warploom.runtime.kernel.check import check_text
 
 OLDEST = 75
-"""The oldest GPU that ptxas 13.0 makes code for; it checks PTX for older ones too."""
+"""The oldest GPU that ptxas makes code for; it checks PTX for older ones too."""
 RENAMED = {101: 110}
 ROUNDS = 40
 TIMEOUT_S = 300
@@ -91,7 +91,7 @@ def arch_for(text: str) -> str | None:
 
 
 def unjudged(text: str) -> str:
-    """Why ptxas 13.0 says nothing of a file at all; "" if it does."""
+    """Why ptxas says nothing of a file at all; "" if it does."""
     head = _HEAD.search(text)
     if head is None:
         return "no .version or .target"
