@@ -536,8 +536,10 @@ def test_a_mean_of_pixels_in_f64_and_what_reads_it_are_one_kernel(h: int, w: int
     x = draw(2, 3, h, w)
     x[..., 0, 0], x[..., -1, -1] = 1e8, -1e8  # a sum in f32 would lose the others
     mean = x.astype(np.float64).mean((2, 3), keepdims=True).astype(np.float32)
-    # The sum in f64 may lie on the other side of a rounding to f32, by the last bit of the mean.
-    bound = np.spacing(np.abs(x - mean)) + np.spacing(np.abs(mean))
+    # A sum of n numbers in f64 is off by n 2^-53 of their absolute values at most, and may lie on the other side of a
+    # rounding to f32, by the last bit of the mean.
+    off = 2.0**-53 * np.abs(x.astype(np.float64)).sum((2, 3), keepdims=True)
+    bound = np.spacing(np.abs(x - mean)) + np.spacing(np.abs(mean)) + off
     assert (np.abs(kernel(x, device="interp") - (x - mean)) <= bound).all()
 
 
