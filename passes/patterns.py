@@ -34,6 +34,11 @@ def counted(counts: Counter[str]) -> Generator[None]:
         _COUNTS.reset(token)
 
 
+def all_operands(op: Operation) -> set[SSAValue]:
+    """The operands of an operation and of those in its regions."""
+    return {operand for inner in op.walk() for operand in inner.operands}
+
+
 def operations_between(first: Operation, last: Operation) -> list[Operation] | None:
     """The operations that stand between two of a block; None if the second does not follow the first."""
     between, op = list[Operation](), first.next_op

@@ -5,7 +5,7 @@ values is memory that the host function hands to its kernels, with contents that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.builder import Builder
@@ -37,7 +37,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.upstream import GlobalOp
 from ...dialect.nest import Nest
-from ...dialect.warp.attributes import in_place_of, is_memory, memory_of
+from ...dialect.warp.attributes import enclosing, in_place_of, is_memory, memory_of
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from .product import fresh_name
@@ -133,7 +133,7 @@ def permuted(memory: SSAValue, order: Sequence[int]) -> memref.GetGlobalOp | Non
     if not isinstance(op, memref.GetGlobalOp):
         return None
     value, shape = contents(op), kind.get_shape()
-    module = next((each for each in _around(op) if isinstance(each, ModuleOp)), None)
+    module = next((each for each in enclosing(op) if isinstance(each, ModuleOp)), None)
     if isinstance(value, str) or module is None or len(value.data.data) % prod(shape):
         return None
     elements = np.frombuffer(value.data.data, f"V{len(value.data.data) // prod(shape)}").reshape(shape).transpose(order)
@@ -146,15 +146,9 @@ def permuted(memory: SSAValue, order: Sequence[int]) -> memref.GetGlobalOp | Non
     return global_of(constant, turned_value, module)
 
 
-def _around(op: Operation) -> Iterator[Operation]:
-    """The operations that an operation is in."""
-    while (parent := op.parent_op()) is not None:
-        yield (op := parent)
-
-
 def contents(op: memref.GetGlobalOp) -> DenseIntOrFPElementsAttr | str:
     """The elements of a `memref.global`; a reason if they are not known."""
-    module = next((each for each in _around(op) if isinstance(each, ModuleOp)), None)
+    module = next((each for each in enclosing(op) if isinstance(each, ModuleOp)), None)
     name = op.name_.string_value()
     every = [] if module is None else [o for o in module.ops if isinstance(o, memref.GlobalOp)]
     global_ = next((o for o in every if o.sym_name.data == name), None)

@@ -28,7 +28,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
-from ..patterns import constant_value
+from ..patterns import all_operands, constant_value
 from .operand import SIZE_LIMIT, VIEWING, View, root, seen
 
 # Arithmetic on the indices of elements, `linalg.index`, in 32 bits.
@@ -353,8 +353,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
 def touched(op: Operation) -> tuple[set[SSAValue], set[SSAValue]] | None:
     """The memory that an operation (reads or writes, writes); None if that is not known."""
     if isinstance(op, LinalgStructuredOperation):
-        operands = (value for each in op.walk() for value in each.operands)  # a body may load from memory as well
-        return roots_of(operands), roots_of(op.outputs)
+        return roots_of(all_operands(op)), roots_of(op.outputs)  # a body may load from memory as well
     uses = None if isinstance(op, AttentionOp) else uses_of(op)
     if uses is None:
         return None

@@ -27,7 +27,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.operands import OperandForm, drop_forms
 from ..diagnostics import chose, name_of, remark
-from ..patterns import apply_patterns
+from ..patterns import all_operands, apply_patterns
 from .element_expressions import NotFusedError, decline
 from .elementwise import Elementwise, check_unshared, may_share, read_elementwise, roots_of, touched
 from .operand import VIEWS, drop_unused, root, users_of
@@ -384,8 +384,7 @@ class Replacement:
                     return f"{name_of(op)} stands between its operations, and may touch any memory"
                 if touches[1] & read:
                     return f"{op.name} between its operations writes what it reads"
-                operands = (value for each in op.walk() for value in each.operands)
-                used = [value for value in operands if root(value) in touches[0] | touches[1]]
+                used = [value for value in all_operands(op) if root(value) in touches[0] | touches[1]]
                 if any(
                     root(value) is root(result) and may_share(value, result)
                     for value in used

@@ -47,7 +47,7 @@ from ...dialect.warp.synchronisation import (
 )
 from ..allocate import OFFSET, offset_of
 from ..diagnostics import fail
-from ..patterns import Index, IndexBuilder, PatternPass, constant_value
+from ..patterns import Index, IndexBuilder, PatternPass, all_operands, constant_value
 
 # A K loop that copies tiles to shared memory and computes with them.
 
@@ -105,7 +105,7 @@ class CopyLoop:
     @property
     def counts(self) -> bool:
         """Whether something that is computed, not only copied, depends on the loop's counter."""
-        return self.counter in self.yielded or any(self.counter in _used(op) for s in self.steps for op in s.ops)
+        return self.counter in self.yielded or any(self.counter in all_operands(op) for s in self.steps for op in s.ops)
 
     def has(self, op: Operation) -> bool:
         """Whether an operation is in the loop's body."""
@@ -135,11 +135,6 @@ class CopyLoop:
         if inner is None or by is None:
             return None
         return inner * by if isinstance(op, arith.MuliOp) else inner // by
-
-
-def _used(op: Operation) -> set[SSAValue]:
-    """The operands of an operation and of those in its regions."""
-    return {operand for inner in op.walk() for operand in inner.operands}
 
 
 def copies_of(loop: scf.ForOp) -> tuple[CopyOp, ...]:
@@ -203,7 +198,7 @@ def _steps(loop: scf.ForOp, tiles: set[SSAValue]) -> tuple[LoopStep, ...]:
     body, needed, steps = loop.body.block, set[Operation](), [LoopStep([], [])]
     for op in reversed(list(body.ops)):
         if isinstance(op, scf.YieldOp) or any(use.operation in needed for r in op.results for use in r.uses):
-            needed |= {op, *(inner for value in _used(op) if isinstance(inner := value.owner, Operation))}
+            needed |= {op, *(inner for value in all_operands(op) if isinstance(inner := value.owner, Operation))}
     for op in body.ops:
         if op not in needed or isinstance(op, scf.YieldOp):
             continue

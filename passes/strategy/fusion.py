@@ -21,7 +21,7 @@ from ...dialect.warp.matmul import MatmulOp
 from ..diagnostics import fail
 from ..linalg.operand import each_once, root
 from ..linalg.product import read
-from ..patterns import IndexBuilder, operations_between
+from ..patterns import IndexBuilder, all_operands, operations_between
 from ..tile.outline import TiledProduct, cta_number, moved_inside
 from ..tile.tiling import Inside, Outliner, Tiling, schedule_of
 
@@ -223,5 +223,5 @@ def _check_pair(before: TiledProduct, after: TiledProduct) -> None:
     if between is None:
         fail(op, "expected the products of a kernel in the order in which they stand in their block")
     for each in between:
-        if any(root(value) in memories for inner in each.walk() for value in inner.operands):
+        if any(root(value) in memories for value in all_operands(each)):
             fail(each, f"{each.name} is between products that share a kernel, and uses their memory")

@@ -39,7 +39,7 @@ from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
 from ..linalg.window_sums import WindowSum
-from ..patterns import Index, IndexBuilder, operations_between
+from ..patterns import Index, IndexBuilder, all_operands, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
@@ -248,7 +248,7 @@ def _fill_of(op: LinalgStructuredOperation, access: NestAccess) -> FillOp | None
     memory, between = root(access.value), operations_between(fill, op)
     if between is None or any(root(read) is memory for read in op.inputs):
         return None
-    used = (value for each in between for inner in each.walk() for value in inner.operands)
+    used = (value for each in between for value in all_operands(each))
     return None if any(root(value) is memory for value in used) else fill
 
 

@@ -49,6 +49,11 @@ class Selection:
         return np.arange(self.total) if self.lanes is None else self.lanes
 
     @property
+    def warps(self) -> Array:
+        """The numbers of their warps."""
+        return np.unique(self.threads % (self.total // LANES))
+
+    @property
     def sparse(self) -> bool:
         """Whether picking the threads costs less than computing for all."""
         return self.count * 4 < self.total

@@ -110,7 +110,7 @@ class SharedMemory(Check):
             return lambda sel: self.clocks.gather(pc, sel.mask)
         if not traits.is_fence:
             return None
-        return lambda sel: self.clocks.fence(np.unique(sel.threads % self.clocks.warps))
+        return lambda sel: self.clocks.fence(sel.warps)
 
     def come(self, pc: int, number: int, expected: int, threads: Array) -> None:
         self.clocks.come(number, threads)

@@ -107,7 +107,7 @@ class TensorAccesses(SharedCheck):
 
         def look(sel: Selection) -> None:
             now = self.shared.clocks.tick()
-            warps: list[int] = np.unique(sel.threads % self.state.warps).tolist()
+            warps: list[int] = sel.warps.tolist()
             for fences in (self.fences[warp] for warp in warps):
                 if before:
                     fences.before.append(now)
@@ -119,13 +119,13 @@ class TensorAccesses(SharedCheck):
     def _requested(self, pc: int, sel: Selection) -> None:
         """When each CTA of a pair requests columns. Whoever has seen a later time knows that they are allocated: the
         request waits for them."""
-        for warp in np.unique(sel.threads % self.state.warps).tolist():
+        for warp in sel.warps.tolist():
             self.requests[warp // self.state.geometry.warps_per_cta].append((pc, warp, self.shared.clocks.tick()))
 
     def _meets(self, pc: int, sel: Selection) -> None:
         """What frees columns of a pair against the allocation of the other CTA."""
         clocks = self.shared.clocks
-        for warp in np.unique(sel.threads % self.state.warps).tolist():
+        for warp in sel.warps.tolist():
             other = warp // self.state.geometry.warps_per_cta ^ 1
             waiting = sum(request.cta == other for request in self.tensor.requests)
             granted = self.requests[other][: len(self.requests[other]) - waiting]
@@ -292,7 +292,7 @@ class LoadedRegisters(Check):
         numbers, deeds = np.array([n for n, _ in taken], np.intp), [deed for _, deed in taken]
 
         def look(sel: Selection) -> None:
-            warps = np.unique(sel.threads % self.state.warps)
+            warps = sel.warps
             self._touch(pc, numbers, deeds, warps)
             if pc in self.loads:
                 self._begin(pc, self.loads[pc], warps)

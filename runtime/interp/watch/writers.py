@@ -91,7 +91,7 @@ class GlobalWriters(Check):
     def watch(self, pc: int) -> Look | None:
         if not self.kernel.code[pc].traits.fences_grid:
             return None
-        return lambda sel: self.grid.fence(np.unique(sel.threads % self.state.warps))
+        return lambda sel: self.grid.fence(sel.warps)
 
     def access(self, access: MemoryAccess) -> None:
         if not access.start.size or self._is_own(access.buffer):
