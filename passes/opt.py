@@ -39,10 +39,8 @@ from .instrument import (
     Runner,
     RunOptions,
     UsageError,
-    passes_help,
     passes_of,
     pipeline_in,
-    schedule_help,
     told,
     with_strategy,
 )
@@ -366,12 +364,16 @@ class _OutputFile(StringIO):
 
 class _ListPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from .listed import passes_help
+
         print(passes_help())
         parser.exit()
 
 
 class _HelpSchedule(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from .listed import schedule_help
+
         print(schedule_help(), end="")
         parser.exit()
 
