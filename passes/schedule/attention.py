@@ -43,11 +43,8 @@ MOST_SLICED = 32
 SLICES, SLICED_KEYS = 4, 16
 """Warps that share the keys of a tile, with 16 rows, and keys of each."""
 
-MOST_STAGES = 8
-"""Stages of K and V."""
-
-LEAST_TURNS = 4
-"""Tiles of keys that each of several CTAs has at least."""
+MOST_STAGES, LEAST_TURNS = 8, 4
+"""Stages of K and V; tiles of keys that each of several CTAs has at least."""
 
 MOST_COLUMNS, MOST_DEPTH = 256, 640
 """Columns of V, padded: a lane has registers for its part of O; and of Q and K."""
@@ -60,6 +57,9 @@ MOST_OF_BYTES = 128
 
 MIN_SLICE = 16
 """Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
+
+SHORT = 2048
+"""Columns of scores up to which one warpgroup makes gradients; of more, CTAs of 64 rows would read tiles too often."""
 
 FULLER = 1.3
 """How many more rows three warpgroups must take than two do, so that two are better."""
@@ -428,7 +428,7 @@ class GradientScores(ScheduledScores):
         return next((f"{name} {reason}" for name, reason in reasons if reason), "")
 
     def by_warpgroups(self, target: Target) -> Schedule:
-        """Two warpgroups; three of 64 columns.
+        """Two warpgroups; of 64 columns three, or one where sequences are short: then several CTAs share an SM.
 
         A thread holds its part of the sums, of s and of dp, and half of these as operands. H100, microseconds, 16384
         tokens of 2048 columns, 4096 a sequence: dQ of 128 columns 1127 by 128 keys at a time, 1070 by 64, causal 639
@@ -439,7 +439,9 @@ class GradientScores(ScheduledScores):
             raise ScheduleError(f"sums of {columns} columns take too many registers; write dK and dV alone")
         groups, keys, stages = 2, 64, 3
         if width <= 64:
-            groups = 3
+            known, n = self.scores.is_known("n"), self.scores.n
+            groups, stages = (1, 2) if known and n <= SHORT else (3, 3)
+            keys = 80 if groups == 1 < len(self.results) and -n % 80 <= -n % 64 else 64
         elif width > 128:
             keys, stages = 64 if self.read.slopes is None else 48, 2
         return self.staged(self.of_groups(keys, groups, stages))

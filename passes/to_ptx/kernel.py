@@ -381,10 +381,10 @@ def _directives(kernel: gpu.FuncOp, target: Target) -> Iterator[str]:
     drops `setmaxnreg`, and for which it spills some where one CTA has all of tensor memory."""
     if cluster := cluster_of(kernel, target):
         yield f".reqnctapercluster {', '.join(map(str, cluster))}"
-    if any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
-        yield ".minnctapersm 1"
-    elif isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
+    if isinstance(least := kernel.attributes.get(LEAST_CTAS), IntegerAttr):
         yield f".minnctapersm {least.value.data}"
+    elif any(isinstance(op, SetRegistersOp | TensorMmaOp) for op in kernel.walk()):
+        yield ".minnctapersm 1"
 
 
 def cluster_of(kernel: gpu.FuncOp, target: Target) -> Sequence[int]:

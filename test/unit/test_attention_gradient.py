@@ -22,6 +22,7 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((1, 2, 70, 140, 64, 64), causal=60, documents=True), "sm_90a", {}),
     (AttentionGradient((2, 1, 45, 43, 64, 64), window=9, delta=False, on_tensors=True, documents=True), "sm_89", {}),
     (AttentionGradient((1, 2, 40, 140, 64, 64)), "sm_90a", {"cta": (64, 64, 64), "mma": "m64n64k16", "stages": 3}),
+    (AttentionGradient((1, 2, 200, 70, 64, 64), causal=9), "sm_90a", {"cta": (192, 64, 64), "mma": "m64n64k16"}),
 )
 
 
@@ -50,6 +51,29 @@ def test_kernels(width: int, count: int) -> None:
     """One for dQ, one for dK and dV where a thread has registers for both."""
     asked = AttentionGradient((2, 2, 300, 200, width, width))
     assert len(asked.compile("sm_90a").launches) == count
+
+
+@pytest.mark.parametrize(
+    ("queries", "results", "rows", "ctas", "registers"),
+    [(197, ("dQ",), (64, 64), 3, 136), (197, ("dK", "dV"), (64, 80), 2, 232), (256, ("dK", "dV"), (64, 64), 2, 232)],
+)
+def test_ctas_of_short_sequences_share_an_sm(
+    queries: int, results: tuple[str, ...], rows: tuple[int, int], ctas: int, registers: int
+) -> None:
+    """As many as have registers and memory: 65,536 and 228 KB."""
+    kernel = AttentionGradient((1, 2, queries, queries, 64, 64), results=results).compile("sm_90a")
+    launch, schedule = kernel.launches[-1], kernel.schedule[-1]
+    assert schedule is not None and schedule.cta[:2] == rows
+    assert f".minnctapersm {ctas}" in kernel.ptx
+    assert f"setmaxnreg.inc.sync.aligned.u32 {registers}" in kernel.ptx
+    assert ctas * 128 * (24 + registers) <= 65_536
+    assert ctas * (launch.shared + 1024) <= 228 * 1024
+
+
+def test_long_sequences_have_three_warpgroups() -> None:
+    """A tile that 192 rows share is read a third as often."""
+    kernel = AttentionGradient((1, 2, 4096, 4096, 64, 64), results=("dQ",)).compile("sm_90a")
+    assert (schedule := kernel.schedule[-1]) is not None and schedule.cta == (192, 64, 64)
 
 
 def test_columns_of_other_documents_are_not_read() -> None:
