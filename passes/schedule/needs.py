@@ -334,8 +334,8 @@ def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperan
 
 def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
     """The scales of blocks that tensor copies load with each K tile: (side, parts, columns), with side 0 for A and 1
-    for B. There is one part for each block along k, or a single one if several rows share a scale. Empty if tensor
-    copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
+    for B. There is one part for each block along k, or for each block across if several rows share a scale. Empty if
+    tensor copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
     microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
     boxes: list[tuple[int, int, int]] = []
     if schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
@@ -347,7 +347,8 @@ def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, i
         (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
         if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
             return []
-        boxes.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
+        parts = max(1, schedule.cta[side] // rows)
+        boxes.append((side, groups, schedule.cta[side]) if rows == 1 else (side, parts, LEAST_LINE // SCALE_BYTES))
     return [] if product.dynamic else boxes
 
 

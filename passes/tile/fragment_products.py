@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product as combinations
 from typing import Generic
 
 from xdsl.dialects import arith
@@ -40,6 +41,7 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.needs import LEAST_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place
 from .register_products import RegisterProduct, WarpgroupProduct, group_scales, shape_of_scales, stacked
@@ -351,7 +353,7 @@ SCALES_OF_UNIT = 4
 @dataclass(frozen=True)
 class BlockTiles:
     """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
-    along k; or those of all blocks along k, of one scale for several rows."""
+    along k; or a part for each block across, of all along k, where several rows share a scale."""
 
     tiling: Tiling[Product]
     side: int
@@ -371,10 +373,12 @@ class BlockTiles:
             fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
         source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
         for part in range(self.parts):
-            group = index.add(index.div(at["k"], size), part)
-            # A box begins at a multiple of 16 bytes.
-            group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
-            where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
+            group = index.div(at["k"], size)
+            if rows == 1:
+                where = index.values([index.add(group, part), at[axis]])
+            else:  # a box begins at a multiple of 16 bytes
+                begin = index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
+                where = index.values([index.add(index.div(at[axis], rows), part), begin])
             index.insert(
                 CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=TilePart(part, self.parts))
             )
@@ -397,15 +401,19 @@ class BlockScaledProduct(WarpgroupProduct):
         (rows, columns), (_, _, depth), groups = self.tiling.schedule.warp, self.tiling.schedule.cta, self.op.groups
         if groups is None:
             raise ValueError("expected a product with scales of blocks")
-        high, kind, done = self.tiling.schedule.mma.m, fragment_of(accumulator), list[SSAValue]()
-        part = FragmentType.of("acc", high, columns, kind.element_type, kind.layout.data)
+        high, wide = self.tiling.schedule.covered
+        kind, done = fragment_of(accumulator), list[SSAValue]()
+        part = FragmentType.of("acc", high, wide, kind.element_type, kind.layout.data)
         sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, depth, groups.size)]
-        for top in range(0, rows, high):
+        if columns > wide:
+            tile = index.insert(self._in_registers(outside, index, warp, depth)).fragment
+            self.tiles = tile, self.tiles[1]
+        for top, left in combinations(range(0, rows, high), range(0, columns, wide)):
             total, at = accumulator, warp
-            if rows > high:
-                total = index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment
-                at = warp | {"m": outside.add(warp["m"], top)}
-            # In the registers of the sums above: with others ptxas 13.0 spills.
+            if (rows, columns) != (high, wide):
+                total = index.insert(SubfragmentOp(accumulator, (top, left), (high, wide))).fragment
+                at = warp | {"m": outside.add(warp["m"], top), "n": outside.add(warp["n"], left)}
+            # In the registers of the sums before: with others ptxas 13.0 spills.
             sums = self._sums(outside, index, groups, at, sums)
             # Behind the products: what waits for the scales would keep these from beginning.
             scales = [self._scales(index, groups, at, part, number) for number in range(len(sums))]
@@ -413,7 +421,14 @@ class BlockScaledProduct(WarpgroupProduct):
                 index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
                 total = mapped(index, _rescaled, total, sum_, *pair)
             done.append(total)
-        return stacked(index, done)
+        return stacked(index, done, int(columns > wide))
+
+    def _in_registers(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> LoadOp:
+        """The rows of A of a K tile, which several instructions multiply."""
+        (of_a, _), (tile, _) = self.operands, self.tiles
+        kind = self.tiling.fragment("a")
+        kind = FragmentType.of("a", kind.shape[0], depth, kind.element_type, kind.layout.data)
+        return LoadOp(tile, of_a.place(outside, at | {"k": 0}), kind, matrices="x4.b16")
 
     def _sums(
         self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, starts: Sequence[SSAValue]
@@ -465,7 +480,9 @@ class BlockScaledProduct(WarpgroupProduct):
             if groups.blocks[side] == 1:
                 place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
             else:
-                place, along = index.add(first, number), POINT
+                block = index.div(warp[axis], groups.blocks[side])
+                line_of = index.mul(block, LEAST_LINE // SCALE_BYTES)
+                place, along = index.add(index.add(first, number), line_of), POINT
             fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return fragments
 
