@@ -68,8 +68,8 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
     rows, columns = schedule.covered
     if can_stack(product, schedule) and schedule.warp == (2 * rows, columns):
         rows *= 2  # one instruction after the other
-    if product.block_scales and schedule.warp == (rows, 2 * columns):
-        columns *= 2
+    if product.block_scales and schedule.warp[1] % columns == 0:
+        columns = schedule.warp[1]
     if schedule.warp != (rows, columns):
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
