@@ -8,7 +8,7 @@ from itertools import product as combinations
 from typing import Generic
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
@@ -30,7 +30,7 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
@@ -44,7 +44,14 @@ from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.needs import LEAST_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place
-from .register_products import RegisterProduct, WarpgroupProduct, group_scales, shape_of_scales, stacked
+from .register_products import (
+    SCALES_OF_UNIT,
+    RegisterProduct,
+    WarpgroupProduct,
+    group_scales,
+    shape_of_scales,
+    stacked,
+)
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -346,44 +353,6 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
 
 
-SCALES_OF_UNIT = 4
-"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
-
-
-@dataclass(frozen=True)
-class BlockTiles:
-    """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
-    along k; or a part for each block across, of all along k, where several rows share a scale."""
-
-    tiling: Tiling[Product]
-    side: int
-    parts: int
-    columns: int
-
-    def shared_type(self) -> MemRefType:
-        """The line."""
-        shape = [1, self.parts * self.columns]
-        return MemRefType(f32, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the scales of the K tile whose first element is at `at`."""
-        product, axis = self.tiling.product, "mn"[self.side]
-        scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
-        if not isinstance(view := scales.owner, MatrixOp):
-            fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
-        source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
-        for part in range(self.parts):
-            group = index.div(at["k"], size)
-            if rows == 1:
-                where = index.values([index.add(group, part), at[axis]])
-            else:  # a box begins at a multiple of 16 bytes
-                begin = index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
-                where = index.values([index.add(index.div(at[axis], rows), part), begin])
-            index.insert(
-                CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=TilePart(part, self.parts))
-            )
-
-
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
 #
 # The products of a block along k are sums of their own, which the tensor cores add from zero. Those of all blocks of a
@@ -416,17 +385,17 @@ class BlockScaledProduct(WarpgroupProduct):
         buffers = max(depth // groups.size, 1 + (len(places) > MOST_AT_ONCE))
         sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(buffers)]
         waiting, scales = list[tuple[tuple[int, int], SSAValue, Sequence[SSAValue]]](), list[SSAValue]()
-        for turn, ((top, left), block) in enumerate(combinations(places, range(depth // groups.size))):
+        for turn, ((top, left), number) in enumerate(combinations(places, range(depth // groups.size))):
             total, at = accumulator, warp
             if len(places) > 1:
                 total = index.insert(SubfragmentOp(accumulator, (top, left), (high, wide))).fragment
                 at = warp | {"m": outside.add(warp["m"], top), "n": outside.add(warp["n"], left)}
             totals.setdefault((top, left), total)
             # In the registers of the sums before: with others ptxas 13.0 spills.
-            sums[turn % buffers] = self._sums(outside, index, groups, at, block, sums[turn % buffers])
+            sums[turn % buffers] = self._sums(outside, index, groups, at, number, sums[turn % buffers])
             # Behind the products: what waits for the scales would keep these from beginning.
             if depth > groups.size or left % max(groups.blocks[1], wide) == 0:
-                scales = self._scales(index, groups, at, part, block)
+                scales = self._scales(index, groups, at, part, number)
             waiting.append(((top, left), sums[turn % buffers], scales))
             if len(waiting) == buffers:
                 self._add_up(index, totals, waiting)
@@ -453,11 +422,11 @@ class BlockScaledProduct(WarpgroupProduct):
         return LoadOp(tile, of_a.place(outside, at | {"k": 0}), kind, matrices="x4.b16")
 
     def _sums(
-        self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, block: int, sum_: SSAValue
+        self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, number: int, sum_: SSAValue
     ) -> SSAValue:
-        """The sums of a block along k, in the registers of `sum_`, of as many rows and columns as the instruction."""
+        """The sums of one block along k, in the registers of `sum_`, of as many rows and columns as the instruction."""
         index.insert(FenceOp(WGMMA))
-        first = block * groups.size
+        first = number * groups.size
         for k in range(first, first + groups.size, self.tiling.schedule.mma.k):
             of_step = at | {"k": k}
             a, where = self.a_of(outside, index, of_step)
