@@ -221,9 +221,8 @@ class StackOp(IRDLOperation):
     def verify_(self) -> None:
         top, bottom, whole = fragment_of(self.top), fragment_of(self.bottom), fragment_of(self.fragment)
         axis = int(whole.shape[0] == top.shape[0])
-        alike = (
-            _stacked(top, bottom, axis) == _stacked(bottom, top, axis) and top.shape[1 - axis] == bottom.shape[1 - axis]
-        )
+        alike = _stacked(top, bottom, axis) == _stacked(bottom, top, axis)
+        alike = alike and top.shape[1 - axis] == bottom.shape[1 - axis]
         if not alike or (axis and top.tiles[0] > 1) or whole != _stacked(top, bottom, axis):
             raise VerifyException(
                 f"expected the rows of {top} above those of {bottom}, or single tiles beside each other, got {whole}"
@@ -231,10 +230,8 @@ class StackOp(IRDLOperation):
 
 
 def _stacked(top: FragmentType, bottom: FragmentType, axis: int) -> FragmentType:
-    shape = [
-        size + other if along == axis else size
-        for along, (size, other) in enumerate(zip(top.shape, bottom.shape, strict=True))
-    ]
+    (rows, columns), more = top.shape, bottom.shape[axis]
+    shape = (rows, columns + more) if axis else (rows + more, columns)
     return FragmentType.of(top.role.data, *shape, top.element_type, top.layout.data, top.bits)
 
 

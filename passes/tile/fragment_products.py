@@ -383,7 +383,7 @@ class BlockScaledProduct(WarpgroupProduct):
         places = list(combinations(range(0, rows, high), range(0, columns, wide)))
         # Sums of one block are added up while the next are multiplied, where registers have room for both.
         buffers = max(depth // groups.size, 1 + (len(places) > MOST_AT_ONCE))
-        sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(buffers)]
+        sums: list[SSAValue] = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(buffers)]
         waiting, scales = list[tuple[tuple[int, int], SSAValue, Sequence[SSAValue]]](), list[SSAValue]()
         for turn, ((top, left), number) in enumerate(combinations(places, range(depth // groups.size))):
             total, at = accumulator, warp
