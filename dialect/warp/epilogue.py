@@ -200,8 +200,8 @@ class SubfragmentOp(IRDLOperation):
 
 @irdl_op_definition
 class StackOp(IRDLOperation):
-    """Puts the rows of two fragments that lie alike below each other, or the columns of fragments of one row of base
-    tiles beside each other. It emits no instruction, like `warp.subfragment`, which takes them apart again::
+    """Puts the rows of two fragments that lie alike below each other. It emits no instruction, like
+    `warp.subfragment`, which takes them apart again::
 
         %d = warp.stack %top, %bottom : !warp.fragment<acc, 64x64xf32, ...>, ... to !warp.fragment<acc, 128x64xf32, ...>
     """
@@ -215,24 +215,19 @@ class StackOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = "$top `,` $bottom attr-dict `:` type($top) `,` type($bottom) `to` type($fragment)"
 
-    def __init__(self, top: SSAValue, bottom: SSAValue, axis: int = 0):
-        super().__init__(operands=[top, bottom], result_types=[_stacked(fragment_of(top), fragment_of(bottom), axis)])
+    def __init__(self, top: SSAValue, bottom: SSAValue):
+        super().__init__(operands=[top, bottom], result_types=[_stacked(fragment_of(top), fragment_of(bottom))])
 
     def verify_(self) -> None:
-        top, bottom, whole = fragment_of(self.top), fragment_of(self.bottom), fragment_of(self.fragment)
-        axis = int(whole.shape[0] == top.shape[0])
-        alike = _stacked(top, bottom, axis) == _stacked(bottom, top, axis)
-        alike = alike and top.shape[1 - axis] == bottom.shape[1 - axis]
-        if not alike or (axis and top.tiles[0] > 1) or whole != _stacked(top, bottom, axis):
-            raise VerifyException(
-                f"expected the rows of {top} above those of {bottom}, or single tiles beside each other, got {whole}"
-            )
+        top, bottom = fragment_of(self.top), fragment_of(self.bottom)
+        alike = _stacked(top, bottom) == _stacked(bottom, top) and top.shape[1] == bottom.shape[1]
+        if not alike or self.fragment.type != _stacked(top, bottom):
+            raise VerifyException(f"expected the rows of {top} above those of {bottom}, got {self.fragment.type}")
 
 
-def _stacked(top: FragmentType, bottom: FragmentType, axis: int) -> FragmentType:
-    (rows, columns), more = top.shape, bottom.shape[axis]
-    shape = (rows, columns + more) if axis else (rows + more, columns)
-    return FragmentType.of(top.role.data, *shape, top.element_type, top.layout.data, top.bits)
+def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
+    rows = top.shape[0] + bottom.shape[0]
+    return FragmentType.of(top.role.data, rows, top.shape[1], top.element_type, top.layout.data, top.bits)
 
 
 @irdl_op_definition

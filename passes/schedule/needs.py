@@ -319,7 +319,7 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
 
 
 LEAST_LINE = 128
-"""Bytes of a line of scales at least: what tensor copies write to begins at a multiple of them."""
+"""Bytes of a part of a line of scales at least: what tensor copies write to begins at a multiple of them."""
 
 
 class ScaleLine(NamedTuple):
@@ -340,15 +340,14 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
     """The scales and the zero points of the groups of packed weights, or the scales of blocks of A and of B.
 
     Those of blocks are copied where tensor copies can load both: of single rows they must be contiguous along the rows,
-    shared ones along k. Three warpgroups are no faster with them (H100, 4096x4096x7168: 308 microseconds for 239).
-    """
+    shared ones along k."""
     lines, (_, columns, depth) = list[ScaleLine](), schedule.cta
     if product.b.packed and product.group:
         for operand in filter(None, (product.group_scales, product.zero_points)):
             groups, least = max(1, depth // product.group), LEAST_LINE * BYTE // operand.memory_bits
-            line = ScaleLine(operand.value, operand.memory_bits, "n", groups, max(columns, least), product.group)
-            lines.append(line)
-    if product.dynamic or schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
+            whole = -(-columns // least) * least
+            lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, whole, product.group))
+    if product.dynamic:
         return lines
     for axis, tile, form, shared in zip("mn", schedule.cta, product.op.block_scales, product.blocks, strict=False):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
@@ -361,9 +360,6 @@ def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
         lines.append(ScaleLine(form.scales, SCALE_BYTES * BYTE, axis, *of_line, size, shared))
     return lines
 
-
-MOST_BOXED = 2
-"""Warpgroups below each other whose scales of blocks tensor copies bring."""
 
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""

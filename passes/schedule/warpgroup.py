@@ -68,8 +68,6 @@ def check_tiles(schedule: Schedule, product: Product) -> None:
     rows, columns = schedule.covered
     if can_stack(product, schedule) and schedule.warp == (2 * rows, columns):
         rows *= 2  # one instruction after the other
-    if product.block_scales and schedule.warp[1] % columns == 0:
-        columns = schedule.warp[1]
     if schedule.warp != (rows, columns):
         sizes = "x".join(map(str, schedule.covered))
         raise ScheduleError(f"a warpgroup multiplies tiles of {sizes}, got warp = {schedule.warp}")
@@ -99,8 +97,7 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
     if not k:
         return
     within = all(
-        block in (0, 1) or block % size == 0
-        for block, size in zip((rows, columns), (schedule.warp[0], schedule.mma.n), strict=True)
+        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
     )
     if depth % k or not within or schedule.promote == PLAIN:
         raise ScheduleError(

@@ -222,15 +222,11 @@ def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target
     pairs 1192, 1197, 1218; in another run these 1196, 1192, 1228, 192x128 1077, 1000, 1179.
     """
     columns = product.blocks[1]
-    tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
-    many = [t for t in tiles if t.m >= 2 * ROWS and tile_count(product, t) > target.sms]
-    if product.ends is None:
-        pairs = [t._replace(cluster=(2, 1)) for t in many if t.m == 2 * ROWS]
-        high = [t._replace(m=2 * t.m, rows=2 * t.rows) for t in many if (t.m, t.n) == (2 * ROWS, 2 * ROWS)]
-        many = [t for t in (*pairs, *high) if fits(product, t, target)]
-    else:
-        many = [t for t in many if t.m > 2 * ROWS]
-    return many or [t._replace(depth=2) for t in tiles if t.m <= 2 * ROWS]
+    tiles = [t for t in tiles if t.m <= 2 * ROWS and (columns == 1 or columns % t.n == 0)]
+    many = [t for t in tiles if t.m == 2 * ROWS and tile_count(product, t) > target.sms]
+    pairs = [t._replace(cluster=(2, 1)) for t in many]
+    high = [t._replace(m=2 * t.m, rows=2 * t.rows) for t in many if t.n == 2 * ROWS]
+    return [t for t in (*pairs, *high) if fits(product, t, target)] or [t._replace(depth=2) for t in tiles]
 
 
 def parts_of(product: Product) -> Iterable[int]:

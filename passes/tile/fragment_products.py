@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product as combinations
 from typing import Generic
 
 from xdsl.dialects import arith
@@ -359,10 +358,6 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
 # K tile are under way at a time: while the next ones are added, the last are multiplied with their scales.
 
 
-MOST_AT_ONCE = 2
-"""Instructions for the tile of a warpgroup of which each has the same registers of sums."""
-
-
 class BlockScaledProduct(WarpgroupProduct):
     """`warp.wgmma` for each block along k, from zero."""
 
@@ -374,66 +369,39 @@ class BlockScaledProduct(WarpgroupProduct):
         (rows, columns), (_, _, depth), groups = self.tiling.schedule.warp, self.tiling.schedule.cta, self.op.groups
         if groups is None:
             raise ValueError("expected a product with scales of blocks")
-        high, wide = self.tiling.schedule.covered
-        kind, totals = fragment_of(accumulator), dict[tuple[int, int], SSAValue]()
-        part = FragmentType.of("acc", high, wide, kind.element_type, kind.layout.data)
-        if columns > wide:
-            tile = index.insert(self._in_registers(outside, index, warp, depth)).fragment
-            self.tiles = tile, self.tiles[1]
-        places = list(combinations(range(0, rows, high), range(0, columns, wide)))
-        # Sums of one block are added up while the next are multiplied, where registers have room for both.
-        buffers = max(depth // groups.size, 1 + (len(places) > MOST_AT_ONCE))
-        sums: list[SSAValue] = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(buffers)]
-        waiting, scales = list[tuple[tuple[int, int], SSAValue, Sequence[SSAValue]]](), list[SSAValue]()
-        for turn, ((top, left), number) in enumerate(combinations(places, range(depth // groups.size))):
+        high, kind, done = self.tiling.schedule.mma.m, fragment_of(accumulator), list[SSAValue]()
+        part = FragmentType.of("acc", high, columns, kind.element_type, kind.layout.data)
+        sums = [index.insert(ConstantOp.of(0.0, part)).fragment for _ in range(0, depth, groups.size)]
+        for top in range(0, rows, high):
             total, at = accumulator, warp
-            if len(places) > 1:
-                total = index.insert(SubfragmentOp(accumulator, (top, left), (high, wide))).fragment
-                at = warp | {"m": outside.add(warp["m"], top), "n": outside.add(warp["n"], left)}
-            totals.setdefault((top, left), total)
-            # In the registers of the sums before: with others ptxas 13.0 spills.
-            sums[turn % buffers] = self._sums(outside, index, groups, at, number, sums[turn % buffers])
+            if rows > high:
+                total = index.insert(SubfragmentOp(accumulator, (top, 0), (high, columns))).fragment
+                at = warp | {"m": outside.add(warp["m"], top)}
+            # In the registers of the sums above: with others ptxas 13.0 spills.
+            sums = self._sums(outside, index, groups, at, sums)
             # Behind the products: what waits for the scales would keep these from beginning.
-            if depth > groups.size or left % max(groups.blocks[1], wide) == 0:
-                scales = self._scales(index, groups, at, part, number)
-            waiting.append(((top, left), sums[turn % buffers], scales))
-            if len(waiting) == buffers:
-                self._add_up(index, totals, waiting)
-        while waiting:
-            self._add_up(index, totals, waiting)
-        return stacked(index, list(totals.values()), int(columns > wide))
-
-    @staticmethod
-    def _add_up(
-        index: IndexBuilder,
-        totals: dict[tuple[int, int], SSAValue],
-        waiting: list[tuple[tuple[int, int], SSAValue, Sequence[SSAValue]]],
-    ) -> None:
-        """Adds the first of the sums that are under way, times their scales, to the total of their place."""
-        index.insert(WaitOp(WGMMA, len(waiting) - 1))
-        at, sum_, scales = waiting.pop(0)
-        totals[at] = mapped(index, _rescaled, totals[at], sum_, *scales)
-
-    def _in_registers(self, outside: IndexBuilder, index: IndexBuilder, at: Place, depth: int) -> LoadOp:
-        """The rows of A of a K tile, which several instructions multiply."""
-        (of_a, _), (tile, _) = self.operands, self.tiles
-        kind = self.tiling.fragment("a")
-        kind = FragmentType.of("a", kind.shape[0], depth, kind.element_type, kind.layout.data)
-        return LoadOp(tile, of_a.place(outside, at | {"k": 0}), kind, matrices="x4.b16")
+            scales = [self._scales(index, groups, at, part, number) for number in range(len(sums))]
+            for number, (sum_, pair) in enumerate(zip(sums, scales, strict=True)):
+                index.insert(WaitOp(WGMMA, len(sums) - 1 - number))
+                total = mapped(index, _rescaled, total, sum_, *pair)
+            done.append(total)
+        return stacked(index, done)
 
     def _sums(
-        self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, number: int, sum_: SSAValue
-    ) -> SSAValue:
-        """The sums of one block along k, in the registers of `sum_`, of as many rows and columns as the instruction."""
+        self, outside: IndexBuilder, index: IndexBuilder, groups: GroupScales, at: Place, starts: Sequence[SSAValue]
+    ) -> list[SSAValue]:
+        """The sums of each block along k, in the registers of `starts`, of as many rows as the instruction has."""
+        b, sums = self.operands[1], list[SSAValue]()
         index.insert(FenceOp(WGMMA))
-        first = number * groups.size
-        for k in range(first, first + groups.size, self.tiling.schedule.mma.k):
-            of_step = at | {"k": k}
-            a, where = self.a_of(outside, index, of_step)
-            b = self.operands[1].place(outside, of_step)
-            sum_ = index.insert(WgmmaOp(a, where, self.tiles[1], b, sum_, overwrite=k == first)).d
-        index.insert(CommitOp(WGMMA))
-        return sum_
+        for first, sum_ in zip(range(0, self.tiling.schedule.cta[2], groups.size), starts, strict=True):
+            for k in range(first, first + groups.size, self.tiling.schedule.mma.k):
+                of_step = at | {"k": k}
+                a, where = self.a_of(outside, index, of_step)
+                op = WgmmaOp(a, where, self.tiles[1], b.place(outside, of_step), sum_, overwrite=k == first)
+                sum_ = index.insert(op).d
+            index.insert(CommitOp(WGMMA))
+            sums.append(sum_)
+        return sums
 
     def _scales(
         self, index: IndexBuilder, groups: GroupScales, warp: Place, kind: FragmentType, number: int

@@ -32,11 +32,11 @@ from .store_epilogue import held_type
 from .tiling import schedule_of
 
 
-def stacked(index: IndexBuilder, parts: Sequence[SSAValue], axis: int = 0) -> SSAValue:
-    """Parts of a fragment: its rows below each other or, along axis 1, its columns beside each other."""
-    every, *others = parts
-    for part in others:
-        every = index.insert(StackOp(every, part, axis)).fragment
+def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
+    """Parts of the rows of a fragment, below each other."""
+    every, *below = parts
+    for part in below:
+        every = index.insert(StackOp(every, part)).fragment
     return every
 
 

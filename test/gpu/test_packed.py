@@ -61,7 +61,7 @@ def test_packed_weights(product: Any, device: GpuDevice) -> None:
     compared(product.text(), [x.reshape(shape) for x, shape in zip(given, product.shapes, strict=True)], device)
 
 
-@pytest.mark.parametrize("schedule", [{}, blocks.HIGH, {**blocks.WIDE, "cluster": "2x1", "ctas": 2}], ids=str)
+@pytest.mark.parametrize("schedule", [{}, blocks.HIGH, {**blocks.HIGH, "cluster": "1x2", "ctas": 2}], ids=str)
 def test_blocks_of_floats(schedule: dict[str, Any], device: GpuDevice) -> None:
     m, n, k, random = 200, 256, 1024, np.random.default_rng()
     a, b = (random.standard_normal((rows, k)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n))
