@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, prod
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import NoneAttr
+from xdsl.ir import SSAValue
 
 from ...dialect.isa import mma, wgmma
 from ...dialect.isa.form import FP8, IN_BYTES, having
@@ -317,42 +319,47 @@ def group_scale_tile(product: Product, schedule: Schedule) -> tuple[int, int] | 
 
 
 LEAST_LINE = 128
-"""Bytes of a line of scales at least: what tensor copies write to begins at a multiple of them."""
+"""Bytes of a part of a line of scales at least: what tensor copies write to begins at a multiple of them."""
 
 
-def scale_lines(product: Product, schedule: Schedule) -> list[tuple[MatrixOperand, int, int]]:
-    """The scales of groups of packed weights, and their zero points, that tensor copies bring with each K tile, in so
-    many parts of a line, of so many columns: a part for each of its groups."""
-    if not product.b.packed or not product.group:
-        return []
-    groups, lines = max(1, schedule.cta[2] // product.group), list[tuple[MatrixOperand, int, int]]()
-    for operand in (product.group_scales, product.zero_points):
-        if operand is not None:
-            lines.append((operand, groups, max(schedule.cta[1], LEAST_LINE * BYTE // operand.memory_bits)))
-    return lines
+class ScaleLine(NamedTuple):
+    """Scales that tensor copies bring with each K tile, in a line of so many `parts` of so many `columns`: along an
+    `axis`, m or n, a part for each group of `size` elements along k; where a `block` of several rows or columns shares
+    a scale, along k, a part for each block."""
+
+    scales: SSAValue
+    bits: int
+    axis: str
+    parts: int
+    columns: int
+    size: int
+    block: int = 1
 
 
-def boxed_scales(product: Product, schedule: Schedule) -> list[tuple[int, int, int]]:
-    """The scales of blocks that tensor copies load with each K tile: (side, parts, columns), with side 0 for A and 1
-    for B. There is one part for each block along k, or a single one if several rows share a scale. Empty if tensor
-    copies cannot load them, and for three warpgroups, which are no faster with them (H100, 4096x4096x7168: 308
-    microseconds for 239). Scales of single rows must be contiguous along the rows, shared ones along k."""
-    boxes: list[tuple[int, int, int]] = []
-    if schedule.cta[0] // schedule.warp[0] > MOST_BOXED:
-        return []
-    for side, (form, rows) in enumerate(zip(product.op.block_scales, product.blocks, strict=False)):
+def scale_lines(product: Product, schedule: Schedule) -> list[ScaleLine]:
+    """The scales and the zero points of the groups of packed weights, or the scales of blocks of A and of B.
+
+    Those of blocks are copied where tensor copies can load both: of single rows they must be contiguous along the rows,
+    shared ones along k."""
+    lines, (_, columns, depth) = list[ScaleLine](), schedule.cta
+    if product.b.packed and product.group:
+        for operand in filter(None, (product.group_scales, product.zero_points)):
+            groups, least = max(1, depth // product.group), LEAST_LINE * BYTE // operand.memory_bits
+            whole = -(-columns // least) * least
+            lines.append(ScaleLine(operand.value, operand.memory_bits, "n", groups, whole, product.group))
+    if product.dynamic:
+        return lines
+    for axis, tile, form, shared in zip("mn", schedule.cta, product.op.block_scales, product.blocks, strict=False):
         made, strides = form.scales.owner, strides_of(memory_of(form.scales)) or (None, None)
         memory = memory_of(made.memory if isinstance(made, MatrixOp) else form.scales)
         own, k = strides[::-1] if form.across is not None else strides
-        (step, pitch), groups = (own, k) if rows == 1 else (k, own), schedule.cta[2] // product.blocks[2]
+        (step, pitch), size = (own, k) if shared == 1 else (k, own), product.blocks[2]
         if not isinstance(memory.layout, NoneAttr) or step != 1 or (pitch or 1) * SCALE_BYTES % UNIT:
             return []
-        boxes.append((side, groups, schedule.cta[side]) if rows == 1 else (side, 1, LEAST_LINE // SCALE_BYTES))
-    return [] if product.dynamic else boxes
+        of_line = (depth // size, tile) if shared == 1 else (max(1, tile // shared), LEAST_LINE // SCALE_BYTES)
+        lines.append(ScaleLine(form.scales, SCALE_BYTES * BYTE, axis, *of_line, size, shared))
+    return lines
 
-
-MOST_BOXED = 2
-"""Warpgroups below each other whose scales of blocks tensor copies bring."""
 
 SCALE_BYTES = 4
 """Bytes of a scale of f32."""
@@ -375,10 +382,7 @@ def stage_bytes(product: Product, schedule: Schedule) -> list[int]:
         words = rows * k // metadata_span(product.a.element) * LANES
         tiles.append((words, product.metadata.element.bits))
     tiles += [(side * k // block(product), BYTE) for side in (m, n) if product.scales and not table_columns]
-    lines = [parts * columns * SCALE_BYTES for _, parts, columns in boxed_scales(product, schedule)]
-    lines += [
-        parts * columns * operand.memory_bits // BYTE for operand, parts, columns in scale_lines(product, schedule)
-    ]
+    lines = [line.parts * line.columns * line.bits // BYTE for line in scale_lines(product, schedule)]
     lines += [columns * WORD_BYTES * (LANES if product.scales else TENSOR_LANES) for columns in table_columns]
     sizes = [elements * bits // BYTE for elements, bits in tiles]
     return [*(whole_swizzles(size) for size in sizes), *lines] if by_groups else sizes
@@ -389,8 +393,7 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
 
     The columns are those of a panel. A transposed instruction stages all of its columns, which have one layout.
     """
-    (rows, columns), bits = schedule.covered, product.d.element.bits
-    columns //= product.products
+    (rows, _), columns, bits = schedule.covered, schedule.warp[1] // product.products, product.d.element.bits
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0

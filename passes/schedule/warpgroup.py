@@ -172,6 +172,10 @@ GROUP = 16
 SCALED_GROUP = 8
 """The same of blocks with scales (H100, 4096x7168x4096 in tiles of 192x128: 227 microseconds for 230)."""
 
+MANY_GROUP, MANY_ROWS = 32, 512
+"""The same of experts with more rows than so many each (H100, each token drawn for any expert, 16384 tokens and 8 of
+4096x28672: 5401 microseconds for 5727 with 16; 32768, 32 of 7168x4096 2576 and 2755)."""
+
 NARROW_GROUP, NARROW = 4, 12
 """The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
 TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
@@ -430,6 +434,10 @@ def time_of(product: Product, schedule: Schedule, target: Target) -> float:
 
 def group_of(product: Product, tile: GroupTile) -> int:
     """The number of rows of tiles that CTAs walk as one group."""
+    if product.op.grouped is not None and product.op.grouped != M and _has_small_groups(product):
+        return 1
+    if product.op.grouped == M and product.is_known("k") and product.m > MANY_ROWS:
+        return MANY_GROUP
     if product.block_scales:
         return SCALED_GROUP
     if tile.transposed:

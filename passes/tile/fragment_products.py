@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, f32, i64
+from xdsl.dialects.builtin import AnyFloat, Float32Type, IntegerAttr, MemRefType, i64
 from xdsl.dialects.math import FmaOp
 from xdsl.ir import SSAValue
 
@@ -29,7 +29,7 @@ from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.mma import MmaOp, metadata_type
-from ...dialect.warp.op_shapes import TilePart, bounds_attribute
+from ...dialect.warp.op_shapes import bounds_attribute
 from ...dialect.warp.operands import METADATA_ROWS, SparseOp, metadata_span
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
@@ -40,9 +40,17 @@ from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, block
 from ..patterns import Index, IndexBuilder, PatternPass
+from ..schedule.needs import LEAST_LINE, SCALE_BYTES
 from .fragment_math import mapped
 from .operands import CHUNK, DenseProduct, FragmentProduct, Multiplication, Place
-from .register_products import RegisterProduct, WarpgroupProduct, group_scales, shape_of_scales, stacked
+from .register_products import (
+    SCALES_OF_UNIT,
+    RegisterProduct,
+    WarpgroupProduct,
+    group_scales,
+    shape_of_scales,
+    stacked,
+)
 from .tiling import ProductT, Tiling, schedule_of
 
 # The metadata of a sparse A on its way from memory to registers.
@@ -344,42 +352,6 @@ def _added(elements: Sequence[SSAValue]) -> SSAValue:
     return arith.AddfOp(total, arith.MulfOp(part, scale).result).result
 
 
-SCALES_OF_UNIT = 4
-"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
-
-
-@dataclass(frozen=True)
-class BlockTiles:
-    """The scales of f32 of blocks of A (side 0), or of B, for a K tile, in a line: of each row, a part for each block
-    along k; or those of all blocks along k, of one scale for several rows."""
-
-    tiling: Tiling[Product]
-    side: int
-    parts: int
-    columns: int
-
-    def shared_type(self) -> MemRefType:
-        """The line."""
-        shape = [1, self.parts * self.columns]
-        return MemRefType(f32, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
-
-    def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
-        """Copies the scales of the K tile whose first element is at `at`."""
-        product, axis = self.tiling.product, "mn"[self.side]
-        scales, rows, size = product.op.block_scales[self.side].scales, product.blocks[self.side], product.blocks[2]
-        if not isinstance(view := scales.owner, MatrixOp):
-            fail(product.op, f"expected scales of blocks as a matrix of memory, got {scales.type}")
-        source = index.insert(view.at((), *((1, 0) if rows == 1 else (0, 1)))).matrix
-        for part in range(self.parts):
-            group = index.add(index.div(at["k"], size), part)
-            # A box begins at a multiple of 16 bytes.
-            group = group if rows == 1 else index.mul(index.div(group, SCALES_OF_UNIT), SCALES_OF_UNIT)
-            where = index.values([group, at[axis]] if rows == 1 else [index.div(at[axis], rows), group])
-            index.insert(
-                CopyOp(source, where, tile, in_bounds=bounds_attribute(False, False), part=TilePart(part, self.parts))
-            )
-
-
 # Products of warpgroups whose blocks have scales of f32, `times` and `and` of `warp.tile_mma`.
 #
 # The products of a block along k are sums of their own, which the tensor cores add from zero. Those of all blocks of a
@@ -465,7 +437,9 @@ class BlockScaledProduct(WarpgroupProduct):
             if groups.blocks[side] == 1:
                 place = index.add(warp[axis], number * self.tiling.schedule.cta[side])
             else:
-                place, along = index.add(first, number), POINT
+                block = index.div(warp[axis], groups.blocks[side])
+                line_of = index.mul(block, LEAST_LINE // SCALE_BYTES)
+                place, along = index.add(index.add(first, number), line_of), POINT
             fragments.append(index.insert(LoadOp(line, index.values([0, place]), kind, along=along)).fragment)
         return fragments
 

@@ -22,14 +22,14 @@ from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.tile_mma import GroupScales, TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k
+from ..linalg.product import along_k
 from ..patterns import Index, IndexBuilder
 from ..schedule.defaults import LANES as BY_LANES
 from ..schedule.defaults import VECTORS
+from ..schedule.needs import ScaleLine
 from .operands import CHUNK, Multiplication, Place
 from .store_epilogue import held_type
-from .tiling import Tiling, schedule_of
+from .tiling import schedule_of
 
 
 def stacked(index: IndexBuilder, parts: Sequence[SSAValue]) -> SSAValue:
@@ -116,30 +116,36 @@ class WarpgroupProduct(Multiplication):
 MOST_GROUPS = 8
 """Groups of products that a wait tells apart (PTX ISA 9.7.15.7)."""
 
-# The scales and the zero points of groups of packed weights, on their way to shared memory with each K tile.
+# Scales of groups and of blocks, and zero points, on their way to shared memory with each K tile.
+
+SCALES_OF_UNIT = 4
+"""Scales of f32 in the 16 bytes at a multiple of which a box begins."""
 
 
 @dataclass(frozen=True)
-class GroupTiles:
-    """The scales, or the zero points, of the groups of a K tile: a line, of a part for each group."""
+class LineTiles:
+    """A line of scales in shared memory."""
 
-    tiling: Tiling[Product]
-    operand: MatrixOperand
-    parts: int
-    columns: int
+    line: ScaleLine
 
     def shared_type(self) -> MemRefType:
         """The line."""
-        shape = [1, self.parts * self.columns]
-        return MemRefType(self.operand.element_type, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
+        shape, kind = [1, self.line.parts * self.line.columns], memory_of(self.line.scales).element_type
+        return MemRefType(kind, shape, SwizzleAttr(CHUNK), IntegerAttr(SHARED_SPACE, i64))
 
     def copy(self, index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the scales of the K tile whose first element is at `at`."""
-        inside = bounds_attribute(False, False)
-        for part in range(self.parts):
-            group = index.add(index.div(at["k"], self.tiling.product.group), part)
-            where = index.values([group, at["n"]])
-            index.insert(CopyOp(self.operand.value, where, tile, in_bounds=inside, part=TilePart(part, self.parts)))
+        line, view, place = self.line, self.line.scales.owner, at[self.line.axis]
+        shared, first = line.block > 1, index.div(at["k"], line.size)
+        of_blocks = isinstance(view, MatrixOp)  # with k as its columns
+        source = index.insert(view.at((), *((0, 1) if shared else (1, 0)))).matrix if of_blocks else line.scales
+        for part in range(line.parts):
+            where = [index.add(first, part), place]
+            if shared:
+                begin = index.mul(index.div(first, SCALES_OF_UNIT), SCALES_OF_UNIT)
+                where = [index.add(index.div(place, line.block), part), begin]
+            into = TilePart(part, line.parts)
+            index.insert(CopyOp(source, index.values(where), tile, in_bounds=bounds_attribute(False, False), part=into))
 
 
 # Products of warpgroups with an operand in registers, changed on its way there: `in_registers` of a schedule.

@@ -37,14 +37,14 @@ from ..linalg.pages import erase_pages
 from ..linalg.product import Product, TileProduct, read
 from ..patterns import Index, IndexBuilder, PatternPass
 from ..schedule.defaults import adds_last, stored
-from ..schedule.needs import boxed_scales, group_scale_tile, scale_lines
-from .fragment_products import BlockTiles, MetadataTiles, ScaleTiles
+from ..schedule.needs import group_scale_tile, scale_lines
+from .fragment_products import MetadataTiles, ScaleTiles
 from .operands import CHUNK, KTurns, OperandTiles, copies_done, slice_number, warp_origin
-from .register_products import GroupTiles
+from .register_products import LineTiles
 from .store_epilogue import converted, in_layout, load, placed
 from .tiling import Tiling, outermost, schedule_of
 
-CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | BlockTiles | GroupTiles
+CopiedTiles: TypeAlias = OperandTiles[Product] | MetadataTiles[Product] | ScaleTiles[Product] | LineTiles
 """What has a tile in shared memory for each K tile."""
 
 
@@ -56,8 +56,7 @@ def copied(tiling: Tiling[Product]) -> Sequence[CopiedTiles]:
         tiles.append(MetadataTiles(tiling))
     if product.scales:
         tiles += [ScaleTiles(tiling, "a"), ScaleTiles(tiling, "b")]
-    tiles += [BlockTiles(tiling, *line) for line in boxed_scales(product, tiling.schedule)]
-    tiles += [GroupTiles(tiling, *line) for line in scale_lines(product, tiling.schedule)]
+    tiles += map(LineTiles, scale_lines(product, tiling.schedule))
     return tiles
 
 
@@ -87,9 +86,7 @@ class StageBuilder:
                 tiles.copy(inside, here, tile)
             copies_done(inside, self.tiling.schedule)
             groups = self._groups(index, inside, here)
-            lines = [
-                tile for tiles, tile in zip(ways, shared, strict=True) if isinstance(tiles, BlockTiles | GroupTiles)
-            ]
+            lines = [tile for tiles, tile in zip(ways, shared, strict=True) if isinstance(tiles, LineTiles)]
             product = inside.insert(self._multiplied(inside, shared, turn.carried[0], groups, lines))
             inside.insert(BarrierOp())
             turn.handed = [product.d]

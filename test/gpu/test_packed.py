@@ -1,4 +1,4 @@
-"""Packed weights, and 8-bit floats in blocks, by warpgroups: the interpreter and the GPU give the same words."""
+"""Packed weights, 8-bit floats with scales, and rows of experts: the interpreter and the GPU give the same words."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from warploom.runtime import compile, pack_weights
 from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path += [str(Path(__file__).resolve().parents[at] / name) for at, name in ((2, "bench"), (1, "unit"))]
 Packed: Any = import_module("packed").Packed
 scaled: Any = import_module("scaled").text
+blocks, experts, converted = map(import_module, ("test_block_scales", "test_experts", "test_converted_weights"))
 
 Array = NDArray[Any]
 
 
-def compared(text: str, given: list[Array], device: GpuDevice) -> None:
-    """Runs a product on both, whose last argument is its result."""
+def compared(text: str, given: list[Array], device: GpuDevice, written: int | None = None, **schedule: Any) -> None:
+    """Runs a product on both, whose last argument is its result, of which so many rows are `written`."""
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
-    kernel, results = compile(text, target="sm_90a"), [np.full_like(given[-1], np.nan) for _ in range(2)]
+    kernel, results = compile(text, target="sm_90a", **schedule), [np.full_like(given[-1], np.nan) for _ in range(2)]
     for where, result in zip(("interp", "cuda"), results, strict=True):
         kernel(*given[:-1], result, device=where)
-    assert not np.isnan(results[0].astype(np.float32)).any()
+    assert not np.isnan(results[0][:written].astype(np.float32)).any()
     here, there = map(bitwise.words, results)
     np.testing.assert_array_equal(here, there)
 
@@ -43,6 +44,7 @@ def compared(text: str, given: list[Array], device: GpuDevice) -> None:
         Packed(70, 128, 320, 4, 32, kind="f16", out="f16"),
         Packed(9, 192, 512, 8, 128, points=False),
         Packed(33, 64, 320, 4, 32, points=False, floats=True),
+        Packed(300, 192, 2880, 4, 32, points=False, floats=True),
     ],
     ids=str,
 )
@@ -59,8 +61,47 @@ def test_packed_weights(product: Any, device: GpuDevice) -> None:
     compared(product.text(), [x.reshape(shape) for x, shape in zip(given, product.shapes, strict=True)], device)
 
 
-def test_blocks_of_floats(device: GpuDevice) -> None:
+@pytest.mark.parametrize("schedule", [{}, blocks.HIGH, {**blocks.HIGH, "cluster": "1x2", "ctas": 2}], ids=str)
+def test_blocks_of_floats(schedule: dict[str, Any], device: GpuDevice) -> None:
     m, n, k, random = 200, 256, 1024, np.random.default_rng()
     a, b = (random.standard_normal((rows, k)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n))
     sa, sb = (np.exp2(random.uniform(-3, 3, s)).astype(np.float32) for s in ((k // 128, m), (n // 128, k // 128)))
-    compared(scaled(m, n, k), [a, sa, b, sb, np.zeros((m, n), ml_dtypes.bfloat16)], device)
+    compared(scaled(m, n, k), [a, sa, b, sb, np.zeros((m, n), ml_dtypes.bfloat16)], device, **schedule)
+
+
+def test_rows_of_floats(device: GpuDevice) -> None:
+    m, n, k, random = 70, 144, 160, np.random.default_rng()
+    text = blocks.SCALED.format(m=m, n=n, k=k, sa="(i)", sb="(i)", shape_a=m, shape_b=n)
+    a = random.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
+    b = random.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
+    sa, sb = (np.exp2(random.uniform(-3, 3, size)).astype(np.float32) for size in (m, n))
+    compared(text, [a, sa, b, sb, np.zeros((m, n), np.float32)], device)
+
+
+@pytest.mark.parametrize("floats", [False, True])
+def test_weights_of_4_bits_by_activations_of_8(floats: bool, device: GpuDevice) -> None:
+    types, body = (converted.OF_FLOATS, converted.CONVERTED) if floats else (converted.OF_INTEGERS, converted.EXTENDED)
+    random = np.random.default_rng()
+    a = random.integers(-128, 128, (20, 160)).astype(np.int8)
+    a = (a / 32).astype(ml_dtypes.float8_e4m3fn) if floats else a
+    q, s = random.integers(-8, 8, (72, 160)).astype(ml_dtypes.int4), random.random(72).astype(np.float32)
+    compared(converted.BYTES.format(body=body, **types), [a, q, s, np.zeros((20, 72), np.float32)], device)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "gate", "gradient"])
+def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
+    random = np.random.default_rng()
+    text = {
+        "rows": experts.forward("bf16", transposed=False, epilogue=experts.SCALED),
+        "columns": experts.forward("bf16", transposed=True),
+        "gate": experts.gated(),
+        "gradient": experts.gradient("bf16"),
+    }[kind]
+    t, count, k, n = experts.T, experts.E, experts.K, 144 if kind == "gate" else experts.N
+    ends = experts.drawn(random)
+    shapes = (t, n) if kind == "gradient" else (count, n, k) if kind == "columns" else (count, k, n)
+    a, b = experts.operands(random, ml_dtypes.bfloat16, ends, (t, k), shapes)
+    s, r = (random.standard_normal(shape).astype(np.float32) for shape in ((count, n), (t,)))
+    d = np.zeros({"gradient": (count, k, n), "gate": (t, n // 2)}.get(kind, (t, n)), np.float32)
+    written = None if kind == "gradient" else ends[-1]
+    compared(text, [a, b, np.array(ends, np.int32), s, r, d], device, written)

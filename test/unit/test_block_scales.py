@@ -16,6 +16,8 @@ Array = NDArray[Any]
 
 BLOCK, INSTRUCTION, KEPT = 128, 32, 13
 
+HIGH = {"cta": "256x128x128", "warp": "128x128", "mma": "m64n128k32"}
+
 SCALED = """#same = affine_map<(i, k) -> (i, k)>
 #sa = affine_map<(i, k) -> {sa}>
 #sb = affine_map<(i, k) -> {sb}>
@@ -51,12 +53,12 @@ func.func @scaled(%A: memref<{m}x{k}xf8E4M3FN>, %SA: memref<{shape_a}xf32>, %B: 
 """
 
 
-def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
-    """Scales of 1x128 of A, with k first if they lie `across`, and of so many columns of B by 128."""
-    groups = k // BLOCK
-    shape_a, sa = (
-        (f"{groups}x{m}", f"(k floordiv {BLOCK}, i)") if across else (f"{m}x{groups}", f"(i, k floordiv {BLOCK})")
-    )
+def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1) -> str:
+    """Scales of so many rows of A by 128, with k first if they lie `across`, and of so many columns of B by 128."""
+    groups, of_a = k // BLOCK, "i" if rows == 1 else f"i floordiv {rows}"
+    shape_a, sa = f"{m // rows}x{groups}", f"({of_a}, k floordiv {BLOCK})"
+    if across:
+        shape_a, sa = f"{groups}x{m // rows}", f"(k floordiv {BLOCK}, {of_a})"
     of_b = "i" if columns == 1 else f"i floordiv {columns}"
     return SCALED.format(m=m, n=n, k=k, sa=sa, sb=f"({of_b}, k floordiv {BLOCK})", shape_a=shape_a,
                          shape_b=f"{n // columns}x{groups}")  # fmt: skip
@@ -69,7 +71,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
         ((100, 256, 512), 128, True, {}),
         ((66, 256, 1024), 128, True, {"cta": "128x128x256", "warp": "64x128", "mma": "m64n128k32", "staging": 0}),
         ((70, 256, 384), 128, False, {"ctas": 2}),
-        ((300, 256, 256), 128, True, {"cta": "256x128x128", "warp": "128x128", "mma": "m64n128k32", "cluster": "2x1"}),
+        ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
         ((70, 128, 256), 128, True, {}),
     ],
@@ -77,20 +79,31 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool) -> str:
 def test_blocks_of_both_operands(
     size: tuple[int, int, int], columns: int, across: bool, schedule: dict[str, Any]
 ) -> None:
+    check(size, columns, schedule, across=across)
+
+
+def test_square_blocks_of_both_operands() -> None:
+    """Each warpgroup of a tile of several blocks reads the scales of its own."""
+    check((384, 256, 512), BLOCK, HIGH, across=False, rows=BLOCK)
+
+
+def check(size: tuple[int, int, int], columns: int, schedule: dict[str, Any], *, across: bool, rows: int = 1) -> None:
+    """Compares a product on the interpreter with float64, under all checks."""
     (m, n, k), rng = size, np.random.default_rng()
-    kernel = compile(text(m, n, k, columns, across=across), target="sm_90a", cache=False, **schedule)
+    kernel = compile(text(m, n, k, columns, across=across, rows=rows), target="sm_90a", cache=False, **schedule)
     assert kernel.ptx.count(".entry") == 1
     a = rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
     b = rng.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
     sa, sb = (
-        np.exp2(rng.uniform(-3, 3, shape)).astype(np.float32) for shape in ((m, k // BLOCK), (n // columns, k // BLOCK))
+        np.exp2(rng.uniform(-3, 3, (lines, k // BLOCK))).astype(np.float32) for lines in (m // rows, n // columns)
     )
     d = np.full((m, n), np.nan, np.float32)
     kernel(a, np.ascontiguousarray(sa.T) if across else sa, b, sb, d, device="interp", checks="all")
-    x, y, of_y = a.astype(np.float64), b.astype(np.float64), np.repeat(sb.astype(np.float64), columns, 0)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    of_x, of_y = np.repeat(sa.astype(np.float64), rows, 0), np.repeat(sb.astype(np.float64), columns, 0)
     wanted, bound = np.zeros((m, n)), np.zeros((m, n))
     for block in range(k // BLOCK):
-        part, scale = slice(block * BLOCK, (block + 1) * BLOCK), np.outer(sa[:, block], of_y[:, block])
+        part, scale = slice(block * BLOCK, (block + 1) * BLOCK), np.outer(of_x[:, block], of_y[:, block])
         wanted += x[:, part] @ y[:, part].T * scale
         # Each instruction may cut every term, those before it too, 13 bits below the largest.
         cut = (BLOCK // INSTRUCTION) * (INSTRUCTION + 1) * 2.0**-KEPT

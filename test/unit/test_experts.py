@@ -140,6 +140,54 @@ def test_gradient_of_weights(type: str, target: str, schedule: dict[str, Any]) -
         assert np.all(np.abs(d[expert] - x @ y) <= (T + 2) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
 
 
+GATE = """%g, %u = {views}
+  linalg.generic {indexing_maps = [#mn, #mn, #mn], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %u : {half}0>>, {half}72>>) outs(%G : memref<100x72xf32>) {
+  ^bb0(%x: f32, %y: f32, %old: f32):
+    %one = arith.constant 1.0 : f32
+    %n = arith.negf %x : f32
+    %e = math.exp %n : f32
+    %s = arith.addf %one, %e : f32
+    %q = arith.divf %x, %s : f32
+    %r = arith.mulf %q, %y : f32
+    linalg.yield %r : f32
+  }
+  return
+}"""
+
+
+def gated() -> str:
+    """SiLU of the first half of the columns of each group's product, times the second half."""
+    half = "memref<100x72xf32, strided<[144, 1], offset: "
+    text = forward("bf16", transposed=False).replace("136", "144")
+    whole = "memref<100x144xf32>"
+    text = text.replace(f"%D: {whole}) {{", f"%G: memref<100x72xf32>) {{\n  %D = memref.alloc() : {whole}")
+    views = "\n  ".join(
+        f"%{name} = memref.subview %D[0, {at}] [100, 72] [1, 1] : {whole} to {half}{at}>>"
+        for name, at in (("g", 0), ("u", 72))
+    )
+    return text.rpartition("  return")[0] + GATE.replace("%g, %u = {views}", views).replace("{half}", half)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_a_gate_is_in_the_product(target: str) -> None:
+    """Both sums of an element are in one lane: sums of K products in f32, and a SiLU within 2e-6."""
+    rng = np.random.default_rng()
+    kernel, ends = compile(gated(), target=target, cache=False), drawn(rng)
+    assert kernel.ptx.count(".entry") == 1
+    a, b = operands(rng, ml_dtypes.bfloat16, ends, (T, K), (E, K, 144))
+    d = np.full((T, 72), np.nan, np.float32)
+    unused = np.zeros((E, 144), np.float32), np.zeros(T, np.float32)
+    kernel(a, b, np.array(ends, np.int32), *unused, d, device="interp", checks="all")
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
+        (g, u), (dg, du) = (np.split(p, 2, 1) for p in (x @ y, np.abs(x) @ np.abs(y) * (K + 2) * 2.0**-23))
+        silu = g / (1 + np.exp(-g))
+        bound = 1.1 * dg * np.abs(u) + np.abs(silu) * du + np.abs(silu * u) * 2e-6 + 2.0**-140
+        assert np.all(np.abs(d[rows] - silu * u) <= bound)
+    assert np.isnan(d[ends[-1] :]).all()
+
+
 def test_one_launch_without_a_wait() -> None:
     kernel: Kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False)
     assert kernel.ptx.count(".entry") == 1

@@ -58,6 +58,8 @@ FEW = {"warp": "16x64", "mma": "m64n16k16", "in_registers": "b"}
         (Packed(19, 64, 160, 8, 32, False, out="f32"), {}),
         (Packed(23, 64, 192, 4, 32, False, out="f32", floats=True), {}),
         (Packed(9, 64, 512, 4, 32, False, floats=True), {}),
+        (Packed(67, 192, 2880, 4, 32, False, out="f32", floats=True), {}),
+        (Packed(70, 192, 320, 4, 32, False, floats=True), {"cta": "192x192x64", "mma": "m64n192k16", "warp": "192x64"}),
         (Packed(12, 64, 256, 4, 128), {"cta": "16x64x128", "sliced_k": 2, "split_k": 2, **FEW}),
         (Packed(9, 64, 256, 8, 64, out="f32"), {"cta": "16x64x128", "sliced_k": 4, **FEW}),
     ],
