@@ -68,11 +68,13 @@ class CopyOp(IRDLOperation):
     stage of a pipeline. Elements outside the source are written as
     zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
     tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
-    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
-    the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
-    written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
-    then has a byte for each element. Elements of 6 bits, a byte each in the source, begin each 16 bytes likewise;
-    `warp-pack` gives the copy a source in which they do::
+    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows
+    of the source from this index on are not read, as if they were outside of it. With `padded` [f, r, c, d, n, ...]
+    and `at`, the source is a window of images that have zeros around them, and begins f elements behind the memory.
+    Its element (i, j) is not read unless at + r * i + c * (j / d) is from 0 on and below n, for each of `at`. With
+    `packed`, elements of 4 bits are written in the format that `ldmatrix` reads: 16 elements in the first half of
+    each 16 bytes. The type of the tile then has a byte for each element. Elements of 6 bits, a byte each in the
+    source, begin each 16 bytes likewise; `warp-pack` gives the copy a source in which they do::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -94,16 +96,18 @@ class CopyOp(IRDLOperation):
     destination = operand_def(MemRefType)
     stage = var_operand_def(IndexType())
     until = opt_operand_def(IndexType())
+    at = var_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     part = opt_prop_def(DenseArrayBase.constr(i64))
     packed = opt_prop_def(StringAttr)
     blocks = opt_prop_def(BlocksAttr)
+    padded = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? attr-dict"
+        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
         " `:` type($source) `to` type($destination)"
     )
 
@@ -120,15 +124,18 @@ class CopyOp(IRDLOperation):
         part: TilePart = WHOLE_TILE,
         until: SSAValue | None = None,
         blocks: BlocksAttr | None = None,
+        at: Sequence[SSAValue] = (),
+        padded: DenseArrayBase | None = None,
     ):
         super().__init__(
-            operands=[source, list(indices), destination, list(stage), until],
+            operands=[source, list(indices), destination, list(stage), until, list(at)],
             properties={
                 "async": flag(is_async),
                 "in_bounds": in_bounds,
                 "part": part.property,
                 "packed": StringAttr(packed) if packed else None,
                 "blocks": blocks,
+                "padded": padded,
             },
         )
 
@@ -164,6 +171,10 @@ class CopyOp(IRDLOperation):
         rows, _ = bounds(self.in_bounds)
         if self.until is not None and rows:
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
+        if len(self.padded or ()) != (1 + 4 * len(self.at) if self.at else 0):
+            raise VerifyException(
+                f"expected padded = [f, r, c, d, n] with four more for each of `at`, got {self.padded}"
+            )
 
     @staticmethod
     def verify_packed(packed: str, source: Memory, destination: Memory) -> None:

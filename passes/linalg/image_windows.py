@@ -9,24 +9,24 @@ from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, MemRefType, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, FloatAttr, MemRefType, StringAttr, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.mlir.affine import FIXED, loops_of, strides_of, windows
+from ...dialect.mlir.affine import FIXED, expression_of, loops_of, steps_of, strides_of, windows
 from ...dialect.nest import Nest, generic
-from ...dialect.warp.attributes import memory_of, type_name
+from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, operations_between
 from .elementwise import touched
-from .operand import drop_unused, groups_of, root, users_of
+from .operand import collapse, drop_unused, groups_of, root, users_of
 from .window_sums import PADDING, WindowSum
 
 ALIGNED = 8
@@ -234,6 +234,89 @@ class FoldPadding(RewritePattern):
         images = padded.images()
         op.operands[list(op.operands).index(windows.image.value)] = images
         op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
+        padded.drop_unused(images)
+
+
+PADDED = "padded"
+"""The attribute of a product whose A or B is a window of images among zeros that are no memory: `Padding`."""
+
+
+class Padding(NamedTuple):
+    """Of which operand a window is ("a" or "b"), its map, and the sizes of its loops and of the images; how far from
+    the start of the images its first element is, and how many channels of each tap the columns of the operand have."""
+
+    role: str
+    along: AffineMap
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    first: int
+    together: int
+
+    @staticmethod
+    def of(op: MatmulOp) -> Padding | None:
+        """The padding that a product has as an attribute."""
+        match op.attributes.get(PADDED):
+            case ArrayAttr(data=(StringAttr(data=role), AffineMapAttr(data=along), *numbers)):
+                shape, sizes, (first, together) = (
+                    tuple(map(int, each.get_values())) for each in numbers if isinstance(each, DenseArrayBase)
+                )
+                return Padding(role, along, shape, sizes, first, together)
+            case _:
+                return None
+
+    @property
+    def attribute(self) -> Attribute:
+        numbers = (DenseArrayBase.from_list(i64, each) for each in (self.shape, self.sizes, self[4:]))
+        return ArrayAttr([StringAttr(self.role), AffineMapAttr(self.along), *numbers])
+
+    @property
+    def passed(self) -> list[tuple[AffineExpr, Mapping[int, int], int]]:
+        """The dimensions of images whose ends the loops pass: the result of the map, its factors, and the size."""
+        forms = windows(self.along, padded=True) or ()
+        return [
+            (expr, by, size)
+            for expr, (by, first), size in zip(self.along.results, forms, self.sizes, strict=True)
+            if first < 0 or first + sum(factor * (self.shape[loop] - 1) for loop, factor in by.items()) >= size
+        ]
+
+
+class PadWindow(RewritePattern):
+    """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        schedule = op.attributes.get(ScheduleAttr.name)
+        if op.tile or not isinstance(schedule, ScheduleAttr) or schedule.data.together > 1 or op.forms != (None, None):
+            return
+        for side, value in enumerate(op.a_and_b):
+            joined = value.owner if isinstance(value.owner, memref.CollapseShapeOp) else None
+            window = value.owner if joined is None else joined.src.owner
+            if isinstance(window, WindowOp) and value.has_one_use() and window.result.has_one_use():
+                self._pad(op, rewriter, side, window, joined)
+
+    @staticmethod
+    def _pad(
+        op: MatmulOp, rewriter: PatternRewriter, side: int, window: WindowOp, joined: memref.CollapseShapeOp | None
+    ) -> None:
+        padded, shape = Padded.of(window.memory, op, (0,)), memory_of(window.result).get_shape()
+        last, groups = len(shape) - 1, [] if joined is None else groups_of(joined)
+        *kept, taps = groups or [[last]]
+        if padded is None or padded.copy is None or min(shape) < 0 or (groups and [*kept, taps] != [
+            *([d] for d in range(last - 1)), [last - 1, last]]):  # fmt: skip
+            return
+        images, forms, low = padded.copy.inputs[0], windows(window.along) or (), (0, *padded.low)
+        moved = [expression_of((by, at - before)) for (by, at), before in zip(forms, low, strict=True)]
+        along, kind = AffineMap(len(shape), 0, tuple(moved)), memory_of(images)
+        _, first = steps_of(along, strides_of(kind) or ())
+        around = Padding(
+            "ab"[side], along, tuple(shape), tuple(kind.get_shape()), first or 0, shape[-1] if groups else 1
+        )
+        if first is None or any(last in by for _, by, _ in around.passed if groups):
+            return
+        made = rewriter.insert(WindowOp(images, along, shape, padded=True), InsertPoint.before(op)).result
+        old, op.operands[side] = op.a_and_b[side], rewriter.insert(collapse(made, groups)).result if groups else made
+        op.attributes[PADDED] = around.attribute
+        drop_unused(old)
         padded.drop_unused(images)
 
 

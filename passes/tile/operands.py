@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -31,6 +31,7 @@ from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
+from ..linalg.image_windows import Padding
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..patterns import Index, IndexBuilder
@@ -190,7 +191,33 @@ class OperandTiles(Generic[ProductT]):
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
             copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
-            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
+            place, padded = self._padding(index, copied)
+            made = CopyOp(
+                *(copied, where, tile),
+                in_bounds=inside,
+                packed=self.packed,
+                until=until,
+                part=part,
+                at=place,
+                padded=padded,
+            )
+            index.insert(made)
+
+    def _padding(
+        self: OperandTiles[Product], index: IndexBuilder, copied: SSAValue
+    ) -> tuple[list[SSAValue], DenseArrayBase | None]:
+        """The `at` and `padded` of the copy of a tile, of a window of images among zeros."""
+        around, view = Padding.of(self.tiling.product.op), copied.owner
+        if around is None or around.role != self.role or not isinstance(view, MatrixOp):
+            return [], None
+        (row, column), others = view.dimensions, iter(view.indices)
+        loops = [0 if d in (row, column) else next(others) for d in range(memory_of(view.memory).get_num_dims())]
+        loops += [0] * (around.along.num_dims - len(loops))
+        at, numbers = list[SSAValue](), [around.first]
+        for expr, by, size in around.passed:
+            at.append(index.value(index.evaluated(expr, loops.__getitem__)))
+            numbers += [by.get(row or 0, 0), by.get(column or 0, 0), around.together, size]
+        return at, DenseArrayBase.from_list(i64, numbers) if at else None
 
     def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the blocks of packed weights in a tile, those of each 64 columns at a time."""

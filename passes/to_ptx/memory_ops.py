@@ -32,7 +32,7 @@ from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
-from .copies import SharedFragments
+from .copies import Padding, SharedFragments
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, lowers
@@ -219,7 +219,11 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     )
     start = GlobalPlace(source, row, lowering.whole_bytes(op, column, source.packed), bounds(op.in_bounds))
     spread, stage = op.packed is not None, stages[0] if stages else 0
-    lowering.copies.copy(start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place)
+    first, *ends = (0,) if op.padded is None else op.padded.get_values()
+    padded = Padding(first, [(lowering.scalar(at), *ends[4 * i :][:4]) for i, at in enumerate(op.at)])
+    lowering.copies.copy(
+        start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place, padded=padded
+    )
 
 
 @lowers(MatrixOp)

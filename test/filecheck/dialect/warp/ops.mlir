@@ -98,6 +98,7 @@ func.func @arithmetic(%x: !acc) {
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] at[%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.commit cp_async
@@ -113,6 +114,7 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.copy %g[%i, %i] to %t[] at [%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.commit cp_async
