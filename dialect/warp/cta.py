@@ -65,9 +65,9 @@ class CopyOp(IRDLOperation):
 
     The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
     of n, with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
-    stage of a pipeline. Elements outside the source are written as
-    zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
-    tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
+    stage of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that
+    there are none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
+    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
     `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows
     of the source from this index on are not read, as if they were outside of it. With `padded` [f, r, c, d, n, ...]
     and `at`, the source is a window of images that have zeros around them, and begins f elements behind the memory.
@@ -112,32 +112,16 @@ class CopyOp(IRDLOperation):
     )
 
     def __init__(
-        self,
-        source: SSAValue,
-        indices: Sequence[SSAValue],
-        destination: SSAValue,
-        stage: Sequence[SSAValue] = (),
-        *,
-        is_async: bool = False,
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-        packed: str = "",
-        part: TilePart = WHOLE_TILE,
-        until: SSAValue | None = None,
-        blocks: BlocksAttr | None = None,
-        at: Sequence[SSAValue] = (),
-        padded: DenseArrayBase | None = None,
-    ):
+        self, source: SSAValue, indices: Sequence[SSAValue], destination: SSAValue, stage: Sequence[SSAValue] = (), *,
+        is_async: bool = False, in_bounds: ArrayAttr[BoolAttr] | None = None, packed: str = "",
+        part: TilePart = WHOLE_TILE, until: SSAValue | None = None, blocks: BlocksAttr | None = None,
+        at: Sequence[SSAValue] = (), padded: DenseArrayBase | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
             operands=[source, list(indices), destination, list(stage), until, list(at)],
-            properties={
-                "async": flag(is_async),
-                "in_bounds": in_bounds,
-                "part": part.property,
-                "packed": StringAttr(packed) if packed else None,
-                "blocks": blocks,
-                "padded": padded,
-            },
-        )
+            properties={"async": flag(is_async), "in_bounds": in_bounds, "part": part.property, "blocks": blocks,
+                        "packed": StringAttr(packed) if packed else None, "padded": padded},
+        )  # fmt: skip
 
     @property
     def place(self) -> TilePart:

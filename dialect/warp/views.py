@@ -296,15 +296,8 @@ class WindowOp(IRDLOperation):
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory $map (`sizes` `(` $sizes^ `)`)? attr-dict `:` type($memory) `->` type($result)"
 
-    def __init__(
-        self,
-        memory: SSAValue,
-        map_: AffineMap,
-        shape: Sequence[int],
-        sizes: Sequence[SSAValue] = (),
-        *,
-        padded: bool = False,
-    ):
+    def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = (), *,
+                 padded: bool = False) -> None:  # fmt: skip
         """`shape` has -1 for each of `sizes`."""
         super().__init__(
             operands=[memory, list(sizes)],
@@ -329,9 +322,8 @@ class WindowOp(IRDLOperation):
             raise VerifyException(f"expected {len(unknown)} sizes of {result}, got {len(self.sizes)}")
 
 
-def window_type(
-    memory: Memory, map_: AffineMap, shape: Sequence[int], *, padded: bool = False
-) -> MemRefType[Attribute]:
+def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int], *,
+                padded: bool = False) -> MemRefType[Attribute]:  # fmt: skip
     """The type of memory seen along the loops of a map, of these sizes.
 
     Raises:

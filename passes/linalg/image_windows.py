@@ -21,7 +21,7 @@ from ...dialect.isa.tensor_map import MOST_RANK
 from ...dialect.mlir.affine import FIXED, expression_of, loops_of, steps_of, strides_of, windows
 from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
-from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
+from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, operations_between
@@ -237,13 +237,10 @@ class FoldPadding(RewritePattern):
         padded.drop_unused(images)
 
 
-PADDED = "padded"
-"""The attribute of a product whose A or B is a window of images among zeros that are no memory: `Padding`."""
-
-
 class Padding(NamedTuple):
-    """Of which operand a window is ("a" or "b"), its map, and the sizes of its loops and of the images; how far from
-    the start of the images its first element is, and how many channels of each tap the columns of the operand have."""
+    """What the attribute `PADDED` of a product says: of which operand a window is ("a" or "b"), its map, and the sizes
+    of its loops and of the images; how far from the start of the images its first element is, and how many channels of
+    each tap the columns of the operand have."""
 
     role: str
     along: AffineMap

@@ -21,6 +21,7 @@ from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, Swizzle
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
@@ -31,7 +32,6 @@ from ...dialect.warp.synchronisation import ASYNC_PROXY, FenceOp
 from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
-from ..linalg.image_windows import Padding
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Product, TileProduct, shared_bits
 from ..patterns import Index, IndexBuilder
@@ -191,22 +191,16 @@ class OperandTiles(Generic[ProductT]):
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
             copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
-            place, padded = self._padding(index, copied)
-            made = CopyOp(
-                *(copied, where, tile),
-                in_bounds=inside,
-                packed=self.packed,
-                until=until,
-                part=part,
-                at=place,
-                padded=padded,
-            )
-            index.insert(made)
+            near, padded = self._padding(index, copied) if PADDED in product.op.attributes else ((), None)
+            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part,
+                                at=near, padded=padded))  # fmt: skip
 
     def _padding(
         self: OperandTiles[Product], index: IndexBuilder, copied: SSAValue
     ) -> tuple[list[SSAValue], DenseArrayBase | None]:
         """The `at` and `padded` of the copy of a tile, of a window of images among zeros."""
+        from ..linalg.image_windows import Padding  # with patterns that a product does not need
+
         around, view = Padding.of(self.tiling.product.op), copied.owner
         if around is None or around.role != self.role or not isinstance(view, MatrixOp):
             return [], None

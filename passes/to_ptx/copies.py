@@ -25,7 +25,7 @@ COMMIT = "cp.async.commit_group"
 """What targets with asynchronous copies of threads have."""
 
 
-class Padding(NamedTuple):
+class ZerosAround(NamedTuple):
     """The first element of a window of images, and how each of their dimensions is padded: `at`, r, c, d and n of
     `warp.copy`."""
 
@@ -33,7 +33,7 @@ class Padding(NamedTuple):
     ends: Sequence[tuple[IndexValue, int, int, int, int]] = ()
 
 
-UNPADDED = Padding()
+UNPADDED = ZerosAround()
 
 
 class CopyPiece(NamedTuple):
@@ -58,7 +58,7 @@ class TileCopies:
         self.thread, self.threads, self.widest = thread, threads, widest
 
     def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
-             part: TilePart = WHOLE_TILE, padded: Padding = UNPADDED) -> None:  # fmt: skip
+             part: TilePart = WHOLE_TILE, padded: ZerosAround = UNPADDED) -> None:  # fmt: skip
         """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source
         are zero.
 
@@ -77,7 +77,8 @@ class TileCopies:
         down, along = (0, part.number * extents[1]) if part.axis else (part.number * extents[0], 0)
         for piece in self._pieces(copied, size, spread=spread):
             inside = self._inside(start, copied, piece, spread=spread)
-            inside = reduce(self.scalars.both, self._among(padded, start, piece), inside)
+            if padded.ends:
+                inside = reduce(self.scalars.both, self._among(padded, start, piece), inside)
             origin = self.scalars.address(source.base, [
                 (piece.row.lane, source.row_bytes), (first_row, source.row_bytes),
                 (piece.row.constant, source.row_bytes), (piece.column.lane, source.element_bytes),
@@ -160,7 +161,7 @@ class TileCopies:
                 result = self.scalars.both(result, self.addressing.inside(position_, extent, size))
         return result
 
-    def _among(self, padded: Padding, start: GlobalPlace, piece: CopyPiece) -> Iterator[VirtualRegister | bool]:
+    def _among(self, padded: ZerosAround, start: GlobalPlace, piece: CopyPiece) -> Iterator[VirtualRegister | bool]:
         """Whether a piece lies in the images that have zeros around them, by dimension."""
         s = self.scalars
         row, column = (s.sum(at, *place) for at, place in ((start.row, piece.row), (start.column, piece.column)))
