@@ -105,8 +105,8 @@ func.func @arithmetic(%x: !acc) {
 // CHECK: warp.wait cp_async 0
 // CHECK: warp.wait cp_async 2 {note}
 // GENERIC-LABEL: "copies"
-// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1, 0>}>
-// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1, 0, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0, 0, 0>}>
 // GENERIC: "warp.commit"() <{group = "cp_async"}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 0 : i64}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 2 : i64}> {note}
