@@ -38,15 +38,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import (
-    SHARED_SPACE,
-    TENSOR_SPACE,
-    Memory,
-    element_row,
-    memory_of,
-    memory_space,
-    same_words,
-)
+from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
 from .operands import MEMORY
 from .views import BlocksAttr
