@@ -147,7 +147,7 @@ class CopyOp(IRDLOperation):
         rows, _ = bounds(self.in_bounds)
         if self.until is not None and rows:
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
-        if len(self.padded or ()) != (1 + 4 * len(self.at) if self.at else 0):
+        if (self.padded is not None or self.at) and len(self.padded or ()) != 1 + 4 * len(self.at):
             raise VerifyException(
                 f"expected padded = [f, r, c, d, n] with four more for each of `at`, got {self.padded}"
             )

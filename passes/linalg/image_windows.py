@@ -12,7 +12,7 @@ from xdsl.dialects import arith, memref
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, FloatAttr, MemRefType, StringAttr, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -238,14 +238,12 @@ class FoldPadding(RewritePattern):
 
 
 class Padding(NamedTuple):
-    """What the attribute `PADDED` of a product says: of which operand a window is ("a" or "b"), its map, and the sizes
-    of its loops and of the images; how far from the start of the images its first element is, and how many channels of
-    each tap the columns of the operand have."""
+    """What the attribute `PADDED` of a product says: of which operand a window is ("a" or "b"), and where along its
+    loops it lies in the images, whose ends it passes, by dimension with their size; how far from the start of the
+    images its first element is, and how many channels of each tap the columns of the operand have."""
 
     role: str
-    along: AffineMap
-    shape: tuple[int, ...]
-    sizes: tuple[int, ...]
+    ends: list[tuple[AffineExpr, Mapping[int, int], int]]
     first: int
     together: int
 
@@ -253,28 +251,14 @@ class Padding(NamedTuple):
     def of(op: MatmulOp) -> Padding | None:
         """The padding that a product has as an attribute."""
         match op.attributes.get(PADDED):
-            case ArrayAttr(data=(StringAttr(data=role), AffineMapAttr(data=along), *numbers)):
-                shape, sizes, (first, together) = (
-                    tuple(map(int, each.get_values())) for each in numbers if isinstance(each, DenseArrayBase)
-                )
-                return Padding(role, along, shape, sizes, first, together)
+            case ArrayAttr(data=(StringAttr(data=role), AffineMapAttr(data=along), numbers)) if isinstance(
+                numbers, DenseArrayBase
+            ):
+                first, together, *sizes = map(int, numbers.get_values())
+                factors = (by for by, _ in windows(along, padded=True) or ())
+                return Padding(role, list(zip(along.results, factors, sizes, strict=True)), first, together)
             case _:
                 return None
-
-    @property
-    def attribute(self) -> Attribute:
-        numbers = (DenseArrayBase.from_list(i64, each) for each in (self.shape, self.sizes, self[4:]))
-        return ArrayAttr([StringAttr(self.role), AffineMapAttr(self.along), *numbers])
-
-    @property
-    def passed(self) -> list[tuple[AffineExpr, Mapping[int, int], int]]:
-        """The dimensions of images whose ends the loops pass: the result of the map, its factors, and the size."""
-        forms = windows(self.along, padded=True) or ()
-        return [
-            (expr, by, size)
-            for expr, (by, first), size in zip(self.along.results, forms, self.sizes, strict=True)
-            if first < 0 or first + sum(factor * (self.shape[loop] - 1) for loop, factor in by.items()) >= size
-        ]
 
 
 class PadWindow(RewritePattern):
@@ -302,17 +286,18 @@ class PadWindow(RewritePattern):
             *([d] for d in range(last - 1)), [last - 1, last]]):  # fmt: skip
             return
         images, forms, low = padded.copy.inputs[0], windows(window.along) or (), (0, *padded.low)
-        moved = [expression_of((by, at - before)) for (by, at), before in zip(forms, low, strict=True)]
-        along, kind = AffineMap(len(shape), 0, tuple(moved)), memory_of(images)
-        _, first = steps_of(along, strides_of(kind) or ())
-        around = Padding(
-            "ab"[side], along, tuple(shape), tuple(kind.get_shape()), first or 0, shape[-1] if groups else 1
-        )
-        if first is None or any(last in by for _, by, _ in around.passed if groups):
+        moved = [(by, at - before) for (by, at), before in zip(forms, low, strict=True)]
+        along, sizes = AffineMap(len(shape), 0, tuple(map(expression_of, moved))), memory_of(images).get_shape()
+        _, first = steps_of(along, strides_of(memory_of(images)) or ())
+        passed = [d for d, (by, at) in enumerate(moved)
+                  if at < 0 or at + sum(factor * (shape[i] - 1) for i, factor in by.items()) >= sizes[d]]  # fmt: skip
+        if first is None or any(last in moved[d][0] for d in passed if groups):
             return
+        numbers = [first, shape[-1] if groups else 1, *(sizes[d] for d in passed)]
+        around = AffineMapAttr(AffineMap(len(shape), 0, tuple(along.results[d] for d in passed)))
+        op.attributes[PADDED] = ArrayAttr([StringAttr("ab"[side]), around, DenseArrayBase.from_list(i64, numbers)])
         made = rewriter.insert(WindowOp(images, along, shape, padded=True), InsertPoint.before(op)).result
         old, op.operands[side] = op.a_and_b[side], rewriter.insert(collapse(made, groups)).result if groups else made
-        op.attributes[PADDED] = around.attribute
         drop_unused(old)
         padded.drop_unused(images)
 

@@ -206,12 +206,11 @@ class OperandTiles(Generic[ProductT]):
             return [], None
         (row, column), others = view.dimensions, iter(view.indices)
         loops = [0 if d in (row, column) else next(others) for d in range(memory_of(view.memory).get_num_dims())]
-        loops += [0] * (around.along.num_dims - len(loops))
         at, numbers = list[SSAValue](), [around.first]
-        for expr, by, size in around.passed:
-            at.append(index.value(index.evaluated(expr, loops.__getitem__)))
+        for expr, by, size in around.ends:
+            at.append(index.value(index.evaluated(expr, lambda loop: loops[loop] if loop < len(loops) else 0)))
             numbers += [by.get(row or 0, 0), by.get(column or 0, 0), around.together, size]
-        return at, DenseArrayBase.from_list(i64, numbers) if at else None
+        return at, DenseArrayBase.from_list(i64, numbers)
 
     def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the blocks of packed weights in a tile, those of each 64 columns at a time."""
