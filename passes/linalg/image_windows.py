@@ -262,7 +262,12 @@ class Padding(NamedTuple):
 
 
 class PadWindow(RewritePattern):
-    """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros."""
+    """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros.
+
+    Every copy of a tile then asks which pixels there are. Of more than `LARGEST_GATHERED` bytes that is faster only
+    where channels lie together, and each tile is copied once for each tap (H100, 3x3, microseconds: 64 to 64 channels
+    last 95.9 for 108.5, 256 to 256 of them 287 for 233, 64 to 64 first 646 for 456).
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
@@ -273,7 +278,11 @@ class PadWindow(RewritePattern):
             joined = value.owner if isinstance(value.owner, memref.CollapseShapeOp) else None
             window = value.owner if joined is None else joined.src.owner
             if isinstance(window, WindowOp) and value.has_one_use() and window.result.has_one_use():
-                self._pad(op, rewriter, side, window, joined)
+                other = memory_of(op.a_and_b[1 - side]).get_shape()
+                features = other[loops_of(op.maps[1 - side]).index(op.outer + 1 - side)]
+                once = joined is not None and features <= schedule.data.cta[1 - side]
+                if once or 0 < _bytes(window.memory) <= LARGEST_GATHERED:
+                    self._pad(op, rewriter, side, window, joined)
 
     @staticmethod
     def _pad(
