@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from threading import RLock
 
 # The text of source files, or what their bytes are instead; files that options of passes name.
 
@@ -89,18 +90,22 @@ def read_text(path: str | Path) -> str:
 
 # Python's cyclic garbage collector, which has nothing to collect while a module is lowered.
 
+_ONE_BY_ONE = RLock()
+"""What one compilation at a time has: xDSL's `ImplicitBuilder` changes all operations while it is entered."""
+
 
 @contextmanager
 def paused() -> Generator[None]:
-    """Keeps the collector from running, if it would.
+    """Keeps the collector from running, if it would, and other threads from compiling.
 
     Operations, values and uses refer to each other in cycles and live until the module goes. The collector walks all of
     them again and again as more come: half of the time of a large kernel.
     """
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
+    with _ONE_BY_ONE:
+        on = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if on:
+                gc.enable()

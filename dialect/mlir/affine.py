@@ -89,11 +89,12 @@ def expression_of(form: LinearForm) -> AffineExpr:
     return total
 
 
-def windows(map_: AffineMap) -> list[LinearForm] | None:
-    """The linear forms of a map's results; None for a map with another result, or one that begins below 0."""
+def windows(map_: AffineMap, *, padded: bool = False) -> list[LinearForm] | None:
+    """The linear forms of a map's results; None for a map with another result, or one that begins below 0 unless what
+    it runs over is `padded`."""
     forms = [linear(expr) for expr in map_.results]
     linears = [form for form in forms if form is not None]
-    return None if len(linears) < len(forms) or any(offset < 0 for _, offset in linears) else linears
+    return None if len(linears) < len(forms) or (not padded and any(first < 0 for _, first in linears)) else linears
 
 
 def runs_backwards(map_: AffineMap) -> bool:
@@ -105,7 +106,7 @@ def steps_of(map_: AffineMap, strides: Sequence[int | None]) -> tuple[list[int |
     """Elements from one index of each loop to the next, and those before the first, of memory with these strides."""
     steps: list[int | None] = [0] * map_.num_dims
     first: int | None = 0
-    for (by, offset), stride in zip(windows(map_) or (), strides, strict=True):
+    for (by, offset), stride in zip(windows(map_, padded=True) or (), strides, strict=True):
         for loop, factor in by.items():
             before = steps[loop]
             steps[loop] = (

@@ -53,7 +53,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from . import gpu_async, launch, subgroup
 from .gpu_async import AsyncDependencies
-from .launch import ATTRIBUTIONS, LaunchOp, TerminatorOp, parse_memory, print_typed
+from .launch import ATTRIBUTIONS, LaunchOp, TerminatorOp, parse_memory, print_memory, print_typed
 from .upstream import declared
 from .words import words
 
@@ -131,14 +131,7 @@ class FuncOp(gpu.FuncOp):
             printer.print_string(" -> ")
             with printer.in_parens():
                 printer.print_list(results, printer.print_attribute)
-        memory = self.body.blocks[0].args[len(self.function_type.inputs) :]
-        count = self.attributes.get(ATTRIBUTIONS)
-        split = count.value.data if isinstance(count, IntegerAttr) else 0
-        for keyword, values in (("workgroup", memory[:split]), ("private", memory[split:])):
-            if values:
-                printer.print_string(f" {keyword}")
-                with printer.in_parens():
-                    printer.print_list(values, lambda value: print_typed(printer, value))
+        print_memory(printer, self, len(self.function_type.inputs))
         if self.kernel is not None:
             printer.print_string(" kernel")
         names = {f"gpu.{name}": name for name in KNOWN_SIZES}

@@ -170,13 +170,6 @@ class LaunchOp(gpu.LaunchOp):
             *(size for size in clusters if size is not None),
         )
 
-    @property
-    def memory(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-        """Memory of the CTA and of a thread that the body has."""
-        values, count = self.body.blocks[0].args[2 * len(self.sizes) :], self.attributes.get(ATTRIBUTIONS)
-        split = count.value.data if isinstance(count, IntegerAttr) else 0
-        return values[:split], values[split:]
-
     def verify_(self) -> None:
         if not self.body.blocks or not self.body.blocks[0].ops:
             raise VerifyException("expected a body with operations")
@@ -241,11 +234,7 @@ class LaunchOp(gpu.LaunchOp):
                 printer.print_string(f" {word}")
                 with printer.in_parens():
                     printer.print_attribute(name)
-        for keyword, values in zip(("workgroup", "private"), self.memory, strict=True):
-            if values:
-                printer.print_string(f" {keyword}")
-                with printer.in_parens():
-                    printer.print_list(values, lambda value: print_typed(printer, value))
+        print_memory(printer, self, 2 * len(sizes))
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
         printer.print_op_attributes(self.attributes, reserved_attr_names=(ATTRIBUTIONS, *SYMBOLS))
@@ -282,6 +271,22 @@ def parse_memory(parser: Parser, keyword: str) -> Sequence[Parser.Argument]:
     if parser.parse_optional_keyword(keyword) is None:
         return ()
     return parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+
+
+def attributions(op: IRDLOperation, first: int) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    """Memory of the CTA and of a thread that the body of a kernel has, from this argument on."""
+    values, count = op.regions[0].blocks[0].args[first:], op.attributes.get(ATTRIBUTIONS)
+    split = count.value.data if isinstance(count, IntegerAttr) else 0
+    return values[:split], values[split:]
+
+
+def print_memory(printer: Printer, op: IRDLOperation, first: int) -> None:
+    """Prints the memory of a body: ` workgroup(%x : memref<32xf32, 3>)`."""
+    for keyword, values in zip(("workgroup", "private"), attributions(op, first), strict=True):
+        if values:
+            printer.print_string(f" {keyword}")
+            with printer.in_parens():
+                printer.print_list(values, lambda value: print_typed(printer, value))
 
 
 def _print_sizes(

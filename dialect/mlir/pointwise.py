@@ -121,16 +121,12 @@ class MapOp(PointwiseOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        start, named = parser.pos, None
-        if parser.parse_optional_punctuation("{"):
-            named = parser.parse_identifier(" as the operation")
-            parser.parse_optional_attr_dict()
-            parser.parse_punctuation("}")
+        start, named = parser.pos, _short_name(parser)
         inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         if len(outputs) != 1:
             parser.raise_error(f"expected one operand in outs(...), got {len(outputs)}", start)
         if named is not None:
-            body = _short_body(parser, named, inputs, outputs[0], start)
+            body = _short_body(parser, named, [*inputs, outputs[0]], range(len(inputs)), start)
         else:
             arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
             body = parser.parse_region(arguments)
@@ -202,13 +198,23 @@ def _element(value: SSAValue) -> Attribute:
     return value.type.element_type if isa(value.type, MemRefType | TensorType) else value.type
 
 
-def _short_body(parser: Parser, name: str, inputs: Sequence[SSAValue], output: SSAValue, start: int) -> Region:
-    """The body of `{name}`: the operation on the inputs' elements."""
+def _short_name(parser: Parser) -> str | None:
+    """The operation of a short form, `{arith.addf}`."""
+    if not parser.parse_optional_punctuation("{"):
+        return None
+    named = parser.parse_identifier(" as the operation")
+    parser.parse_optional_attr_dict()
+    parser.parse_punctuation("}")
+    return named
+
+
+def _short_body(parser: Parser, name: str, values: Sequence[SSAValue], of: Sequence[int], start: int) -> Region:
+    """The body of `{name}` for elements of inputs and output, `of` which the operation takes some, in this order."""
     op_type = parser.ctx.get_optional_op(name)
     if op_type is None:
         parser.raise_error(f"expected an operation on elements, got '{name}'", start)
-    block = Block(arg_types=[*map(_element, inputs), _element(output)])
-    op = op_type.create(operands=list(block.args[:-1]), result_types=[_element(output)])
+    block = Block(arg_types=[*map(_element, values)])
+    op = op_type.create(operands=[block.args[i] for i in of], result_types=[_element(values[-1])])
     block.add_ops([op, YieldOp(op.results[0])])
     return Region(block)
 
@@ -270,12 +276,9 @@ class ReduceOp(ops.ReduceOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> ops.ReduceOp:
-        start = parser.pos
-        if not parser.parse_optional_punctuation("{"):
+        start, named = parser.pos, _short_name(parser)
+        if named is None:
             return super().parse(parser)
-        named = parser.parse_identifier(" as the operation")
-        parser.parse_optional_attr_dict()
-        parser.parse_punctuation("}")
         inputs, outputs = (parse_operands(parser, keyword) for keyword in ("ins", "outs"))
         parser.parse_keyword("dimensions")
         parser.parse_punctuation("=")
@@ -283,19 +286,13 @@ class ReduceOp(ops.ReduceOp):
         if len(inputs) != 1 or len(outputs) != 1:
             parser.raise_error("expected one operand in ins(...) and one in outs(...) of the short form", start)
         # what is there so far comes first (MLIR, `addBodyWithPayloadOp` with `initFirst`)
-        region = _short_body(parser, named, [outputs[0], inputs[0]], outputs[0], start)
-        block, of = region.block, [inputs[0], outputs[0]]
-        body = Block(arg_types=[_element(value) for value in of])
-        for op in block.ops:
-            body.add_op(op.clone(dict(zip(block.args[:2], reversed(body.args), strict=True))))
-        if (op := body.first_op) is not None and (end := body.last_op) is not None:
-            end.operands = op.results
+        body = _short_body(parser, named, [inputs[0], outputs[0]], (1, 0), start)
         results: list[Attribute] = [value.type for value in outputs if isa(value.type, TensorType[Attribute])]
         return cls.build(
             operands=(inputs[0], outputs[0]),
             result_types=(results,),
             properties={"dimensions": DenseArrayBase.from_list(i64, along)},
-            regions=(Region(body),),
+            regions=(body,),
         )
 
 

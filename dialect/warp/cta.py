@@ -38,15 +38,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .attributes import (
-    SHARED_SPACE,
-    TENSOR_SPACE,
-    Memory,
-    element_row,
-    memory_of,
-    memory_space,
-    same_words,
-)
+from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
 from .operands import MEMORY
 from .views import BlocksAttr
@@ -65,14 +57,16 @@ class CopyOp(IRDLOperation):
 
     The tile is the last two dimensions of the destination, or of their rows, or the columns of one row, part number i
     of n, with `part` [i, n]; with [i, n, 1] of their columns. The leading dimensions are indexed, for example by the
-    stage of a pipeline. Elements outside the source are written as
-    zero; `in_bounds` [rows, columns] promises that there are none. All threads of the CTA execute the copy, and see the
-    tile after a `gpu.barrier`. The bits are copied unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
-    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows of
-    the source from this index on are not read, as if they were outside of it. With `packed`, elements of 4 bits are
-    written in the format that `ldmatrix` reads: 16 elements in the first half of each 16 bytes. The type of the tile
-    then has a byte for each element. Elements of 6 bits, a byte each in the source, begin each 16 bytes likewise;
-    `warp-pack` gives the copy a source in which they do::
+    stage of a pipeline. Elements outside the source are written as zero; `in_bounds` [rows, columns] promises that
+    there are none. All threads of the CTA execute the copy, and see the tile after a `gpu.barrier`. The bits are copied
+    unchanged: f32 to a tile of tf32, or i8 to a tile of ui8. With
+    `async`, the copy is in flight until a `warp.wait cp_async` covers its `warp.commit cp_async`. With `until`, rows
+    of the source from this index on are not read, as if they were outside of it. With `padded` [f, r, c, d, n, ...]
+    and `at`, the source is a window of images that have zeros around them, and begins f elements behind the memory.
+    Its element (i, j) is not read unless at + r * i + c * (j / d) is from 0 on and below n, for each of `at`. With
+    `packed`, elements of 4 bits are written in the format that `ldmatrix` reads: 16 elements in the first half of
+    each 16 bytes. The type of the tile then has a byte for each element. Elements of 6 bits, a byte each in the
+    source, begin each 16 bytes likewise; `warp-pack` gives the copy a source in which they do::
 
         warp.copy %A[%m, %k] to %As[%stage] {async} : memref<256x192xf16> to memref<4x128x64xf16, #warp.swizzle<128>, 3>
         warp.copy %A[%m, %k] to %As[] {packed = "b4x16_p64"} : memref<256x192xf4E2M1FN> to memref<128x64xi8, ..., 3>
@@ -94,43 +88,32 @@ class CopyOp(IRDLOperation):
     destination = operand_def(MemRefType)
     stage = var_operand_def(IndexType())
     until = opt_operand_def(IndexType())
+    at = var_operand_def(IndexType())
     is_async = opt_prop_def(UnitAttr, prop_name="async")
     in_bounds = opt_prop_def(ArrayAttr[BoolAttr])
     part = opt_prop_def(DenseArrayBase.constr(i64))
     packed = opt_prop_def(StringAttr)
     blocks = opt_prop_def(BlocksAttr)
+    padded = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? attr-dict"
+        "$source `[` $indices `]` `to` $destination `[` $stage `]` (`until` $until^)? (`at` `[` $at^ `]`)? attr-dict"
         " `:` type($source) `to` type($destination)"
     )
 
     def __init__(
-        self,
-        source: SSAValue,
-        indices: Sequence[SSAValue],
-        destination: SSAValue,
-        stage: Sequence[SSAValue] = (),
-        *,
-        is_async: bool = False,
-        in_bounds: ArrayAttr[BoolAttr] | None = None,
-        packed: str = "",
-        part: TilePart = WHOLE_TILE,
-        until: SSAValue | None = None,
-        blocks: BlocksAttr | None = None,
-    ):
+        self, source: SSAValue, indices: Sequence[SSAValue], destination: SSAValue, stage: Sequence[SSAValue] = (), *,
+        is_async: bool = False, in_bounds: ArrayAttr[BoolAttr] | None = None, packed: str = "",
+        part: TilePart = WHOLE_TILE, until: SSAValue | None = None, blocks: BlocksAttr | None = None,
+        at: Sequence[SSAValue] = (), padded: DenseArrayBase | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            operands=[source, list(indices), destination, list(stage), until],
-            properties={
-                "async": flag(is_async),
-                "in_bounds": in_bounds,
-                "part": part.property,
-                "packed": StringAttr(packed) if packed else None,
-                "blocks": blocks,
-            },
-        )
+            operands=[source, list(indices), destination, list(stage), until, list(at)],
+            properties={"async": flag(is_async), "in_bounds": in_bounds, "part": part.property, "blocks": blocks,
+                        "packed": StringAttr(packed) if packed else None, "padded": padded},
+        )  # fmt: skip
 
     @property
     def place(self) -> TilePart:
@@ -164,6 +147,10 @@ class CopyOp(IRDLOperation):
         rows, _ = bounds(self.in_bounds)
         if self.until is not None and rows:
             raise VerifyException("expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]")
+        if (self.padded is not None or self.at) and len(self.padded or ()) != 1 + 4 * len(self.at):
+            raise VerifyException(
+                f"expected padded = [f, r, c, d, n] with four more for each of `at`, got {self.padded}"
+            )
 
     @staticmethod
     def verify_packed(packed: str, source: Memory, destination: Memory) -> None:

@@ -247,6 +247,9 @@ class FactorsOp(IRDLOperation):
 #
 # Every way to write a product in `linalg` is raised to this one operation, so that the passes after it read one form.
 
+PADDED = "warp.padded"
+"""Says that A or B is a window of images among zeros that are no memory, and of which."""
+
 BY_ELEMENT = "warp.by_element"
 """On a product in `linalg`: no matrix instruction multiplies it, so that a thread adds up each element."""
 

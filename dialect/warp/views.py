@@ -277,9 +277,11 @@ class WindowOp(IRDLOperation):
         %w = warp.window %x affine_map<(i, j, k) -> (i * 2 + j, k)>
             : memref<9x16xf16> -> memref<4x3x16xf16, strided<[32, 16, 16]>>
 
-    An element may appear at several places of the result, so the result is only read. It may run backwards; then only
-    what reads images (`warp.im2col`) takes its place. Along a loop that the map does
-    not use, the elements repeat. `sizes` are the dynamic sizes of the result, in order.
+    With `padded`, loops may pass the ends of the memory, where zeros are read: what copies the result to shared memory
+    (`warp.copy`) knows the map. The result then begins where the memory does, without what the map adds. An element
+    may appear at several places of the result, so the result is only read. It may run backwards; then only what reads
+    images (`warp.im2col`) takes its place. Along a loop that the map does not use, the elements repeat. `sizes` are the
+    dynamic sizes of the result, in order.
     """
 
     name = "warp.window"
@@ -287,17 +289,20 @@ class WindowOp(IRDLOperation):
     memory = operand_def(MemRefType)
     sizes = var_operand_def(IndexType())
     map_ = prop_def(AffineMapAttr, prop_name="map")
+    padded = opt_prop_def(UnitAttr)
     result = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$memory $map (`sizes` `(` $sizes^ `)`)? attr-dict `:` type($memory) `->` type($result)"
 
-    def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = ()):
+    def __init__(self, memory: SSAValue, map_: AffineMap, shape: Sequence[int], sizes: Sequence[SSAValue] = (), *,
+                 padded: bool = False) -> None:  # fmt: skip
         """`shape` has -1 for each of `sizes`."""
         super().__init__(
             operands=[memory, list(sizes)],
-            properties={"map": AffineMapAttr(map_)},
-            result_types=[window_type(memory_of(memory), map_, shape)],
+            properties={"map": AffineMapAttr(map_), "padded": flag(padded)},
+            result_types=[window_type(memory_of(memory), map_, shape, padded=padded)],
         )
 
     @property
@@ -309,7 +314,7 @@ class WindowOp(IRDLOperation):
         memory, result = memory_of(self.memory), memory_of(self.result)
         if self.along.num_dims != result.get_num_dims():
             raise VerifyException(f"expected a loop for each dimension of {result}, got {self.along}")
-        expected = window_type(memory, self.along, result.get_shape())
+        expected = window_type(memory, self.along, result.get_shape(), padded=self.padded is not None)
         if result != expected:
             raise VerifyException(f"expected the result to be {expected}, got {result}")
         unknown = [size for size in result.get_shape() if size < 0]
@@ -317,23 +322,25 @@ class WindowOp(IRDLOperation):
             raise VerifyException(f"expected {len(unknown)} sizes of {result}, got {len(self.sizes)}")
 
 
-def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int]) -> MemRefType[Attribute]:
+def window_type(memory: Memory, map_: AffineMap, shape: Sequence[int], *,
+                padded: bool = False) -> MemRefType[Attribute]:  # fmt: skip
     """The type of memory seen along the loops of a map, of these sizes.
 
     Raises:
-        VerifyException: for a map that no strides follow, memory without strides, or loops that pass its end.
+        VerifyException: for a map that no strides follow, memory without strides, or loops that pass its end, unless
+            it is `padded`.
     """
-    strides = strides_of(memory)
-    if strides is None or len(map_.results) != len(strides) or map_.num_symbols or windows(map_) is None:
+    strides, forms = strides_of(memory), windows(map_, padded=padded)
+    if strides is None or len(map_.results) != len(strides) or map_.num_symbols or forms is None:
         raise VerifyException(
             f"expected sums of loops times constants, from 0 on or above, for each dimension of {memory}, got {map_}"
         )
-    if (dimension := passed(map_, shape, memory.get_shape())) is not None:
+    if not padded and (dimension := passed(map_, shape, memory.get_shape())) is not None:
         loops = "x".join(str(size) if size >= 0 else "?" for size in shape)
         raise VerifyException(f"loops of {loops} along {map_} pass the end of dimension {dimension} of {memory}")
     steps, first = steps_of(map_, strides)
     start = memory.get_offset()
-    offset = None if start is None or first is None else start + first
+    offset = start if padded else None if start is None or first is None else start + first
     return MemRefType(memory.element_type, shape, StridedLayoutAttr(steps, offset), memory.memory_space)
 
 

@@ -9,24 +9,24 @@ from typing import NamedTuple, NoReturn
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, MemRefType, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, FloatAttr, MemRefType, StringAttr, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.mlir.affine import FIXED, loops_of, strides_of, windows
+from ...dialect.mlir.affine import FIXED, expression_of, loops_of, steps_of, strides_of, windows
 from ...dialect.nest import Nest, generic
-from ...dialect.warp.attributes import memory_of, type_name
-from ...dialect.warp.matmul import BY_ELEMENT, MatmulOp
+from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
+from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import WindowOp
 from ..patterns import IndexBuilder, operations_between
 from .elementwise import touched
-from .operand import drop_unused, groups_of, root, users_of
+from .operand import collapse, drop_unused, groups_of, root, users_of
 from .window_sums import PADDING, WindowSum
 
 ALIGNED = 8
@@ -234,6 +234,80 @@ class FoldPadding(RewritePattern):
         images = padded.images()
         op.operands[list(op.operands).index(windows.image.value)] = images
         op.attributes[PADDING] = DenseArrayBase.from_list(i64, [0, *padded.low, 0])
+        padded.drop_unused(images)
+
+
+class Padding(NamedTuple):
+    """What the attribute `PADDED` of a product says: of which operand a window is ("a" or "b"), and where along its
+    loops it lies in the images, whose ends it passes, by dimension with their size; how far from the start of the
+    images its first element is, and how many channels of each tap the columns of the operand have."""
+
+    role: str
+    ends: list[tuple[AffineExpr, Mapping[int, int], int]]
+    first: int
+    together: int
+
+    @staticmethod
+    def of(op: MatmulOp) -> Padding | None:
+        """The padding that a product has as an attribute."""
+        match op.attributes.get(PADDED):
+            case ArrayAttr(data=(StringAttr(data=role), AffineMapAttr(data=along), numbers)) if isinstance(
+                numbers, DenseArrayBase
+            ):
+                first, together, *sizes = map(int, numbers.get_values())
+                factors = (by for by, _ in windows(along, padded=True) or ())
+                return Padding(role, list(zip(along.results, factors, sizes, strict=True)), first, together)
+            case _:
+                return None
+
+
+class PadWindow(RewritePattern):
+    """Lets a product whose tiles threads copy read the window of its images where they are, not copied among zeros.
+
+    Every copy of a tile then asks which pixels there are. Of more than `LARGEST_GATHERED` bytes that is faster only
+    where channels lie together, and each tile is copied once for each tap (H100, 3x3, microseconds: 64 to 64 channels
+    last 95.9 for 108.5, 256 to 256 of them 287 for 233, 64 to 64 first 646 for 456).
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter) -> None:
+        schedule = op.attributes.get(ScheduleAttr.name)
+        if op.tile or not isinstance(schedule, ScheduleAttr) or schedule.data.together > 1 or op.forms != (None, None):
+            return
+        for side, value in enumerate(op.a_and_b):
+            joined = value.owner if isinstance(value.owner, memref.CollapseShapeOp) else None
+            window = value.owner if joined is None else joined.src.owner
+            if isinstance(window, WindowOp) and value.has_one_use() and window.result.has_one_use():
+                other = memory_of(op.a_and_b[1 - side]).get_shape()
+                features = other[loops_of(op.maps[1 - side]).index(op.outer + 1 - side)]
+                once = joined is not None and features <= schedule.data.cta[1 - side]
+                if once or 0 < _bytes(window.memory) <= LARGEST_GATHERED:
+                    self._pad(op, rewriter, side, window, joined)
+
+    @staticmethod
+    def _pad(
+        op: MatmulOp, rewriter: PatternRewriter, side: int, window: WindowOp, joined: memref.CollapseShapeOp | None
+    ) -> None:
+        padded, shape = Padded.of(window.memory, op, (0,)), memory_of(window.result).get_shape()
+        last, groups = len(shape) - 1, [] if joined is None else groups_of(joined)
+        *kept, taps = groups or [[last]]
+        if padded is None or padded.copy is None or min(shape) < 0 or (groups and [*kept, taps] != [
+            *([d] for d in range(last - 1)), [last - 1, last]]):  # fmt: skip
+            return
+        images, forms, low = padded.copy.inputs[0], windows(window.along) or (), (0, *padded.low)
+        moved = [(by, at - before) for (by, at), before in zip(forms, low, strict=True)]
+        along, sizes = AffineMap(len(shape), 0, tuple(map(expression_of, moved))), memory_of(images).get_shape()
+        _, first = steps_of(along, strides_of(memory_of(images)) or ())
+        passed = [d for d, (by, at) in enumerate(moved)
+                  if at < 0 or at + sum(factor * (shape[i] - 1) for i, factor in by.items()) >= sizes[d]]  # fmt: skip
+        if first is None or any(last in moved[d][0] for d in passed if groups):
+            return
+        numbers = [first, shape[-1] if groups else 1, *(sizes[d] for d in passed)]
+        around = AffineMapAttr(AffineMap(len(shape), 0, tuple(along.results[d] for d in passed)))
+        op.attributes[PADDED] = ArrayAttr([StringAttr("ab"[side]), around, DenseArrayBase.from_list(i64, numbers)])
+        made = rewriter.insert(WindowOp(images, along, shape, padded=True), InsertPoint.before(op)).result
+        old, op.operands[side] = op.a_and_b[side], rewriter.insert(collapse(made, groups)).result if groups else made
+        drop_unused(old)
         padded.drop_unused(images)
 
 

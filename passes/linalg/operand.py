@@ -161,13 +161,13 @@ def _part(op: memref.SubviewOp, source: View, number: Number) -> View:
 def _window(op: WindowOp, source: View, number: Number) -> View:
     sizes = iter(op.sizes)
     shape = tuple(size if size >= 0 else number(next(sizes)) for size in memory_of(op.result).get_shape())
-    if (dimension := passed(op.along, shape, source.shape)) is not None:
+    if op.padded is None and (dimension := passed(op.along, shape, source.shape)) is not None:
         raise WindowError(
             f"loops of {'x'.join(map(str, shape))} along {op.along} pass the end of dimension {dimension} of memory of "
             f"{'x'.join(map(str, source.shape))}"
         )
     steps, first = steps_of(op.along, source.strides)
-    return View(source.offset + (first or 0), shape, tuple(step or 0 for step in steps))
+    return View(source.offset + (0 if op.padded else first or 0), shape, tuple(step or 0 for step in steps))
 
 
 def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:

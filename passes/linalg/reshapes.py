@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, TensorType, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -37,10 +37,13 @@ def collapse(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.Co
     )
 
 
-def expand(value: SSAValue, groups: Groups, sizes: Sequence[int]) -> tensor.ExpandShapeOp:
-    """A tensor with several dimensions for each, of known sizes."""
+def expand(
+    value: SSAValue, groups: Groups, sizes: Sequence[int], unknown: Sequence[SSAValue] = ()
+) -> tensor.ExpandShapeOp:
+    """A tensor with several dimensions for each. `unknown` are the sizes that are not known, below 0."""
     kind = TensorType(element_of(value), sizes)
-    return tensor.ExpandShapeOp(value, [], reassociation(groups), list(sizes), kind)
+    shape = [size if size >= 0 else DYNAMIC_INDEX for size in sizes]
+    return tensor.ExpandShapeOp(value, unknown, reassociation(groups), shape, kind)
 
 
 def element_of(value: SSAValue) -> Attribute:
@@ -92,7 +95,8 @@ class DropUnitLoops(RewritePattern):
         units = [d for d in units if written.loops[d] in dropped]
         kept = [d for d in range(len(shape)) if d not in units]
         loops = {written.loops[d] for d in units} | single
-        if not kept or min(shape) < 0 or not loops:
+        unknown = _sizes_of(written.value)
+        if not kept or sum(size < 0 for size in shape) != len(unknown) or not loops:
             return
         if loops & set(nest.indices.values()):
             return
@@ -108,9 +112,15 @@ class DropUnitLoops(RewritePattern):
         if not units:
             rewriter.replace(op, made)
             return
-        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape)
+        wide = expand(rewriter.insert(made).results[0], around(kept, len(shape)), shape, unknown)
         wide.location = op.location
         rewriter.replace(op, wide)
+
+
+def _sizes_of(value: SSAValue) -> Sequence[SSAValue]:
+    """The sizes that the type does not tell, of a tensor without contents or a filled one; none of others."""
+    op = value.owner.outputs[0].owner if isinstance(value.owner, FillOp) else value.owner
+    return op.dynamic_sizes if isinstance(op, tensor.EmptyOp) else ()
 
 
 def _added_loops(access: NestAccess) -> set[int]:
@@ -156,9 +166,9 @@ def _without(value: SSAValue, kept: Sequence[int], rewriter: PatternRewriter) ->
         return value
     kind = TensorType(element_of(value), [shape_of(value)[d] for d in kept])
     if isinstance(value.owner, tensor.EmptyOp):
-        return rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        return rewriter.insert(tensor.EmptyOp(_sizes_of(value), kind)).tensor
     if isinstance(fill := value.owner, FillOp):
-        empty = rewriter.insert(tensor.EmptyOp([], kind)).tensor
+        empty = rewriter.insert(tensor.EmptyOp(_sizes_of(value), kind)).tensor
         made = FillOp(fill.inputs, [empty], [kind])
         made.location = fill.location
         return rewriter.insert(made).results[0]
@@ -303,9 +313,15 @@ class FoldReshapes(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
         before, after = op.operands[0].owner, shape_of(op.results[0])
-        if not isinstance(before, Reshape) or min(*shape_of(before.operands[0]), *after, 0) < 0:
+        if not isinstance(before, Reshape):
             return
-        source = before.operands[0]
+        source, groups = before.operands[0], groups_of(op)
+        wide = source if isinstance(before, tensor.CollapseShapeOp) else before.results[0]
+        if min(*shape_of(source), *after, 0) < 0:
+            alone = all(len(group) == 1 or min(shape_of(wide)[d] for d in group) >= 0 for group in groups)
+            if source.type == op.results[0].type and groups == groups_of(before) and alone:
+                rewriter.replace(op, [], [source])
+            return
         sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]
         if sizes[0] == sizes[1] and sizes[0]:
             rewriter.replace(op, [], [with_units(op, source, after, rewriter)])

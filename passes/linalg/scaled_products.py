@@ -9,7 +9,6 @@ score: what `warp-fuse-attention` and epilogues read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, tensor
@@ -23,7 +22,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.nest import Nest, generic, is_constant
+from ...dialect.nest import Nest, NestAccess, generic, is_constant
 from ...dialect.warp.elements import shape_of
 from ..patterns import IndexBuilder, float_value
 from .moved_operands import ExtendBehind, ReadMoved
@@ -148,7 +147,8 @@ class ExpandBatch(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: tensor.ExpandShapeOp, rewriter: PatternRewriter) -> None:
         product, shape, groups = op.src.owner, shape_of(op.result), groups_of(op)
-        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(shape) < 0:
+        several = [shape[d] for group in groups if len(group) > 1 for d in group]
+        if not isinstance(product, LinalgStructuredOperation) or op.src.uses.get_length() != 1 or min(several) < 0:
             return
         if (fill := _product(product)) is None:
             return
@@ -167,9 +167,12 @@ class ExpandBatch(RewritePattern):
             places.append([sum(map(len, places)) + n for n in range(len(sizes.get(loop, [0])))])
         count = sum(map(len, places))
         maps = [map_along(count, [place for loop in loops_of(map_) for place in places[loop]]) for map_ in nest.maps]
-        inputs = [rewriter.insert(_split(access.value, access.loops, sizes)).result for access in nest.reads]
+        inputs = [_split(rewriter, access, sizes) for access in nest.reads]
         kind = TensorType(element_of(op.result), [part for loop in nest.writes[0].loops for part in sizes[loop]])
-        zeros = _fill(rewriter, fill, fill.inputs[0], kind)
+        if kind != op.result.type and min(shape) < 0:
+            return
+        empty = rewriter.insert(tensor.EmptyOp(op.dynamic_output_shape, kind)).tensor
+        zeros = rewriter.insert(FillOp(fill.inputs, [empty], [kind])).results[0]
         summed = [place for loop in nest.summed for place in places[loop]]
         made = generic(product, inputs, [zeros], product.regions[0].clone(), maps, summed, [kind])
         if kind == op.result.type:
@@ -227,10 +230,11 @@ PATTERNS: tuple[RewritePattern, ...] = (FoldReshapes(), ReadMoved(), ExtendBehin
 """In this order, and before `ScaleBehind`: a chain of conversions, transpositions and scales is read at once."""
 
 
-def _split(value: SSAValue, loops: Sequence[int], sizes: dict[int, list[int]]) -> tensor.ExpandShapeOp:
+def _split(rewriter: PatternRewriter, access: NestAccess, sizes: dict[int, list[int]]) -> SSAValue:
     """A tensor with several dimensions where a loop becomes several."""
-    shape = shape_of(value)
-    parts = [sizes.get(loop, [size]) for loop, size in zip(loops, shape, strict=True)]
+    value, shape, index = access.value, shape_of(access.value), IndexBuilder(Builder(rewriter.insertion_point))
+    parts = [sizes.get(loop, [size]) for loop, size in zip(access.loops, shape, strict=True)]
     first = [sum(map(len, parts[:d])) for d in range(len(parts))]
     groups = [[at + n for n in range(len(part))] for at, part in zip(first, parts, strict=True)]
-    return expand(value, groups, [size for part in parts for size in part])
+    unknown = [index.insert(tensor.DimOp(value, index.value(d))).result for d, size in enumerate(shape) if size < 0]
+    return rewriter.insert(expand(value, groups, [size for part in parts for size in part], unknown)).result

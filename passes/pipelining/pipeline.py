@@ -345,6 +345,8 @@ class Pipeliner:
                 packed=packed,
                 until=until,
                 part=copy.place,
+                at=[index.again(value, mapped, source.has) for value in copy.at],
+                padded=copy.padded,
             )
             index.insert(made)
 

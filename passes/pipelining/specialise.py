@@ -103,7 +103,7 @@ def _check(loop: scf.ForOp, copies: Sequence[CopyOp], once: Sequence[CopyOp]) ->
         if not (is_step or is_pure(op) or (isinstance(op, LoadOp) and op.memory not in tiles)):
             decline(op, f"{op.name} in the loop is neither a copy nor a product of warpgroups")
     for copy in (*copies, *once):
-        if copy.until is not None:
+        if copy.until is not None or copy.at:
             decline(copy, "a tensor copy has no end of its own")
         TensorView.of(copy, copy.source)
 

@@ -35,7 +35,7 @@ from ...dialect.isa import mma
 from ...dialect.mlir.affine import FIXED, loops_of, map_along
 from ...dialect.mlir.arithmetic import VectorContractOp
 from ...dialect.mlir.gpu import BlockDimOp, BlockIdOp, FuncOp, GridDimOp, LaunchFuncOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp
+from ...dialect.mlir.launch import ATTRIBUTIONS, DIMENSIONS, LaunchOp, TerminatorOp, attributions
 from ...dialect.mlir.launch import ModuleOp as KernelModuleOp
 from ...dialect.warp.attributes import FragmentType, enclosing, type_name, type_of_element
 from ...dialect.warp.fragments import ConstantOp
@@ -94,7 +94,7 @@ def _captured(op: LaunchOp) -> Iterator[SSAValue]:
 
 def _kernel(op: LaunchOp, name: str, captured: list[SSAValue], rewriter: PatternRewriter) -> FuncOp:
     """Builds the kernel of a launch from its body."""
-    workgroup, private = op.memory
+    workgroup, private = attributions(op, 2 * len(op.sizes))
     old, *others = op.body.blocks
     block = Block(arg_types=[value.type for value in (*captured, *workgroup, *private)])
     for value, argument in zip((*captured, *workgroup, *private), block.args, strict=True):

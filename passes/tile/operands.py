@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -21,6 +21,7 @@ from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, Swizzle
 from ...dialect.warp.cta import DENSE, SPREAD, CopyOp
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp, ElementwiseOp, Kind
+from ...dialect.warp.matmul import PADDED
 from ...dialect.warp.matrices import MatrixMove
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
@@ -190,7 +191,26 @@ class OperandTiles(Generic[ProductT]):
         where, matrices = self.place(index, at), [operand] if second is None else [operand, second]
         for number, each in enumerate(matrices):
             copied, part = source or matrix_of(index, each, at), TilePart(number, count, int(self.in_memory[1] == "n"))
-            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part))
+            near, padded = self._padding(index, copied) if PADDED in product.op.attributes else ((), None)
+            index.insert(CopyOp(copied, where, tile, in_bounds=inside, packed=self.packed, until=until, part=part,
+                                at=near, padded=padded))  # fmt: skip
+
+    def _padding(
+        self: OperandTiles[Product], index: IndexBuilder, copied: SSAValue
+    ) -> tuple[list[SSAValue], DenseArrayBase | None]:
+        """The `at` and `padded` of the copy of a tile, of a window of images among zeros."""
+        from ..linalg.image_windows import Padding  # with patterns that a product does not need
+
+        around, view = Padding.of(self.tiling.product.op), copied.owner
+        if around is None or around.role != self.role or not isinstance(view, MatrixOp):
+            return [], None
+        (row, column), others = view.dimensions, iter(view.indices)
+        loops = [0 if d in (row, column) else next(others) for d in range(memory_of(view.memory).get_num_dims())]
+        at, numbers = list[SSAValue](), [around.first]
+        for expr, by, size in around.ends:
+            at.append(index.value(index.evaluated(expr, lambda loop: loops[loop] if loop < len(loops) else 0)))
+            numbers += [by.get(row or 0, 0), by.get(column or 0, 0), around.together, size]
+        return at, DenseArrayBase.from_list(i64, numbers)
 
     def _copy_packed(self: OperandTiles[Product], index: IndexBuilder, at: dict[str, Index], tile: SSAValue) -> None:
         """Copies the blocks of packed weights in a tile, those of each 64 columns at a time."""

@@ -305,11 +305,12 @@ class OutlinePass(PatternPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         raise_products(op)
         if any(isinstance(each, LinalgStructuredOperation) for each in op.walk()):
-            from ..linalg.image_windows import FoldPadding, GatherParts
+            from ..linalg.image_windows import FoldPadding, GatherParts, PadWindow
             from .nest_kernel import FoldStart
 
             apply_patterns([FoldStart()], op)
             apply_patterns([FoldPadding()], op)
+            apply_patterns([PadWindow()], op)
             apply_patterns([GatherParts()], op)
         if any(isinstance(each, RowsOp) for each in op.walk()):
             from ..linalg.split_rows import SplitRows

@@ -32,7 +32,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.target import Target
 
 from ...dialect.mlir.gpu_async import OPERATIONS
@@ -50,7 +50,7 @@ from ..diagnostics import fail, remark
 from ..to_ptx.kernel import ConvertWarpToPtxPass
 from .arithmetic import convert as to_llvm
 from .blocks import Node, Registers, flattened, split
-from .instruction import POINTERS, SPACES, PtxInstruction, Symbols, declared_type, register_type
+from .instruction import LETTERS, POINTERS, SPACES, PtxInstruction, Symbols, declared_type, register_type
 from .nvvm_operations import convert as to_nvvm
 
 
@@ -102,6 +102,32 @@ def _attributes(function: FuncOp) -> dict[str, Attribute]:
     return attributes
 
 
+_LETTERS = {
+    register_type(type): LETTERS[letter] for type, letter in (("b32", 32), ("b64", 64), ("f32", "f32"), ("f64", "f64"))
+}
+"""How inline PTX is told the type of a value."""
+
+
+def _keep(block: Block) -> None:
+    """Keeps values that later blocks alone read in the block that computes them: inline PTX without text reads them.
+
+    LLVM moves them behind the jumps between otherwise (`MachineSink`). Addresses that this compiler computes before a
+    wait then stand among the loads behind it, and ptxas has fewer of those in flight.
+    """
+    values = [
+        value
+        for op in block.ops
+        if not isinstance(op, llvm.ConstantOp | llvm.UndefOp | llvm.AddressOfOp)
+        for value in op.results
+        if value.type in _LETTERS and all(use.operation.parent is not block for use in value.uses)
+    ]
+    if values and block.last_op is not None:
+        letters = ",".join(_LETTERS[value.type] for value in values)
+        Rewriter.insert_op(
+            llvm.InlineAsmOp("", letters, values, [], has_side_effects=True), InsertPoint.before(block.last_op)
+        )
+
+
 class _Function:
     """The conversion of one kernel."""
 
@@ -124,6 +150,8 @@ class _Function:
 
     def convert(self) -> llvm.FuncOp:
         self.registers.fill(self._fill)
+        for node in self.nodes:
+            _keep(node.block)
         kinds = [kind for _, kind, _ in self.parameters]
         attributes = [DictionaryAttr(each) for *_, each in self.parameters]
         return llvm.FuncOp(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from ...dialect.layouts.layout import Layout, column
@@ -22,6 +23,17 @@ from .scalars import divisor_of
 
 COMMIT = "cp.async.commit_group"
 """What targets with asynchronous copies of threads have."""
+
+
+class ZerosAround(NamedTuple):
+    """The first element of a window of images, and how each of their dimensions is padded: `at`, r, c, d and n of
+    `warp.copy`."""
+
+    first: int = 0
+    ends: Sequence[tuple[IndexValue, int, int, int, int]] = ()
+
+
+UNPADDED = ZerosAround()
 
 
 class CopyPiece(NamedTuple):
@@ -46,7 +58,7 @@ class TileCopies:
         self.thread, self.threads, self.widest = thread, threads, widest
 
     def copy(self, start: GlobalPlace, tile: SharedTile, stage: IndexValue, *, asynchronous: bool, spread: bool = False,
-             part: TilePart = WHOLE_TILE) -> None:  # fmt: skip
+             part: TilePart = WHOLE_TILE, padded: ZerosAround = UNPADDED) -> None:  # fmt: skip
         """Copies the tile at a place of the source to a stage, or to a part of it. Elements outside of the source
         are zero.
 
@@ -54,6 +66,8 @@ class TileCopies:
         """
         source, first_row, first_column, _ = start
         size = source.widest_access(min(self.widest, CHUNK // 2 if spread else tile.swizzle))
+        while any(across and together % (size // source.element_bytes) for _, _, across, together, _ in padded.ends):
+            size //= 2
         while self._misaligned(first_column, size // source.element_bytes):
             size //= 2
         use_async = asynchronous and size >= 4 and self.emitter.has(COMMIT)
@@ -63,10 +77,13 @@ class TileCopies:
         down, along = (0, part.number * extents[1]) if part.axis else (part.number * extents[0], 0)
         for piece in self._pieces(copied, size, spread=spread):
             inside = self._inside(start, copied, piece, spread=spread)
+            if padded.ends:
+                inside = reduce(self.scalars.both, self._among(padded, start, piece), inside)
             origin = self.scalars.address(source.base, [
                 (piece.row.lane, source.row_bytes), (first_row, source.row_bytes),
                 (piece.row.constant, source.row_bytes), (piece.column.lane, source.element_bytes),
                 (first_column, source.element_bytes), (piece.column.constant, source.element_bytes),
+                (padded.first, source.element_bytes),
             ])  # fmt: skip
             line, place = (
                 position._replace(constant=position.constant + more)
@@ -143,6 +160,14 @@ class TileCopies:
                 position_ = Position.of(position.lane, start, position.constant)
                 result = self.scalars.both(result, self.addressing.inside(position_, extent, size))
         return result
+
+    def _among(self, padded: ZerosAround, start: GlobalPlace, piece: CopyPiece) -> Iterator[VirtualRegister | bool]:
+        """Whether a piece lies in the images that have zeros around them, by dimension."""
+        s = self.scalars
+        row, column = (s.sum(at, *place) for at, place in ((start.row, piece.row), (start.column, piece.column)))
+        for at, down, across, together, size in padded.ends:
+            along = s.multiply(s.quotient(column, together), across) if across else 0
+            yield s.compare("lt", s.sum(at, s.multiply(row, down), along), size, signed=False)
 
     def _async(self, size: int, origin: At, target: At, inside: VirtualRegister | bool,
                taken: VirtualRegister | bool) -> None:  # fmt: skip

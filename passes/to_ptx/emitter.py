@@ -141,7 +141,7 @@ def write(operands: Iterable[EmittedOperand]) -> Written:
             kinds.append(tuple([item.type for item in operand]))
         elif type(operand) is At:
             base, offset = operand
-            texts.append(f"[?+{offset}]" if offset > 0 else f"[?{offset}]" if offset else "[?]")
+            texts.append(f"[?+{offset}]" if offset else "[?]")
             registers.append(base)
             kinds.append(_ADDRESSES[base.type])
         elif type(operand) is int:

@@ -335,7 +335,9 @@ def _intrinsic(kernel: LlvmKernel, op: llvm.CallIntrinsicOp) -> None:
 
 @_lowers(llvm.InlineAsmOp)
 def _inline(kernel: LlvmKernel, op: llvm.InlineAsmOp) -> None:
-    """One instruction of inline PTX on the registers of the operation."""
+    """One instruction of inline PTX on the registers of the operation; none, which keeps values where they are."""
+    if op.res is None and not op.asm_string.data.strip():
+        return
     match = re.fullmatch(r"\s*([a-z][\w.:]*)(?:\s+([^;]*))?;\s*", op.asm_string.data)
     if match is None:
         fail(op, "inline PTX is lowered where it is one instruction")

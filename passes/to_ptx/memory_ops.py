@@ -32,7 +32,7 @@ from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
-from .copies import SharedFragments
+from .copies import UNPADDED, SharedFragments, ZerosAround
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, lowers
@@ -219,7 +219,15 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
     )
     start = GlobalPlace(source, row, lowering.whole_bytes(op, column, source.packed), bounds(op.in_bounds))
     spread, stage = op.packed is not None, stages[0] if stages else 0
-    lowering.copies.copy(start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place)
+    padded = UNPADDED if op.padded is None else _padding(lowering, op, *op.padded.get_values())
+    lowering.copies.copy(start, tile, stage, asynchronous=op.is_async is not None, spread=spread, part=op.place,
+                         padded=padded)  # fmt: skip
+
+
+def _padding(lowering: KernelLowering, op: CopyOp, first: int, *ends: int) -> ZerosAround:
+    """The zeros around the images that a copy reads a window of."""
+    each = zip(map(lowering.scalar, op.at), ends[::4], ends[1::4], ends[2::4], ends[3::4], strict=True)
+    return ZerosAround(first, list(each))
 
 
 @lowers(MatrixOp)

@@ -120,6 +120,48 @@ def test_three_dimensions() -> None:
     run(Case("conv_3d_ndhwc_dhwcf", (1, 2, 1), (1, 1, 3)))
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(
+    ("name", "strides", "dilations", "low", "high"),
+    [
+        ("conv_1d_ncw_fcw", (1,), (1,), (2,), (1,)),
+        ("conv_2d_nchw_fchw", (2, 1), (1, 2), (1, 2), (0, 1)),
+        ("conv_2d_nhwc_hwcf", (1, 2), (2, 1), (1, 0), (2, 1)),
+        ("conv_2d_nhwc_fhwc", (1, 1), (1, 1), (0, 1), (0, 1)),
+        ("conv_3d_ndhwc_dhwcf", (1, 1, 1), (1, 1, 1), (0, 1, 0), (1, 1, 1)),
+    ],
+)
+def test_images_among_zeros_are_read_where_they_are(
+    name: str, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int], high: Sequence[int]
+) -> None:
+    case, rng = Case(name, strides, dilations), np.random.default_rng()
+    first, last = ([dict(zip(case.space, by, strict=True)).get(d, 0) for d in case.layout.image] for by in (low, high))
+    shape, *others = case.shapes
+    inner = [size - before - after for size, before, after in zip(shape, first, last, strict=True)]
+    large, small = (f"memref<{'x'.join(map(str, sizes))}xf16>" for sizes in (shape, inner))
+    steps = [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
+    part = f"{small[:-1]}, strided<{steps}, offset: {sum(map(int.__mul__, first, steps))}>>"
+    text = case.text(("f16", "f16", "f32")).replace(f"%A: {large}", f"%X: {small}")
+    text = text.replace(
+        "  %z = arith.constant 0 : i32\n",
+        f"""  %z = arith.constant 0.0 : f16
+  %A = memref.alloc() : {large}
+  linalg.fill ins(%z : f16) outs(%A : {large})
+  %part = memref.subview %A{first} {inner} {[1] * len(first)} : {large} to {part}
+  linalg.copy ins(%X : {small}) outs(%part : {part})
+""",
+    )
+    kernel = compile(text, target="sm_80", cache=False)
+    assert len(kernel.plan.launches) == 1
+    a, b = (rng.standard_normal(sizes).astype(np.float16) for sizes in (inner, others[0]))
+    c = rng.standard_normal(others[1]).astype(np.float32)
+    around, start = np.pad(a, list(zip(first, last, strict=True))).astype(np.float64), c.astype(np.float64)
+    wanted = start + case.exact(around, b.astype(np.float64))
+    size = np.abs(start) + case.exact(np.abs(around), np.abs(b.astype(np.float64)))
+    kernel(a, b, c, device="interp", checks="all")
+    assert (np.abs(c - wanted) <= 100 * UNIT * size).all()
+
+
 def test_every_name_has_a_layout_of_as_many_dimensions_as_it_says() -> None:
     for name in NAMES:
         image, kernel, result = LAYOUTS[name]

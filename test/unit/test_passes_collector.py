@@ -1,7 +1,9 @@
 """The collector rests while a module is lowered, and is as before afterwards, errors or not."""
 
 import gc
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,18 @@ def test_errors_leave_it_on() -> None:
     with pytest.raises(CompileError):
         compile(EXAMPLE.read_text(), stages=1000)
     assert gc.isenabled()
+
+
+def test_threads_compile_one_after_another() -> None:
+    text = """func.func @f(%A: memref<{m}x24xi8>, %B: memref<24x8xi8>, %C: memref<{m}x8xi32>) {{
+      linalg.matmul ins(%A, %B : memref<{m}x24xi8>, memref<24x8xi8>) outs(%C : memref<{m}x8xi32>)
+      return
+    }}"""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            made = [pool.submit(compile, text.format(m=m), "sm_80", cache=False) for m in range(16, 22)]
+            assert all("mma.sync" in each.result().ptx for each in made)
+    finally:
+        sys.setswitchinterval(interval)

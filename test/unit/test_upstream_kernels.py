@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -47,7 +48,7 @@ def through_nvvm(name: str, arch: str) -> PtxModule:
     ConvertWarpToNvvmPass().apply(make_context(), ptx)
     text = str(ptx)
     assert "nvvm.wmma.mma" in text
-    assert "inline_asm" not in text
+    assert not re.findall(r'inline_asm[^"]*"[^"]', text)
     return load_ptx(to_ptx(text, arch))
 
 

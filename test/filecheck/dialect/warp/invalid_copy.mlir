@@ -120,6 +120,14 @@ func.func @packed(%g: memref<32x64xf8E4M3FN>, %s: memref<32x64xi8, #warp.swizzle
 
 // -----
 
+// expected-error @+2 {{warp.copy: expected padded = [f, r, c, d, n] with four more for each of `at`, got array<i64: 0, 1>}}
+func.func @padded(%g: memref<32x64xf16>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
+  warp.copy %g[%i, %i] to %s[] at[%i] {padded = array<i64: 0, 1>} : memref<32x64xf16> to memref<32x64xf16, #warp.swizzle<128>, 3>
+  return
+}
+
+// -----
+
 // expected-error @+2 {{warp.copy: expected rows that may be out of bounds with `until`, got in_bounds = [true, ...]}}
 func.func @until(%g: memref<32x64xf16>, %s: memref<32x64xf16, #warp.swizzle<128>, 3>, %i: index) {
   warp.copy %g[%i, %i] to %s[] until %i {in_bounds = [true, true]} : memref<32x64xf16> to memref<32x64xf16, #warp.swizzle<128>, 3>

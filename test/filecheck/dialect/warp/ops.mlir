@@ -98,14 +98,15 @@ func.func @arithmetic(%x: !acc) {
 // CHECK: warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to memref<2x32x64xf16, #warp.swizzle<128>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+// CHECK: warp.copy %g[%i, %i] to %t[] at[%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
 // CHECK: warp.commit cp_async
 // CHECK: warp.wait cp_async 0
 // CHECK: warp.wait cp_async 2 {note}
 // GENERIC-LABEL: "copies"
-// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1, 0>}>
-// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %s, %i) <{async, in_bounds = [false, true], operandSegmentSizes = array<i32: 1, 2, 1, 1, 0, 0>}>
+// GENERIC: "warp.copy"(%g, %i, %i, %t) <{operandSegmentSizes = array<i32: 1, 2, 1, 0, 0, 0>}>
 // GENERIC: "warp.commit"() <{group = "cp_async"}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 0 : i64}> : () -> ()
 // GENERIC: "warp.wait"() <{group = "cp_async", pending = 2 : i64}> {note}
@@ -113,6 +114,7 @@ func.func @copies(%g: memref<100x77xf16>, %s: !shared, %t: memref<8x8xf16, #warp
   warp.copy %g[%i, %i] to %s[%i] {async, in_bounds = [false, true]} : memref<100x77xf16> to !shared
   warp.copy %g[%i, %i] to %t[] : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.copy %g[%i, %i] to %t[] until %i {in_bounds = [false, true]} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
+  warp.copy %g[%i, %i] to %t[] at [%i] {padded = array<i64: -11, 1, 1, 8, 100>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2, 1>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3>
   warp.copy %g[%i, %i] to %t[] {part = array<i64: 1, 2>} : memref<100x77xf16> to memref<8x8xf16, #warp.swizzle<16>, 3 : i64>
   warp.commit cp_async
