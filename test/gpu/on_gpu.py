@@ -1,11 +1,13 @@
 """A plugin of pytest: kernels that tests run on the interpreter run on the GPU.
 
     PYTHONPATH=test/gpu:$PYTHONPATH python3 -m pytest -p on_gpu test/unit/test_row_kernels.py
+    COMPARE=words PYTHONPATH=test/gpu:$PYTHONPATH python3 -m pytest -p on_gpu test/unit/test_row_kernels.py
 
-The tests compare results as they always do. What only the interpreter does stays there: reports, traces, other
-arithmetic, kernels for targets that this GPU does not run, and, under a tool of compute-sanitizer that `SANITIZER`
-names, kernels that this tool does not follow. Checks of the interpreter are left out. The last line says how many
-launches ran on the GPU.
+The tests compare results as they always do. With `COMPARE=words`, kernels run on the interpreter too, with the matrix
+arithmetic of the GPU, and both must leave the same words. What only the interpreter does stays there: reports, traces,
+other arithmetic, kernels for targets that this GPU does not run, and, under a tool of compute-sanitizer that
+`SANITIZER` names, kernels that this tool does not follow. Checks of the interpreter are left out. The last line says
+how many launches ran on the GPU.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import pytest
 
 from warploom.runtime import Kernel
 from warploom.runtime.cuda.driver import gpu
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 LAUNCHED = "launched on the GPU: "
 
@@ -39,6 +44,19 @@ def stores_in_bulk(ptx: str) -> bool:
     return any("cp.async.bulk" in line and ".global.shared" in line for line in ptx.splitlines())
 
 
+def memory_of(value: object) -> Array | None:
+    """All of the memory that an array is a part of, if it can be written; None of what is no array."""
+    while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
+        value = value.base
+    return value if isinstance(value, np.ndarray) and value.flags.writeable else None
+
+
+def words_of(memory: list[Array], result: Any) -> list[bytes]:
+    """The bytes of memory and of results that a call returned."""
+    returned = result if isinstance(result, tuple) else (result,)
+    return [array.tobytes() for array in (*memory, *returned) if isinstance(array, np.ndarray)]
+
+
 def call(kernel: Kernel, *args: object, device: str = "auto", checks: Any = (), **options: Any) -> Any:
     """A call of a kernel, on the GPU if that is possible."""
     global _launches
@@ -47,7 +65,16 @@ def call(kernel: Kernel, *args: object, device: str = "auto", checks: Any = (), 
     if not moved or not followed(os.environ.get("SANITIZER", ""), kernel):
         return _interpreted(kernel, *args, device=device, checks=checks, **options)
     _launches += len(kernel.launches)
-    return _interpreted(kernel, *args, device="cuda", **options)
+    if os.environ.get("COMPARE") != "words":
+        return _interpreted(kernel, *args, device="cuda", **options)
+    memory = [array for array in map(memory_of, (*args, *options.values())) if array is not None]
+    before = [array.copy() for array in memory]
+    expected = words_of(memory, _interpreted(kernel, *args, device="interp", arch=gpu().device.target, **options))
+    for array, held in zip(memory, before, strict=True):
+        array[...] = held
+    result = _interpreted(kernel, *args, device="cuda", **options)
+    assert words_of(memory, result) == expected, "the GPU and the interpreter leave other words"
+    return result
 
 
 def pytest_configure() -> None:
