@@ -78,7 +78,7 @@ def call(kernel: Kernel, *args: object, device: str = "auto", checks: Any = (), 
 
 
 def pytest_configure() -> None:
-    Kernel.__call__ = call
+    pytest.MonkeyPatch().setattr(Kernel, "__call__", call)
     os.environ["WARPLOOM_CACHE"] = CACHE
 
 
