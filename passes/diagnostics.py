@@ -85,6 +85,11 @@ def remarks(*, chosen: bool = False) -> Generator[list[str]]:
         _CHOSEN.reset(tokens[1])
 
 
+def are_heard() -> bool:
+    """Whether `remarks` collects what passes say now."""
+    return _REMARKS.get() is not None
+
+
 def remark(op: Operation, by: str, message: str) -> None:
     """Says where and why the pass `by` declines; heard by `remarks`."""
     _say(op, "remark", by, message)

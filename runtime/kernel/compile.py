@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -170,7 +171,7 @@ def compile(
     - `strategy`: what is applied to the module first: text or the path of a file in the dialect `transform`, a module,
       or a function of the module's handle (`passes/strategy/handle.py`), whose kernels are not cached.
     - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
-      disk.
+      disk. While `passes.diagnostics.remarks` collects what passes say, it is compiled anew.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`. `batch_invariant=True` holds for a
       whole function: the bits of a row do not depend on how many rows there are.
 
@@ -187,7 +188,7 @@ def compile(
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
         applied = None if strategy is None else _strategy(strategy)
-        store = kept() if cache and not callable(applied) else None
+        store = kept() if cache and not callable(applied) and not _remarks_are_heard() else None
         key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
         if store is not None and key is not None and (parts := store.get(key)) is not None:
@@ -202,6 +203,12 @@ def compile(
         if store is not None and key is not None:
             store.put(key, parts_of(kernel))
         return kernel
+
+
+def _remarks_are_heard() -> bool:
+    """Whether somebody collects remarks, which a cached kernel does not make; whoever does has imported them."""
+    diagnostics = sys.modules.get(f"{__name__.partition('.')[0]}.passes.diagnostics")
+    return diagnostics is not None and diagnostics.are_heard()
 
 
 def _key(
