@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -166,11 +167,14 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     made = list[Row]()
     for kind in given.kinds:
+        start = time.perf_counter()
         found = [Row(kind, *case) for case in KINDS[kind]()]
+        seconds = time.perf_counter() - start
         speeds = [row.speed for row in found]
         slowest = min(found, key=lambda row: row.speed)
         mean = statistics.geometric_mean(speeds)
-        print(f"{kind:12} {len(found):3} cases, mean {mean:.3f}, least {slowest.speed:.3f}: {slowest.case}", flush=True)
+        least = f"least {slowest.speed:.3f}: {slowest.case}"
+        print(f"{kind:12} {len(found):3} cases, mean {mean:.3f}, {least} ({seconds:.0f} s)", flush=True)
         made += found
         torch.cuda.empty_cache()
         if given.json is not None:
