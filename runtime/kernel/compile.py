@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
-from ...passes.source import paused, read_once, read_text
+from ...passes.source import REMARKS, paused, read_once, read_text
 from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError
@@ -188,7 +187,7 @@ def compile(
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
         applied = None if strategy is None else _strategy(strategy)
-        store = kept() if cache and not callable(applied) and not _remarks_are_heard() else None
+        store = kept() if cache and not callable(applied) and REMARKS.get() is None else None
         key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
         if store is not None and key is not None and (parts := store.get(key)) is not None:
@@ -203,12 +202,6 @@ def compile(
         if store is not None and key is not None:
             store.put(key, parts_of(kernel))
         return kernel
-
-
-def _remarks_are_heard() -> bool:
-    """Whether somebody collects remarks, which a cached kernel does not make; whoever does has imported them."""
-    diagnostics = sys.modules.get(f"{__name__.partition('.')[0]}.passes.diagnostics")
-    return diagnostics is not None and diagnostics.are_heard()
 
 
 def _key(
