@@ -5,7 +5,7 @@
 
 Cases and methods are those of the benchmark of each kind, which checks the results: `shapes.py`, `swiglu.py`,
 `convolutions.py`, `rows.py` at rows of 4096, `attention.py`, `decode.py`, `attention_gradient.py`, `experts.py` with
-groups of one size, `scaled.py`, and `weights.py` with weights of 4 bits in groups of 128. Times are microseconds.
+groups of one size, `scaled.py`, and `packed.py` with integers and floats of 4 bits. Times are microseconds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import attention_gradient
 import convolutions
 import decode
 import experts
+import packed
 import rows
 import scaled
 import shapes
@@ -133,13 +134,14 @@ def blocks() -> Cases:
 
 
 def few_bits() -> Cases:
+    timer = weights.ReadTimer(torch, 3)
     for m, n, k in WEIGHTS:
-        timer, kind = weights.ReadTimer(torch, 5), weights.KINDS["w4g128"]
-        (ours,) = weights.measure(torch, timer, (m, n, k), kind, [{}])
         peer = next(row for row in weights.peers(torch, timer, (m, n, k)) if row.name == "cuBLAS, bf16")
-        assert ours.in_a_row is not None
-        assert peer.in_a_row is not None
-        yield f"{m}x{n}x{k}", 1e3 * ours.in_a_row, 1e3 * peer.in_a_row
+        of_integers = packed.Packed(m, n, k, 4, 128)
+        for product in (of_integers, of_integers._replace(group=32, points=False, floats=True)):
+            ours = packed.measured(torch, timer, product, packed.compiled(product, []))
+            assert peer.in_a_row is not None
+            yield f"{m}x{n}x{k}{', mxfp4' * product.floats}", 1e3 * ours[""], 1e3 * peer.in_a_row
 
 
 KINDS: dict[str, Callable[[], Cases]] = {
