@@ -27,7 +27,7 @@ KINDS = {
     "decode": ("attention of one query for each head", "the better of cuDNN and FlashAttention"),
     "experts": ("products of experts, and the gradients of their weights", "`torch._grouped_mm`"),
     "blocks": ("products of 8-bit floats with scales of blocks", "`torch._scaled_mm`"),
-    "weights": ("weights of 4 bits, integers in groups of 128 and mxfp4, for 16, 256 and 4096 rows", "cuBLAS with weights of bf16"),
+    "weights": ("weights of 4 bits, in groups of 128 and mxfp4, for 16, 256 and 4096 rows", "cuBLAS with bf16"),
 }
 """The kinds of `bench/work.py`, as they are named to a reader, and their peers."""
 MODELS = ROOT / "bench" / "torch-models-h100-2.json"
