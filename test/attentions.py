@@ -250,6 +250,8 @@ class _Text:
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
         sink = self._widened(sinks[0], row) if sinks else None
         start = sink if self.asked.sinks == "start" else None
+        if start is not None and self.asked.on_memory:  # the reduction writes over what it starts from
+            start = self._widened(sinks[0], row)
         largest = self._reduced(scores, row, "%low", "maximumf", start)
         if sink is not None and self.asked.sinks == "max":
             body = ["%r = arith.maximumf %x0, %x1 : f32"]
