@@ -34,6 +34,7 @@ INTERPRETED = ("test_a_cta_that_leaves_before_the_others_are_done_is_found", "te
 
 MMA = re.compile(r"\bmma\.")
 """An instruction of fragments in registers, dense or sparse."""
+BARRIER = re.compile(r"\b(bar|barrier)\.")
 
 _interpreted = Kernel.__call__
 _launches = 0
@@ -42,8 +43,15 @@ _launches = 0
 def followed(tool: str, kernel: Kernel) -> bool:
     """Whether a tool follows all that a kernel does; `sanitizer.py` says what they do not."""
     if tool == "racecheck":
-        return MMA.search(kernel.ptx) is None or "mbarrier" not in kernel.ptx
+        of_fragments = "mbarrier" in kernel.ptx and MMA.search(kernel.ptx)
+        return not of_fragments and not arrives_at_once(kernel.ptx)
     return tool != "initcheck" or len(kernel.launches) == 1 or not stores_in_bulk(kernel.ptx)
+
+
+def arrives_at_once(ptx: str) -> bool:
+    """Whether threads arrive at mbarriers that are initialised, with no barrier between the two."""
+    behind = (part.partition("mbarrier.arrive") for part in ptx.split("mbarrier.init")[1:])
+    return any(arrive and not BARRIER.search(between) for between, arrive, _ in behind)
 
 
 def stores_in_bulk(ptx: str) -> bool:
