@@ -98,10 +98,11 @@ class Attention:
         return "bf16" if self.of_bytes else self.element
 
     def launches(self, target: str) -> int:
-        """One; one that finds the keys of each tile by the numbers of documents, of several queries; one that
-        transposes V of bytes for warpgroups."""
+        """One; one that finds the keys of each tile by the numbers of documents, which one query has not with a mask by
+        place around them; one that transposes V of bytes for warpgroups."""
         by_warpgroups = target == "sm_90a" and self.size[0] > 64 and not self.dynamic
-        of_tiles = self.documents and not self.dynamic and self.size[0] > 1
+        plain = self.size[0] > 1 or (self.causal, self.window) == (None, None)
+        of_tiles = self.documents and not self.dynamic and plain
         return 1 + of_tiles + (self.of_bytes and by_warpgroups)
 
     @property
