@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 README, TORCH = ROOT / "README.md", ROOT / "docs" / "torch.md"
 WORK = ROOT / "bench" / "work-h100.json"
 KINDS = {
-    "products": ("products of bf16, of 54 shapes that models have", "cuBLAS"),
+    "products": ("products of bf16, of shapes that models have", "cuBLAS"),
     "gated": (
         "SwiGLU of 16, 2048 and 8192 rows, 4096 -> 14336",
         "`torch.mm`, and kernels for silu and the product",
