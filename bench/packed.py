@@ -126,8 +126,10 @@ def compiled(product: Packed, schedules: list[str]) -> dict[str, Kernel]:
     return kernels
 
 
-def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, Kernel]) -> None:
-    """Prints the time of each kernel, alone and in a row, the share of memory's bandwidth, and its error."""
+def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, Kernel]) -> dict[str, float]:
+    """Prints the time of each kernel, alone and in a row, the share of memory's bandwidth, and its error. Returns the
+    milliseconds in a row."""
+    found = dict[str, float]()
     m, n, k, bits, group, points, *_, floats = product
     dtype = torch.bfloat16 if product.kind == "bf16" else torch.float16
     low = 0 if points or floats else -(1 << bits - 1)
@@ -162,12 +164,13 @@ def measured(torch: Any, timer: ReadTimer, product: Packed, kernels: dict[str, K
         def calls(kernel: Kernel = kernel, copies: Any = copies, given: Any = given) -> list[Any]:
             return [kernel.prepare(given[0], copy.view(product.shapes[1]), *given[2:]) for copy in copies]
 
-        row = in_a_row(torch, calls)
+        row = found[text] = in_a_row(torch, calls)
         registers = max(loaded.registers for loaded in prepared.kernels)
         rates = f"{held.numel() / ms / 1e6:6.0f} GB/s {2 * m * n * k / ms / 1e9:6.0f} TFLOP/s"
         name = "mxfp4" if floats else f"W{bits} g{group}"
         print(f"{m:5} {name:7} {ms * 1e3:8.1f} us, in a row {row * 1e3:8.1f} {rates} {error:.1e} {registers:4} "
               f"{text or kernel.schedule[-1]}", flush=True)  # fmt: skip
+    return found
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Writes architecture.md: the rooms of the code and what they import, the levels of IR, the words, where to add what.
 
     python docs/rooms.py           # or: make docs
+    python docs/rooms.py --added   # counts anew, from the history of the repository, what parts have taken (`ADDED`)
 
 The prose is here; packages, imports, passes and the IR they leave are read from the code.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -274,6 +276,7 @@ OF_IDEAS = {
     "split-K": "dialect/schedule/schedule.py dialect/warp/tile_mma.py passes/tile/split.py passes/tile/expand.py",
     "epilogues": "dialect/warp/elements.py dialect/warp/matmul.py dialect/warp/epilogue.py "
     "passes/linalg/fuse_epilogue.py passes/tile/store_epilogue.py",
+    "products of any size": "passes/schedule/candidates.py passes/schedule/warpgroup_model.py passes/tile/split.py",
     "two products of one A": "dialect/warp/operands.py passes/linalg/fuse_products.py passes/tile/operands.py "
     "passes/tile/store_epilogue.py",
     "the same bits in every batch": "dialect/schedule/schedule.py passes/schedule/candidates.py",
@@ -306,11 +309,14 @@ OF_IDEAS = {
     "scales of blocks of 8-bit floats": "dialect/warp/operands.py passes/linalg/dequantised.py "
     "passes/tile/fragment_products.py",
     "pages of K and V": "dialect/warp/views.py passes/linalg/pages.py passes/tile/attention.py",
+    "keys of few queries shared by CTAs": "passes/schedule/attention.py passes/tile/attention.py "
+    "passes/tile/outline_attention.py",
     "rows": "dialect/warp/rows.py passes/linalg/fuse_rows.py "
     "passes/linalg/split_rows.py passes/linalg/generalize.py passes/tile/rows.py passes/tile/row_region.py "
     "passes/to_ptx/epilogue.py",
     "elementwise kernels": "passes/linalg/elementwise.py passes/linalg/tensors.py "
     "passes/tile/elementwise_kernel.py passes/tile/traversal.py",
+    "calls that cost little": "runtime/kernel/calls.py runtime/cuda/launch.py runtime/cuda/launches.py",
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
@@ -347,6 +353,75 @@ def ideas() -> Iterator[str]:
         yield f"| {idea} | {len(files)} | {about(idea, lines)} | {names} |\n"
 
 
+SINCE = "eaadbbd3"
+"""The commit of 2026-11-25 from which on additions are counted."""
+
+PARTS = {
+    "attention": r"attention|\bkeys\b|queries|softcap|sinks?\b|documents?\b|pages of|dK|dV|dQ|delta\b|varlen",
+    "experts": r"experts?\b|grouped products|groups of rows|ragged",
+    "quantised products": r"\bweights\b|scales of|packed (floats|weights)|of (4|8|few) bits|promot|8-bit floats"
+    r"|zero points?|dequant|scales$",
+    "convolutions": r"convolution|im2col|\bimages?\b|pixels?|depthwise",
+    "products that belong together": r"swiglu|two products|\bgate[sd]?\b|paired|of one A|Multiply one A",
+    "the same bits in every batch": r"batch.?invariant|batch it is in|same bits",
+    "calls that cost little": r"\bcalls? (of|with|between)\b|between calls|prepared|Enqueue|scratch memory"
+    r"|launch(es)? .*(begin|overlap|start)|overlap(ping)? launches|behind the launch|CUDA graph|replayed graph",
+    "products of any size": r"\bwave|parts? of K|\bcut K|split|few rows|narrow|any size|clusters|last set|edges"
+    r"|choose tiles|model of products|tiles? of (warpgroups|transposes)|the transposes|which products|ping-?pong",
+    "rows and elementwise work": r"\brows\b|norms?\b|softmax|elementwise|top-?k|router|quantis|transposes?\b|concat"
+    r"|cross entropy|embedding|sums of columns|\bcasts?\b",
+}
+"""What the subject of a commit says if it belongs to a part; it belongs to the first that fits."""
+
+ADDED = """
+## What parts have taken
+
+Lines that commits from 2026-11-25 to 2026-11-27 added to and removed from `dialect/`, `passes/` and `runtime/`, and the
+files that they touched. A commit belongs to the first part that its subject names, so what others moved or merged for
+another reason is not here.
+
+| part | commits | lines added | removed | files touched |
+|---|---|---|---|---|
+| attention | 49 | 7316 | 3418 | 94 |
+| experts | 7 | 943 | 205 | 31 |
+| quantised products | 29 | 3140 | 1563 | 66 |
+| convolutions | 36 | 3640 | 1392 | 65 |
+| products that belong together | 6 | 625 | 163 | 37 |
+| the same bits in every batch | 1 | 63 | 16 | 13 |
+| calls that cost little | 9 | 984 | 539 | 23 |
+| products of any size | 30 | 2176 | 1604 | 86 |
+| rows and elementwise work | 60 | 6322 | 5867 | 162 |
+"""
+
+
+def added() -> Iterator[str]:
+    """Rows of the table of additions, from the history."""
+    command = [
+        "git",
+        "log",
+        "--no-merges",
+        f"{SINCE}..",
+        "--numstat",
+        "--format=@%s",
+        "--",
+        "dialect",
+        "passes",
+        "runtime",
+    ]
+    log = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    counts: dict[str, tuple[int, int, int, set[str]]] = {part: (0, 0, 0, set()) for part in PARTS}
+    for commit in log.split("@")[1:]:
+        subject, *lines = commit.splitlines()
+        part = next((part for part, words in PARTS.items() if re.search(words, subject, re.IGNORECASE)), None)
+        changes = [line.split("\t") for line in lines if line.strip() and not line.startswith("-")]
+        if part is not None and changes:
+            commits, more, less, files = counts[part]
+            more, less = (base + sum(int(change[i]) for change in changes) for i, base in enumerate((more, less)))
+            counts[part] = commits + 1, more, less, files | {change[2] for change in changes}
+    for part, (commits, more, less, files) in counts.items():
+        yield f"| {part} | {commits} | {more} | {less} | {len(files)} |"
+
+
 def page() -> Iterator[str]:
     """The page, piece by piece."""
     yield "<!-- Written by docs/rooms.py; `make docs` writes it again. -->\n"
@@ -358,6 +433,7 @@ def page() -> Iterator[str]:
     yield from table("Where to add what", ("to add", "go to"), ADDITIONS)
     yield f"{IDEAS}| feature | files | lines | which |\n|---|---|---|---|\n"
     yield from ideas()
+    yield ADDED
     yield from table("Terms", ("term", "meaning"), GLOSSARY)
 
 
@@ -367,4 +443,7 @@ def write() -> None:
 
 
 if __name__ == "__main__":
-    write()
+    if "--added" in sys.argv[1:]:
+        print("\n".join(added()))
+    else:
+        write()

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/torch.md from the measurements in bench/: models, products and attention
+"""Writes the tables of README.md and docs/torch.md from the measurements in bench/: what models consist of, and models,
 beside their peers.
 
 python docs/shares.py          # or: make docs
@@ -9,14 +9,27 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import geometric_mean
 
 ROOT = Path(__file__).parent.parent
 README, TORCH = ROOT / "README.md", ROOT / "docs" / "torch.md"
-MEASURED = ROOT / "bench" / "hopper-h200.json"
-RUN = "bf16"
-SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
-ATTENTION = ROOT / "bench" / "attention-h200.json"
-WIDTHS, LENGTH = (64, 128, 256), 4096
+WORK = ROOT / "bench" / "work-h100.json"
+KINDS = {
+    "products": ("products of bf16, of shapes that models have", "cuBLAS"),
+    "gated": (
+        "SwiGLU of 16, 2048 and 8192 rows, 4096 -> 14336",
+        "`torch.mm`, and kernels for silu and the product",
+    ),
+    "convolutions": ("convolutions with relu of ResNet-50, ConvNeXt-T and SDXL", "cuDNN without relu"),
+    "rows": ("norms, softmax, losses, their gradients, quantisation, casts, at rows of 4096", "inductor"),
+    "attention": ("attention, forward", "cuDNN"),
+    "gradients": ("attention, backward", "cuDNN"),
+    "decode": ("attention of one query for each head", "the better of cuDNN and FlashAttention"),
+    "experts": ("products of experts, and the gradients of their weights", "`torch._grouped_mm`"),
+    "blocks": ("products of 8-bit floats with scales of blocks", "`torch._scaled_mm`"),
+    "weights": ("weights of 4 bits, in groups of 128 and mxfp4, for 16, 256 and 4096 rows", "cuBLAS with bf16"),
+}
+"""The kinds of `bench/work.py`, as they are named to a reader, and their peers."""
 MODELS = ROOT / "bench" / "torch-models-h100-2.json"
 NAMES = {
     "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
@@ -33,18 +46,17 @@ NAMES = {
 """The rows of `bench/torch_models.py`, as they are named to a reader."""
 
 
-def table() -> str:
-    """TFLOP/s and shares, size by size."""
-    (run,) = (run for run in json.loads(MEASURED.read_text()) if run["run"] == RUN)
-    found = {(row["name"], row["size"]): row["tflops"] for row in run["rows"]}
-    ours, theirs = ([found[name, _full(size)] for size in SIZES] for name in ("warploom", "cuBLAS"))
-    rows = (
-        ("M x N x K", *(size if "x" in size else f"{size}³" for size in SIZES)),
-        ("---", *("---:" for _ in SIZES)),
-        ("TFLOP/s", *(f"{one:.{0 if one >= 100 else 1}f}" for one in ours)),
-        ("relative to cuBLAS", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
-    )
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+def work() -> str:
+    """The mean speed of each kind relative to its peer, the least, and how many cases are slower than the peer."""
+    run = json.loads(WORK.read_text())
+    heads = (f"work, {run['device']}", "beside", "cases", "mean speed", "least", "slower")
+    lines = [f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for kind, (name, peer) in KINDS.items():
+        found = [row["peer"] / row["ours"] for row in run["rows"] if row["kind"] == kind]
+        slower = sum(round(speed, 2) < 1 for speed in found)
+        speeds = f"{geometric_mean(found):.2f} | {min(found):.2f}"
+        lines.append(f"| {name} | {peer} | {len(found)} | {speeds} | {slower} |")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def models() -> str:
@@ -67,29 +79,10 @@ def models() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def attention() -> str:
-    """The same of attention, without a mask and with a causal one."""
-    rows = [row for row in json.loads(ATTENTION.read_text()) if row["length"] == LENGTH]
-    found = {(row["name"], row["width"], row["causal"]): row["tflops"] for row in rows}
-    kinds = [(width, causal) for width in WIDTHS for causal in (False, True)]
-    ours, theirs = ([found[name, *kind] for kind in kinds] for name in ("warploom", "cudnn"))
-    table = (
-        ("head size", *(f"{width}{', causal' if causal else ''}" for width, causal in kinds)),
-        ("---", *("---:" for _ in kinds)),
-        ("TFLOP/s", *(f"{one:.0f}" for one in ours)),
-        ("relative to cuDNN", *(f"{one / other:.2f}" for one, other in zip(ours, theirs, strict=True))),
-    )
-    return "".join(f"| {' | '.join(row)} |\n" for row in table)
-
-
-def _full(size: str) -> str:
-    return size if "x" in size else f"{size}x{size}x{size}"
-
-
 def text(page: Path = README) -> str:
     """A page with the tables as they are measured."""
     written = page.read_text(encoding="utf-8")
-    for name, made in (("models", models), ("shares", table), ("attention", attention)):
+    for name, made in (("work", work), ("models", models)):
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
     return written

@@ -17,6 +17,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError, VerifyException
 
 from ..dialect.mlir.upstream import line_of
+from .source import REMARKS
 
 
 class LocatedError(DiagnosticException):
@@ -66,7 +67,6 @@ def message_of(error: DiagnosticException) -> str:
     return error.message if isinstance(error, LocatedError) else str(error)
 
 
-_REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _CHOSEN: ContextVar[bool] = ContextVar("chosen", default=False)
 
 CHOSEN = "[chosen] "
@@ -77,11 +77,11 @@ CHOSEN = "[chosen] "
 def remarks(*, chosen: bool = False) -> Generator[list[str]]:
     """Collects the remarks of passes on operations that they do not change: `file:line:col: remark: pass: message`.
     With `chosen`, also the choices that they made: `... remark: pass: [chosen] message`."""
-    tokens = _REMARKS.set(lines := []), _CHOSEN.set(chosen)
+    tokens = REMARKS.set(lines := []), _CHOSEN.set(chosen)
     try:
         yield lines
     finally:
-        _REMARKS.reset(tokens[0])
+        REMARKS.reset(tokens[0])
         _CHOSEN.reset(tokens[1])
 
 
@@ -108,7 +108,7 @@ def is_warning(said: str) -> bool:
 
 
 def _say(op: Operation, kind: str, by: str, message: str) -> None:
-    if (collected := _REMARKS.get()) is not None:
+    if (collected := REMARKS.get()) is not None:
         collected.append(f"{place_of(op)}{kind}: {by}: {message}")
 
 

@@ -1,5 +1,5 @@
-"""What is around a run of the compiler: the text of source files, files that options of passes name, and a collector of
-garbage that waits.
+"""What is around a run of the compiler: the text of source files, files that options of passes name, the remarks that
+somebody collects, and a collector of garbage that waits.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from threading import RLock
 
-# The text of source files, or what their bytes are instead; files that options of passes name.
-
+REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
+"""What passes have said, if somebody collects it (`diagnostics.remarks`)."""
 
 # The text of a source file, or what its bytes are instead.
 

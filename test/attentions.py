@@ -98,10 +98,12 @@ class Attention:
         return "bf16" if self.of_bytes else self.element
 
     def launches(self, target: str) -> int:
-        """One; one that finds the keys of each tile by the numbers of documents; one that transposes V of bytes for
-        warpgroups."""
+        """One; one that finds the keys of each tile by the numbers of documents, which one query has not with a mask by
+        place around them; one that transposes V of bytes for warpgroups."""
         by_warpgroups = target == "sm_90a" and self.size[0] > 64 and not self.dynamic
-        return 1 + (self.documents and not self.dynamic) + (self.of_bytes and by_warpgroups)
+        plain = self.size[0] > 1 or (self.causal, self.window) == (None, None)
+        of_tiles = self.documents and not self.dynamic and plain
+        return 1 + of_tiles + (self.of_bytes and by_warpgroups)
 
     @property
     def scale(self) -> float:
@@ -249,6 +251,8 @@ class _Text:
         power = "math.exp2" if self.asked.softmax == "base 2" else "math.exp"
         sink = self._widened(sinks[0], row) if sinks else None
         start = sink if self.asked.sinks == "start" else None
+        if start is not None and self.asked.on_memory:  # the reduction writes over what it starts from
+            start = self._widened(sinks[0], row)
         largest = self._reduced(scores, row, "%low", "maximumf", start)
         if sink is not None and self.asked.sinks == "max":
             body = ["%r = arith.maximumf %x0, %x1 : f32"]

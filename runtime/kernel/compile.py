@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...dialect.isa.tensor_map import TensorMapFields
 from ...dialect.schedule import Schedule
-from ...passes.source import paused, read_once, read_text
+from ...passes.source import REMARKS, paused, read_once, read_text
 from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.cache import kept, key_of
 from ..base.errors import ArgumentError, CompileError
@@ -170,7 +170,7 @@ def compile(
     - `strategy`: what is applied to the module first: text or the path of a file in the dialect `transform`, a module,
       or a function of the module's handle (`passes/strategy/handle.py`), whose kernels are not cached.
     - `cache`: whether a kernel that was compiled before, with the same options and compiler, is read from the cache on
-      disk.
+      disk. While `passes.diagnostics.remarks` collects what passes say, it is compiled anew.
     - `schedule`: fields of the schedule, such as `cta=(128, 256, 64), stages=3`. `batch_invariant=True` holds for a
       whole function: the bits of a row do not depend on how many rows there are.
 
@@ -187,7 +187,7 @@ def compile(
     file, tuned = file or where, None if tuned is None else str(tuned)
     with read_once():
         applied = None if strategy is None else _strategy(strategy)
-        store = kept() if cache and not callable(applied) else None
+        store = kept() if cache and not callable(applied) and REMARKS.get() is None else None
         key = None if store is None else _key(text, file, target, name, tf32, tuned, applied, schedule)
         start = time.perf_counter()
         if store is not None and key is not None and (parts := store.get(key)) is not None:

@@ -1,17 +1,22 @@
 """Kernels of every kind under compute-sanitizer: bad accesses, races, barriers, memory that nothing wrote.
 
-    bench/with_gpu.sh python3 test/gpu/sanitizer.py                  # all tools; exit 1 if one finds something
-    bench/with_gpu.sh python3 test/gpu/sanitizer.py --tools racecheck
+    bench/with_gpu.sh python3 test/gpu/sanitizer.py --jobs 16     # all tools and kinds; exit 1 if one finds something
+    bench/with_gpu.sh python3 test/gpu/sanitizer.py --tools racecheck --kinds products rows
 
-Each tool looks at one process, which runs all kernels and compares what they compute with float64.
+The kernels are the products of this file, and those of the tests of each kind, which run on the GPU in place of the
+interpreter (`on_gpu.py`). Each tool looks at one process for each kind, which compares what the kernels compute with
+float64, as the tests do. The processes compile into one cache, that of `WARPLOOM_CACHE` if it is set.
 
 Racecheck does not see the kernels of `mma.sync` whose warps meet at mbarriers. Lane 0 of a warp arrives there for all
 of its lanes, and racecheck takes that for the arrival of one: it reports the same of a dozen lines of PTX that have
 `bar.warp.sync` before the arrival, and nothing where every lane arrives. The interpreter's check `races` looks at them.
 
+Nor does it see those in which a thread arrives at an mbarrier that it has just initialised, as in rows that CTAs of a
+cluster share: it reports a race of the thread with itself, as `barrier_arrivals.py` shows.
+
 Initcheck follows the first 32 bytes alone of what a bulk copy stores: `bulk_stores.py` shows it with a dozen lines of
-PTX. So it does not see the kernels whose second launch loads what tensor copies of the first stored. As soon as it
-reports nothing of `bulk_stores.py`, this script says so and fails, for then the exception must go.
+PTX. So it does not see the kernels whose second launch loads what tensor copies of the first stored. As soon as a tool
+reports nothing of these programs, this script says so and fails, for then the exception must go.
 """
 
 from __future__ import annotations
@@ -23,11 +28,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product as pairs
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from on_gpu import LAUNCHED, followed
 from problems import problem
 from products import Product, Types, shared_by_ctas
 
@@ -38,6 +47,37 @@ TOOLS = {
     "initcheck": (),
 }
 """What is run, and its options. Of mbarriers the tools follow only as many as they are told to."""
+
+ROOT = Path(__file__).parents[2]
+PATH = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-p", "on_gpu")
+
+OWN = "products"
+"""The kind of the products of this file."""
+
+KINDS: dict[str, tuple[str, ...]] = {
+    OWN: (),
+    "warpgroups": ("warpgroup_products", "warpgroup_clusters", "own_tiles", "overlap"),
+    "sparse": ("sparse_products", "sparse_warpgroups"),
+    "split": ("passes_split", "passes_sliced_k", "split_loops", "warpgroup_split"),
+    "invariant": ("batch_invariant",),
+    "paired": ("paired",),
+    "convolutions": ("convolutions", "pixels", "by_element"),
+    "rows": ("row_kernels", "torch_rows"),
+    "elementwise": ("elementwise_kernels", "indexed_elements", "roundings"),
+    "attention": ("attention",),
+    "gradients": ("attention_gradient",),
+    "experts": ("experts",),
+    "weights": ("weighted_products", "converted_weights", "grouped_weights", "packed_weights"),
+    "blocks": ("scaled_products", "promoted_sums", "narrow_products"),
+}
+"""Kinds of kernels, and the files of `test/unit` that have some."""
+
+EXCEPTIONS = {
+    "racecheck": ("barrier_arrivals.py", "at-once", "bar.warp.sync"),
+    "initcheck": ("bulk_stores.py", "cp.async.bulk", "st.global"),
+}
+"""Scripts with what tools are wrong about, and what they are right about beside it."""
 
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 
@@ -68,25 +108,19 @@ def products() -> Iterator[Product]:
     yield from shared_by_ctas()
 
 
-def followed(tool: str, product: Product) -> bool:
-    """Whether a tool follows all that the kernels of a product do."""
-    return not (
-        (tool == "racecheck" and product.schedule.get("sync") == "mbarrier")
-        or (tool == "initcheck" and product.schedule.get("padded") == "d")
-    )
-
-
 def run_all(tool: str) -> int:
     """Runs every kernel that a tool can see on the GPU; 1 if a result is wrong."""
-    failed = 0
+    launches = failed = 0
     for product in products():
-        if not followed(tool, product):
+        kernel, given = product.compile("sm_90a"), problem(product, 11)
+        if not followed(tool, kernel):
             continue
-        given = problem(product, 11)
-        product.compile("sm_90a")(*given.arguments, device="cuda")
+        kernel(*given.arguments, device="cuda")
+        launches += len(kernel.launches)
         wrong = given.wrong()
         print(f"{product}: {wrong or 'right'}", flush=True)
         failed += bool(wrong)
+    print(f"{LAUNCHED}{launches}")
     return 1 if failed else 0
 
 
@@ -97,42 +131,50 @@ def under(tool: str, *command: str) -> tuple[subprocess.CompletedProcess[str], l
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "WARPLOOM_CACHE": "off"},
+        cwd=ROOT,
+        env={**os.environ, "SANITIZER": tool, "PYTHONPATH": os.pathsep.join(PATH)},
     )
     return done, SUMMARY.findall(done.stdout + done.stderr)
 
 
-def exception_holds() -> bool:
-    """Whether initcheck still misses what bulk copies store, and follows what threads store."""
-    script = str(Path(__file__).with_name("bulk_stores.py"))
-    found = {stores: under("initcheck", script, stores)[1] for stores in ("cp.async.bulk", "st.global")}
-    print("initcheck of 128 words that another kernel stored:", found, flush=True)
-    return any(map(int, found["cp.async.bulk"])) and not any(map(int, found["st.global"]))
+def exception_holds(tool: str) -> bool:
+    """Whether a tool still is wrong about the first case of a script, and right about the second."""
+    script, *cases = EXCEPTIONS[tool]
+    found = {case: under(tool, str(Path(__file__).with_name(script)), case)[1] for case in cases}
+    print(f"{tool} of {script}:", found, flush=True)
+    wrong, right = found.values()
+    return any(map(int, wrong)) and bool(right) and not any(map(int, right))
 
 
-def look(tool: str) -> bool:
-    """Whether a tool has nothing to say of the kernels, and their results are right."""
-    done, found = under(tool, __file__, "--run", tool)
-    clean = done.returncode == 0 and bool(found) and not any(map(int, found))
-    if not clean:
-        print(done.stdout[-6000:], done.stderr[-2000:], sep="\n")
-    print(f"{tool}: {'nothing found' if clean else f'findings: {found}, exit status {done.returncode}'}", flush=True)
+def look(tool: str, kind: str) -> bool:
+    """Whether a tool has nothing to say of the kernels of a kind, there are some, and their results are right."""
+    files = (f"test/unit/test_{name}.py" for name in KINDS[kind])
+    done, found = under(tool, *((__file__, "--run") if kind == OWN else (*PYTEST, *files)))
+    launched = re.search(rf"{LAUNCHED}(\d+)", done.stdout)
+    count = int(launched[1]) if launched else 0
+    clean = done.returncode == 0 and bool(found) and not any(map(int, found)) and count > 0
+    verdict = "nothing found" if clean else f"findings: {found}, exit status {done.returncode}"
+    report = [] if clean else [done.stdout[-6000:], done.stderr[-2000:]]
+    print(*report, f"{tool}: {kind}, {count} launches, {verdict}", sep="\n", flush=True)
     return clean
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--run", metavar="TOOL", help="only run the kernels that a tool can see")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--run", action="store_true", help="only run the products that the tool SANITIZER can see")
     options = parser.parse_args()
-    if options.run is not None:
-        return run_all(options.run)
+    if options.run:
+        return run_all(os.environ["SANITIZER"])
     if shutil.which("compute-sanitizer") is None:
         print("skipped: there is no compute-sanitizer on the path")
         return 0
-    clean = [look(tool) for tool in options.tools]
-    if "initcheck" in options.tools:
-        clean.append(exception_holds())
+    with TemporaryDirectory() as cache, ThreadPoolExecutor(options.jobs) as pool:
+        os.environ.setdefault("WARPLOOM_CACHE", cache)
+        clean = list(pool.map(look, *zip(*pairs(options.tools, options.kinds), strict=True)))
+        clean += [exception_holds(tool) for tool in options.tools if tool in EXCEPTIONS]
     return 0 if all(clean) else 1
 
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warploom.passes.diagnostics import remarks
 from warploom.passes.universe import make_context, parse_mlir
 from warploom.runtime import CompileError, Kernel, compile
 from warploom.runtime.base import cache
@@ -63,6 +64,17 @@ class TestKernels:
         made = compile(text)
         assert phases(text) == ["cache"]
         assert compile(text) == made == kernel_of(parts_of(made), made.name)
+        assert len(store.entries()) == 1
+
+    def test_remarks_are_those_of_a_compilation(self, store: Cache) -> None:
+        heard: list[list[str]] = []
+        for _ in range(2):
+            with remarks() as said:
+                compile(PRODUCT, mma="m16n8k16", stages=1)
+            heard.append(said)
+            compile(PRODUCT, mma="m16n8k16", stages=1)
+        assert heard[0]
+        assert heard[0] == heard[1]
         assert len(store.entries()) == 1
 
     def test_so_are_tensor_maps(self, store: Cache) -> None:
