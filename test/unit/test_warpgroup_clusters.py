@@ -36,6 +36,8 @@ CASES = [
     Product(BF16, "residual", "A Bt", (264, 168, 136), tile(256, 160, "2x1", warp=(128, 160))),  # 128 rows each
     Product(BF16, "batch", "A B", (120, 72, 136), tile(64, 64, "2x1")),
     Product(BF16, "divisible", "A B", (264, 72, 64), tile(128, 64, "2x1")),  # of sizes that only a call has
+    Product(BF16, "cleared", "A Bt", (72, 72, 136), tile(64, 24, "1x2", staging=0)),  # a fourth tile behind D
+    Product(BF16, "residual", "A Bt", (192, 64, 136), tile(64, 64, "2x1", staging=0)),
 ]
 
 
