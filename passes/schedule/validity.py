@@ -23,7 +23,7 @@ from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, row_of, why_not
-from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
+from .warpgroup_model import LINE, stages_beside, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -90,7 +90,7 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch and schedule.together == 1:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if schedule.shares_tail and not starts_from_zero(product):
+    if schedule.shares_tail and (product.c is not None or product.initial):
         raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
     if parts > (tiles := product.k_tiles(schedule.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
@@ -354,6 +354,7 @@ def _following(
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
         "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
+        "partial_sums": ("memory",),
         "stages": tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
     }  # fmt: skip
     free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
@@ -383,7 +384,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
     if exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1}
-    around |= {"cluster": (1, 1), "multiplied": "ab"}
+    around |= {"cluster": (1, 1), "multiplied": "ab", "partial_sums": "memory"}
     cut = chosen.with_fields(**{**around, "staging": 0, **fields})
     around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)

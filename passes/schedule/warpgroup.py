@@ -128,6 +128,7 @@ def schedule_of_tile(
         in_registers=tile.in_registers,
         multiplied="ba" if tile.exchanged else "ab",
         sliced_k=tile.slices,
+        partial_sums="cluster" if tile.joined else "memory",
         consumers="pingpong"
         if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
         else COOPERATIVE,
@@ -144,8 +145,7 @@ def schedule_of_tile(
 # Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a).
 #
 # One warpgroup copies, the others multiply; so a schedule says what a tile is and how many stages there are, and
-# little of the loop. What `bench/hopper.py` found on an H200: tiles of 128x256 by two warpgroups are as fast as
-# cuBLAS.
+# little of the loop. `bench/hopper.py` (H200): tiles of 128x256 by two warpgroups are as fast as cuBLAS.
 
 LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
@@ -424,7 +424,8 @@ def _has_small_groups(product: Product) -> bool:
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
+    kinds = {"exchanged": schedule.multiplied == "ba", "joined": schedule.cluster_parts > 1}
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, **kinds)
     return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 

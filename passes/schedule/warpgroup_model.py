@@ -19,6 +19,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.schedule import Schedule, roles
+from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
@@ -94,6 +95,9 @@ PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
 a K that may be cut into more parts of any product: the pixels of many images."""
 
+JOINED, JOINED_BYTES = 700, 16
+"""Cycles in which the parts of a cluster meet, and bytes of a tile's sums that each CTA sends and adds in a cycle."""
+
 THREE_GROUPS = 1.08
 """By how much K tiles of a convolution take longer by three warpgroups than the model says (H100, 50176x128x1152 34.3
 and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
@@ -102,7 +106,7 @@ and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
 class GroupTile(NamedTuple):
     """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`, or if
     the transposes are multiplied (`exchanged`); in how many parts of K, in what clusters, how many lines of K deep, and
-    in how many slices of a K tile. A warpgroup may have more `rows`."""
+    in how many slices of a K tile. A warpgroup may have more `rows`; the parts may be CTAs of a cluster (`joined`)."""
 
     m: int
     n: int
@@ -113,6 +117,7 @@ class GroupTile(NamedTuple):
     slices: int = 1
     exchanged: bool = False
     rows: int = ROWS
+    joined: bool = False
 
     @property
     def transposed(self) -> bool:
@@ -142,6 +147,9 @@ HIGH_TILES = ((256, 160), (256, 144))
 
 TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
+
+FEW_WIDTHS = (48, 40, 32, 24, 16)
+"""Widths of the instructions of tiles where those of 64x64 are one wave."""
 
 NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
 """Tiles for results of few columns."""
@@ -188,14 +196,16 @@ def tiles_of(
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
         high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
         tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
-    largest = None if measured or (plain and along_k(product, "a") and along_k(product, "b")) else PAIRS
+    deep = plain and along_k(product, "a") and along_k(product, "b")
+    if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
+        tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
+        tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS if m % EXCHANGED_STEP == 0]
+    largest = None if measured or deep else PAIRS
     clusters = CLUSTERS[:largest] if across_lines and product.second is None else CLUSTERS[:1]
-    for parts in parts_of(product):
-        for cluster in clusters:
-            for each in tiles:
-                tile = each._replace(parts=parts, cluster=cluster)
-                if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
-                    yield tile
+    for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
+        tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
+        if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
+            yield tile
 
 
 def can_exchange(product: Product) -> bool:
@@ -216,11 +226,7 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
     """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
-    many.
-
-    H100, 4096x7168x4096, 4096x4096x7168, 8192: 256x128 1264, 1253, 1313 TFLOP/s, in pairs 1259, 1251, 1283, 128x128 in
-    pairs 1192, 1197, 1218; in another run these 1196, 1192, 1228, 192x128 1077, 1000, 1179.
-    """
+    many (H100, 8192: 256x128 1313 TFLOP/s, in pairs 1283, 128x128 in pairs 1218, 192x128 1179)."""
     columns = product.blocks[1]
     tiles = [t for t in tiles if columns == 1 or columns % t.n == 0]
     many = [t for t in tiles if t.m >= 2 * ROWS and tile_count(product, t) > target.sms]
@@ -242,9 +248,11 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
     indivisible = (product.batch and not product.convolves) or product.batch_invariant
-    (high, wide), together = tile.cluster, prod(tile.cluster)
+    (high, wide), together = tile.cluster, prod(tile.cluster) * (tile.parts if tile.joined else 1)
     full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    if product.dynamic or not full or (tile.parts > 1 and indivisible):
+    if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MOST_CTAS:
+        return False
+    if tile.joined and (tile.parts not in CLUSTER_PARTS or tile.width % (8 * tile.parts) or tile.rows > ROWS):
         return False
     at_once, shared = target.sms, target.sms % together == 0
     if together > PAIR:
@@ -253,11 +261,6 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
         return shared
     deep = tile.parts == 1 or product.k_tiles(k_of(product)) >= 2 * tile.parts
     return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once
-
-
-def starts_from_zero(product: Product) -> bool:
-    """Whether sums start from zero."""
-    return product.c is None and not product.initial
 
 
 def k_of(product: Product) -> int:
@@ -312,6 +315,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     step *= NARROW_PANELS if panel <= NARROW_LINE else 1
     storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
     loops = waves * -(-turns // tile.parts) * step
+    storing /= tile.parts if tile.joined else 1
     ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
     if product.convolves:
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
@@ -343,7 +347,7 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
 def reads_weights(product: Product) -> bool:
     """Whether a product of few rows is limited by reading its weights, so that `mma.sync` is as fast as warpgroups."""
     many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
-    return product.m <= THIN_ROWS and many
+    return product.m <= THIN_ROWS and many and not _across_lines(product, "none")
 
 
 def read_bytes(product: Product) -> float:
@@ -355,6 +359,8 @@ def read_bytes(product: Product) -> float:
 def partial_sums(tile: GroupTile, fit: Fit) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
+    if tile.joined:
+        return JOINED + sums / JOINED_BYTES
     return 0.0 if tile.parts == 1 else fit.summed + sums / fit.written + tile.parts * sums / fit.read
 
 

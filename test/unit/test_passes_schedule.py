@@ -14,7 +14,7 @@ from warploom.passes.linalg.product import Product, read
 from warploom.passes.pipeline import lower
 from warploom.passes.schedule.candidates import default_schedule
 from warploom.passes.schedule.model import BETWEEN_TILES, COST_STEP, TILES, Tile, cost_of
-from warploom.passes.schedule.needs import instruction, shared_bytes
+from warploom.passes.schedule.needs import instruction, shared_bytes, slice_bytes
 from warploom.passes.schedule.validity import check
 from warploom.passes.universe import make_context, parse_mlir
 
@@ -54,7 +54,7 @@ def test_shared_memory_holds_each_operand_from_a_multiple_of_a_kibibyte() -> Non
     assert shared_bytes(asked, plain) == (12 + 4.5) * KIB
     assert shared_bytes(asked, plain.with_fields(cta=(16, 48, 16), warp=(16, 24))) == (2 + 4.5) * KIB
     sliced = plain.with_fields(cta=(128, 48, 32), sliced_k=2)
-    assert shared_bytes(asked, sliced) == (24 + 9 + sliced.slice_bytes / KIB) * KIB
+    assert shared_bytes(asked, sliced) == (24 + 9 + slice_bytes(sliced) / KIB) * KIB
 
 
 @given(sizes, sizes, sizes, st.sampled_from(ABLE))
