@@ -424,8 +424,8 @@ def _has_small_groups(product: Product) -> bool:
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    kinds = {"exchanged": schedule.multiplied == "ba", "joined": schedule.cluster_parts > 1}
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, **kinds)
+    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, joined=joined)
     return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 

@@ -22,7 +22,7 @@ def tile(m: int, n: int, parts: int, step: int = 16, **options: Any) -> dict[str
     return {"cta": (m, n, 4 * step), "mma": f"m64n{n}k{step}", "split_k": parts, **options}
 
 
-CLUSTER = {"partial_sums": "cluster"}
+CLUSTER: dict[str, Any] = {"partial_sums": "cluster"}
 EXCHANGED = {"cta": (32, 64, 64), "mma": "m64n32k16", "multiplied": "ba"}
 
 CASES = [
