@@ -32,7 +32,7 @@ NOT_OVERLAPPED = 0.1
 """The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
 cover. Not measured by itself."""
 
-START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.7, False: 2.1}, {True: 2900, False: 700}
+START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 2.1}, {True: 2900, False: 700}
 """What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are lines and otherwise, and
 bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are compared with those of
 warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines, 6.9 by warpgroups; of 215
@@ -158,7 +158,7 @@ class Fit(NamedTuple):
     per_ns: float = 1.945
 
 
-DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
+DRAWN = Fit(206, 84, 1300, 2120, 6.35, 780, 63, 1375)
 """Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)

@@ -12,6 +12,7 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import LEAST_RING
@@ -413,3 +414,24 @@ def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule)
     """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
     pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
+
+
+# Attention in tensor memory.
+
+MOST_GROUPS, LEAST_AHEAD = 2, 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
+keys are multiplied before the values of the last."""
+
+
+def why_no_attention(schedule: Schedule, columns: int) -> str:
+    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
+
+    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
+    keys = schedule.cta[1]
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MOST_GROUPS * schedule.mma.m or schedule.stages < LEAST_AHEAD:
+        return (
+            f"in tensor memory up to {MOST_GROUPS} warpgroups have {2 * ROWS} rows each, and {LEAST_AHEAD} stages or "
+            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
+        )
+    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
+    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"

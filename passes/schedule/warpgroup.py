@@ -23,6 +23,7 @@ from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,
+    at_once,
     can_exchange,
     cost,
     k_of,
@@ -109,11 +110,9 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
-    """The schedule of a tile. `operands` are the fields that say how A and B are prepared.
-
-    As many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs that go from tile to tile where
-    there are more tiles than SMs; rows of D staged where tensor copies can store them.
-    """
+    """The schedule of a tile, with as many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs
+    that go from tile to tile where there are more than run at once; rows of D staged where tensor copies can store
+    them. `operands` are the fields that say how A and B are prepared."""
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
         warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
@@ -136,8 +135,8 @@ def schedule_of_tile(
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = needs.fitting_stages(product, schedule, target)
-    if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
-        return schedule.with_fields(stages=stages, ctas=target.sms)
+    if tile.slices == 1 and (tile_count(product, tile) > (ctas := at_once(tile, target)) or product.op.grouped == M):
+        return schedule.with_fields(stages=stages, ctas=ctas)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
 
