@@ -32,7 +32,7 @@ NOT_OVERLAPPED = 0.1
 """The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
 cover. Not measured by itself."""
 
-START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 2.1}, {True: 2900, False: 700}
+START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 1.9}, {True: 2900, False: 700}
 """What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are lines and otherwise, and
 bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are compared with those of
 warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines, 6.9 by warpgroups; of 215
