@@ -88,8 +88,9 @@ PAIR, PAIRS, MOST_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
 tiles (H100, 912x6080x15496 in 192x128 of the transposes: 257 microseconds by 30 clusters of 4, 299 by 66 of 2); the
 part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
-PARTS_MARGIN = 1.02
-"""By how much parts of K must be better (H100: 128x8192x28672 178 microseconds in two parts, 169 whole)."""
+PARTS_MARGIN, EXCHANGED_MARGIN = 1.02, 1.02
+"""By how much parts of K must be better (H100: 128x8192x28672 178 microseconds in two parts, 169 whole); and tiles of
+the transposes."""
 
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
@@ -333,9 +334,8 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
     stored = product.m * product.n // product.products * product.d.element.bits / 8
     memory = (read_bytes(product) + stored) * product.matrices / fit.memory + meeting
-    return (PARTS_MARGIN if tile.parts > 1 else 1.0) * (
-        max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory)
-    )
+    margin = (PARTS_MARGIN if tile.parts > 1 else 1.0) * (EXCHANGED_MARGIN if tile.exchanged else 1.0)
+    return margin * (max(loops + ending, memory) + NOT_OVERLAPPED * min(loops + ending, memory))
 
 
 def nanoseconds(cycles: float, target: Target) -> float:
