@@ -17,7 +17,8 @@ from warploom.dialect.isa.row import TARGETS
 from warploom.dialect.isa.wgmma import Wgmma
 from warploom.dialect.layouts.layout import Layout
 from warploom.dialect.layouts.pictures import svg
-from warploom.dialect.schedule.schedule import FIELDS, PARTS
+from warploom.dialect.schedule import FIELDS
+from warploom.dialect.schedule.fields import PARTS
 from warploom.runtime.lookup.fragments import Fragment, layout, operands, short, shown
 from warploom.runtime.lookup.isa_table import NOTATION, Query, by_section, forms, lines
 from warploom.runtime.lookup.pictures import picture, shared_operands, shared_picture, tensor_pictures

@@ -414,12 +414,15 @@ def shared_by_ctas() -> list[Product]:
     half, mixed, s8 = Types("bf16", "bf16", "bf16"), Types("f16", "f16", "f32"), Types("i8", "i8", "i32")
     tile: dict[str, Any] = {"cta": (64, 64, 64), "mma": "m64n64k16"}
     deep: dict[str, Any] = {"cta": (128, 64, 128), "mma": "m64n64k32"}
+    joined: dict[str, Any] = {**tile, "partial_sums": "cluster"}
     turns: dict[str, Any] = {**tile, "ctas": 3, "consumers": "pingpong"}
     transposed: dict[str, Any] = {"cta": (64, 128, 32), "in_registers": "b"}
     along_m: dict[str, Any] = {"cta": (128, 64, 32), "in_registers": "a"}
     return [
         Product(half, "added", "A B", (136, 72, 328), tile | {"split_k": 4}),
         Product(s8, "cleared", "A Bt", (144, 112, 656), deep | {"split_k": 2, "cluster": "1x2"}),
+        Product(mixed, "residual", "A Bt", (136, 136, 520), joined | {"split_k": 2, "cluster": "2x1"}),
+        Product(half, "added", "A Bt", (72, 136, 1032), joined | {"split_k": 8}),
         Product(mixed, "residual", "A B", (250, 248, 264), tile | {"cluster": "2x2", "ctas": 8}),
         Product(mixed, "added", "A B", (300, 304, 104), tile | {"cluster": "2x2", "ctas": 8}),
         Product(

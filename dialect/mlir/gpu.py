@@ -222,8 +222,8 @@ LaunchFuncOp = declared(
 BarrierOp = declared(gpu.BarrierOp, "gpu.barrier", "attr-dict", "All threads of a CTA meet.")
 
 
-X = gpu.DimensionAttr(gpu.DimensionEnum.X)
-"""The dimension along which the kernels of this project have their threads and their CTAs."""
+X, Z = gpu.DimensionAttr(gpu.DimensionEnum.X), gpu.DimensionAttr(gpu.DimensionEnum.Z)
+"""The dimension along which the kernels of this project have their threads and their CTAs; that of parts of K."""
 
 
 class ThreadNumber(IRDLOperation):

@@ -20,6 +20,17 @@ FRAGMENTS, WARPGROUPS, ATTENTION = "products of fragments", "products of warpgro
 
 PRODUCTS = (FRAGMENTS, WARPGROUPS)
 
+PARTS = {
+    "tile": "The tiles of a product. Each tile size is a multiple of the next smaller one.",
+    "loop": "The pipeline of the K loop.",
+    "shared": "The layout of tiles in shared memory.",
+    "grid": "The CTAs of a launch.",
+    "operands": "The operands A and B.",
+    "epilogue": "The epilogue.",
+    "arithmetic": "The arithmetic of the product.",
+}
+"""The parts of a schedule, and what their fields are about."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleField:

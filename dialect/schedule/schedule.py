@@ -11,21 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
-from ..isa.form import ELEMENT_TYPES, Shape
+from ..isa.form import Shape
 from ..isa.wgmma import WARPS as WARPGROUP
 from ..isa.wgmma import M as WARPGROUP_ROWS
 from .fields import ATTENTION, FRAGMENTS, PRODUCTS, WARPGROUPS, ScheduleError, ScheduleField, always, rare, text_of
-
-PARTS = {
-    "tile": "The tiles of a product. Each tile size is a multiple of the next smaller one.",
-    "loop": "The pipeline of the K loop.",
-    "shared": "The layout of tiles in shared memory.",
-    "grid": "The CTAs of a launch.",
-    "operands": "The operands A and B.",
-    "epilogue": "The epilogue.",
-    "arithmetic": "The arithmetic of the product.",
-}
-"""The parts of a schedule, and what their fields are about."""
 
 SWIZZLES = (16, 32, 64, 128)
 
@@ -35,17 +24,13 @@ SHARED_ALIGNMENT = 1024
 LEAST_RING = 3
 """Stages that a loop takes whose warps wait at mbarriers."""
 
-MOST_PARTS = 64
-"""Parts of K: the last CTA of a tile reads what all have, alone."""
+MOST_PARTS, MOST_GRID, MOST_THREADS = 64, 2**31 - 1, 1024
+"""Parts of K: the last CTA of a tile reads what all have, alone. CTAs of a launch along x, threads of a CTA. Source:
+CUDA programming guide, technical specifications."""
 
-MOST_GRID = 2**31 - 1
-"""CTAs of a launch along x, at most. Source: CUDA programming guide, technical specifications."""
-
-MOST_CTAS = 8
-"""CTAs of a cluster that every GPU with clusters can hold. Source: CUDA programming guide, Thread Block Clusters."""
-
-MOST_THREADS = 1024
-"""Threads of a CTA, at most."""
+CLUSTER_PARTS, MOST_CTAS = (2, 4, 8), 8
+"""Parts of K that may be a cluster; CTAs of one that every GPU with clusters can hold. Source: CUDA programming guide,
+Thread Block Clusters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +88,8 @@ class Schedule:
     )
     split_k: int = rare(
         "grid",
-        "split-K: how many CTAs share K of each tile, or the keys of an attention; the last one to finish adds their "
-        "partial sums. Warpgroups that go from tile to tile (`ctas`) share only the tiles behind the last whole set of "
-        "as many",
+        "split-K: how many CTAs share K of each tile, or the keys of an attention (`partial_sums`). Warpgroups that go "
+        "from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
         1,
         least=1,
         most=MOST_PARTS,
@@ -237,9 +221,16 @@ class Schedule:
         one_of=("none", "a", "b"),
         of=(WARPGROUPS,),
     )
-
     multiplied: str = rare(
         "tile", "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows", "ab", one_of=("ab", "ba"), of=(WARPGROUPS,)
+    )
+    partial_sums: str = rare(
+        "epilogue",
+        "where the sums of parts of K (`split_k`) meet. `memory`: the last CTA to finish adds them. `cluster`: the 2, "
+        "4 or 8 CTAs are a cluster, each of which adds a part of the tile in its shared memory, and stores it",
+        "memory",
+        one_of=("memory", "cluster"),
+        of=(WARPGROUPS,),
     )
 
     # What contradicts itself
@@ -315,6 +306,17 @@ class Schedule:
         down, across = self.cluster
         if down * across > MOST_CTAS or down & down - 1 or across & across - 1:
             raise ScheduleError(f"cluster must be powers of two, at most {MOST_CTAS} CTAs, got {down}x{across}")
+        if self.partial_sums == "cluster" and (
+            (parts := self.split_k) not in CLUSTER_PARTS
+            or self.mma.n % (8 * parts)
+            or self.warp != self.covered
+            or self.ctas
+            or down * across * parts > MOST_CTAS
+        ):
+            raise ScheduleError(
+                f"partial_sums = cluster takes split_k = 2, 4 or 8, {MOST_CTAS} CTAs with those of cluster, ctas = 0, "
+                f"and warp = mma with 8 columns for each part, got split_k = {parts}, mma = {self.mma}, {self._sizes}"
+            )
         if self.ctas % (down * across):
             raise ScheduleError(f"ctas must be whole clusters of {down}x{across}, got {self.ctas}")
         if self.ctas and self.sliced_k > 1:
@@ -372,8 +374,7 @@ class Schedule:
 
     @property
     def consumer_warps(self) -> int:
-        """Warps of a CTA that multiply: those of one tile, or twice as many if each of two warpgroups has its own
-        tile."""
+        """Warps of a CTA that multiply: of one tile, or twice as many if two warpgroups have their own."""
         return self.warps * (2 if self.own_tiles else 1)
 
     @property
@@ -382,10 +383,9 @@ class Schedule:
         return self.prefetch or self.stages - 1
 
     @property
-    def slice_bytes(self) -> int:
-        """Shared memory in which slices meet to add up their sums."""
-        (m, n, _), accumulator = self.cta, ELEMENT_TYPES[self.accumulate]
-        return (self.sliced_k - 1) * m * n * accumulator.bits // 8
+    def cluster_parts(self) -> int:
+        """Parts of K whose CTAs are a cluster."""
+        return self.split_k if self.partial_sums == "cluster" else 1
 
     # As text
 

@@ -412,7 +412,7 @@ class StoreOp(_FragmentAccess):
         memory, swapped = memory_of(self.memory), self.swapped is not None
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
-        plain = not any(word is not None for word in (self.matrices, self.registers, self.in_bounds, self.taken))
+        plain = self.matrices is None and self.in_bounds is None and self.order != "lanes"
         if self.cta is not None and not (plain and memory_space(memory) == SHARED_SPACE):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         fragment = fragment_of(self.fragment)

@@ -299,6 +299,9 @@ class SumSlicedKOp(IRDLOperation):
 
         %part = warp.sum_sliced_k %acc via %s {slices = 16 : i64} : !warp.fragment<acc, 16x64xf32, [...]>,
                                   memref<8x1920xf32, 3> -> !warp.fragment<acc, 16x8xf32, [...]>
+
+    With `cluster`, the slices are those of a cluster along z, of so many CTAs along x, and each warp that executes the
+    operation has a row of the memory of its CTA.
     """
 
     name = "warp.sum_sliced_k"
@@ -307,16 +310,18 @@ class SumSlicedKOp(IRDLOperation):
     scratch = operand_def(MemRefType)
     part = result_def(FragmentType)
     more = opt_prop_def(IntegerAttr, prop_name="slices")
+    cluster = opt_prop_def(IntegerAttr)
 
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$input `via` $scratch attr-dict `:` type($input) `,` type($scratch) `->` type($part)"
 
-    def __init__(self, value: SSAValue, scratch: SSAValue, slices: int):
+    def __init__(self, value: SSAValue, scratch: SSAValue, slices: int, *, cluster: int = 0):
         fragment = fragment_of(value)
         part = part_of(fragment, slices)
         more = IntegerAttr(slices, i64) if slices > fragment.registers // part.registers else None
-        super().__init__(operands=[value, scratch], properties={"slices": more}, result_types=[part])
+        properties = {"slices": more, "cluster": IntegerAttr(cluster, i64) if cluster else None}
+        super().__init__(operands=[value, scratch], properties=properties, result_types=[part])
 
     @property
     def parts(self) -> int:
@@ -336,7 +341,8 @@ class SumSlicedKOp(IRDLOperation):
             raise VerifyException(f"expected more slices than the {self.parts} parts of {fragment}, got {self.slices}")
         shape = scratch.get_shape()
         expected = part.registers * LANES * (self.slices - 1)
-        if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % self.parts:
+        rows = 1 if self.cluster is not None else self.parts
+        if memory_space(scratch) != SHARED_SPACE or len(shape) != 2 or shape[1] != expected or shape[0] % rows:
             raise VerifyException(
                 f"expected shared memory with a row of {expected} registers for each warp of {self.slices} slices, "
                 f"got {scratch}"

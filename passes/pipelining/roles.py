@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.isa.wgmma import WARPS
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp
+from ...dialect.mlir.gpu import ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import SHARED_SPACE, fragment_of, memory_of, memory_space
 from ...dialect.warp.cta import READ, RELEASE, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp, StackOp
@@ -79,25 +79,32 @@ class Share:
 
 
 class CtaCluster(NamedTuple):
-    """CTAs along M and N, `down` and `across`; the place of this one among them."""
+    """CTAs along M and N, `down` and `across`, that multiply one of `parts` parts of K; the place of this one among
+    them, and its part."""
 
     down: int
     across: int
     row: Index
     column: Index
+    parts: int
+    part: Index
 
     @staticmethod
-    def of(index: IndexBuilder, shape: tuple[int, int]) -> CtaCluster | None:
-        """The cluster of a shape; None for CTAs that are alone."""
+    def of(index: IndexBuilder, shape: tuple[int, int], parts: int) -> CtaCluster | None:
+        """The cluster of a shape; None for CTAs that share no operands."""
         down, across = shape
         if down * across == 1:
             return None
         rank = index.insert(ClusterBlockIdOp()).result
-        row = rank if across == 1 else index.rem(rank, down)
-        return CtaCluster(down, across, row if down > 1 else 0, index.div(rank, down) if across > 1 else 0)
+        row, part = rank if across == 1 else index.rem(rank, down), 0
+        if parts > 1:
+            part = index.insert(ClusterBlockIdOp(Z)).result
+        column = index.div(rank, down) if across > 1 else 0
+        return CtaCluster(down, across, row if down > 1 else 0, column, parts, part)
 
     @property
     def ctas(self) -> int:
+        """CTAs of a part of K."""
         return self.down * self.across
 
     def share(self, index: IndexBuilder, *, of_b: bool) -> Share | None:
@@ -113,7 +120,10 @@ class CtaCluster(NamedTuple):
         mask: Index = together << step * (places - 1)
         for at in range(places - 2, -1, -1):
             mask = index.where_equal(place, at, together << step * at, mask)
-        return Share(count, part, index.value(mask))
+        first: Index = 1 << self.ctas * (self.parts - 1)
+        for at in range(self.parts - 2, -1, -1):
+            first = index.where_equal(self.part, at, 1 << self.ctas * at, first)
+        return Share(count, part, index.value(index.mul(mask, first)))
 
     def peers(self, index: IndexBuilder) -> tuple[SSAValue, ...]:
         """The ranks of the other CTAs that share tiles with this one."""
@@ -121,7 +131,8 @@ class CtaCluster(NamedTuple):
         columns = (index.rem(index.add(self.column, i), self.across) for i in range(1, self.across))
         ranks = [index.add(row, index.mul(self.column, self.down)) for row in rows]
         ranks += [index.add(self.row, index.mul(column, self.down)) for column in columns]
-        return tuple(index.values(ranks))
+        first = index.mul(self.part, self.ctas)
+        return tuple(index.values([index.add(first, rank) for rank in ranks]))
 
 
 # Consumers that take turns at the tensor cores: while one multiplies, another does what lies between its products.

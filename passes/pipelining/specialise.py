@@ -18,6 +18,7 @@ one::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
@@ -137,7 +138,8 @@ class TensorLoop:
         schedule = launch.schedule
         if schedule.own_tiles and None in [constant_value(value) for value in loop.operands[:3]]:
             decline(loop, "consumers have tiles of their own where K is known")
-        self.cluster, target = CtaCluster.of(self.index, schedule.cluster), target_of(launch.kernel)
+        self.cluster = CtaCluster.of(self.index, schedule.cluster, schedule.cluster_parts)
+        target = target_of(launch.kernel)
         self.in_tensor_memory = target is not None and adds_in_tensor_memory(target) and bool(self.products)
         self.once = [TensorCopy.of(copy, launch) for copy in once]
         self.copies = [TensorCopy.of(copy, launch, self._share(copy)) for copy in self.copied]
@@ -149,7 +151,9 @@ class TensorLoop:
         writers, readers = 2 if schedule.pairs else 1, readers * (1 + len(peers))
         self.ring = self._make_ring(schedule.stages, writers, readers, peers)
         self.index.insert(FenceOp(ASYNC_PROXY))
-        self.index.insert(BarrierOp() if self.cluster is None else ScopedBarrierOp(CLUSTER, mbarriers=True))
+        # No CTA writes to another one that has not begun.
+        alone = self.cluster is None and schedule.cluster_parts == 1
+        self.index.insert(BarrierOp() if alone else ScopedBarrierOp(CLUSTER, mbarriers=True))
 
     def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
         return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
@@ -252,8 +256,8 @@ class TensorLoop:
         for memory in dict.fromkeys((*sources, *(matrix.view.memory for matrix in (*self.stores, *self.loads)))):
             launch.drop_unused(memory)
         kernel.attributes["gpu.known_block_size"] = DenseArrayBase.from_list(i32, [threads, 1, 1])
-        if self.cluster is not None:
-            kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [self.cluster.ctas, 1, 1])
+        if max(shape := [prod(launch.schedule.cluster), 1, launch.schedule.cluster_parts]) > 1:
+            kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, shape)
         if launch.schedule.pairs:
             kernel.attributes[PAIRS] = UnitAttr()
         launch.finish()

@@ -23,9 +23,8 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import Attention, AttentionGradient
 from . import needs
 from .defaults import check_epilogue, in_strips
-from .validity import asked_of, completed
+from .validity import asked_of, completed, why_no_attention
 from .warpgroup import ROLES, why_not
-from .warpgroup_model import why_no_attention
 
 LEAST_SM = 80
 """The first target with an instruction for bf16, and with copies that run ahead."""

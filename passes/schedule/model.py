@@ -32,10 +32,11 @@ NOT_OVERLAPPED = 0.1
 """The part of the shorter of two things that go on at once, products and reads of memory, that the longer one does not
 cover. Not measured by itself."""
 
-START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, 2.4, {True: 2900, False: 700}
-"""What a launch takes beside, cycles of the model in a nanosecond, and bytes of D that memory takes, by whole lines and
-otherwise, by which products of fragments are compared with those of warpgroups (`bench/draw.py`, H100: 14968x200x16
-9.4 us by fragments that store parts of lines, 6.9 by warpgroups)."""
+START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 1.9}, {True: 2900, False: 700}
+"""What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are lines and otherwise, and
+bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are compared with those of
+warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines, 6.9 by warpgroups; of 215
+fragments with K of 400 and more half are between 1.9 and 2.5 cycles within lines, and between 2.9 and 3.3)."""
 
 TALL, TALL_STORES = (256, 128), 1.1
 """A tile, and by how much it must be better where D has more elements than A and B, which its mirror image stores in
@@ -72,6 +73,9 @@ MEMORY_BYTES_PER_CYCLE = 850
 
 MEMORY_LATENCY = 10_500
 """How long what an SM has asked for is on its way, when all SMs read."""
+
+LINE_BITS = 1024
+"""Bits of a line of memory, 32 bytes of which are a sector."""
 
 MEMORY_PIECE = 64
 """Bytes that memory gives at least."""
@@ -154,7 +158,7 @@ class Fit(NamedTuple):
     per_ns: float = 1.945
 
 
-DRAWN = Fit(206, 84, 1080, 2120, 6.35, 780, 63, 1375)
+DRAWN = Fit(206, 84, 1300, 2120, 6.35, 780, 63, 1375)
 """Fitted to 439 schedules of 133 sizes, most of them drawn (`bench/draw.py`, H100: 10 % from what they take)."""
 
 LISTED = Fit(350, 60, 1000, 3000, 16, 16, 40, 2300)
@@ -447,7 +451,8 @@ def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
     """Nanoseconds of a launch to which the model gives `cost` cycles. The time to store D, which `cost` lacks, depends
     on whether it is `staged` in whole lines."""
     stored = product.m * product.n * product.d.element.bits / 8
-    return START_NS + cost / COMPARED_PER_NS + stored / STORED_PER_NS[staged]
+    in_lines = all(operand.pitch_bits % LINE_BITS == 0 for operand in (product.a, product.b))
+    return START_NS + cost / COMPARED_PER_NS[in_lines] + stored / STORED_PER_NS[staged]
 
 
 def rounded(cost: float) -> float:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import NoneAttr
 from xdsl.ir import SSAValue
 
 from ...dialect.isa import mma, wgmma
-from ...dialect.isa.form import FP8, IN_BYTES, having
+from ...dialect.isa.form import ELEMENT_TYPES, FP8, IN_BYTES, having
 from ...dialect.isa.form import ProductForm as Row
 from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.tensor_map import EXPANDED, EXPANDED_UNIT, MOST_RANK
@@ -393,7 +393,9 @@ def staged_part(product: Product, schedule: Schedule) -> tuple[int, int]:
 
     The columns are those of a panel. A transposed instruction stages all of its columns, which have one layout.
     """
-    (rows, _), columns, bits = schedule.covered, schedule.warp[1] // product.products, product.d.element.bits
+    (rows, _), columns, parts = schedule.covered, schedule.warp[1], schedule.cluster_parts
+    rows, columns = (rows // parts, columns) if schedule.exchanged else (rows, columns // parts)
+    columns, bits = columns // product.products, product.d.element.bits
     panel = panel_columns(columns, bits)
     if bits not in STAGED_BITS or not panel or not_copied(product.d):
         return 0, 0
@@ -411,6 +413,12 @@ def staging_bytes(product: Product, schedule: Schedule) -> int:
     return schedule.consumer_warps // schedule.together * staging_buffers(schedule) * part
 
 
+def slice_bytes(schedule: Schedule) -> int:
+    """Shared memory in which slices, or the CTAs of a cluster, meet to add up their sums."""
+    (m, n, _), parts = schedule.cta, schedule.cluster_parts
+    return (schedule.sliced_k * parts - 1) * m * n // parts * ELEMENT_TYPES[schedule.accumulate].bits // BYTE
+
+
 def shared_bytes(product: Product, schedule: Schedule) -> int:
     """Shared memory of a CTA: the stages of each tile, the scales of groups, the sums of slices, D on its way, and
     mbarriers."""
@@ -418,7 +426,7 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
     parts = [schedule.stages * size for size in stage_bytes(product, schedule)]
     if scales is not None and product.group_scales is not None:
         parts.append(prod(scales) * product.group_scales.memory_bits // BYTE)
-    parts += [schedule.slice_bytes, staging_bytes(product, schedule)]
+    parts += [slice_bytes(schedule), staging_bytes(product, schedule)]
     barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
     return behind_each_other(parts) + barriers
 
@@ -447,7 +455,7 @@ def fitting_stages(product: Product, schedule: Schedule, target: Target) -> int:
     """The number of stages that fit into shared memory and still help."""
     sizes = stage_bytes(product, schedule)
     padding = sum(size % SHARED_ALIGNMENT > 0 for size in sizes) * SHARED_ALIGNMENT  # all stages of lines fill those up
-    free = target.shared - staging_bytes(product, schedule) - BARRIERS - padding
+    free = target.shared - staging_bytes(product, schedule) - whole_swizzles(slice_bytes(schedule)) - BARRIERS - padding
     limit = min(MOST_STAGES, stages_beside(product, schedule))
     return max(LEAST_RING, min(limit, free // sum(sizes)))
 

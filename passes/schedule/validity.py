@@ -12,6 +12,7 @@ from ...dialect.isa.row import KIB, Target
 from ...dialect.isa.wgmma import WARPS, Wgmma
 from ...dialect.isa.wgmma import M as ROWS
 from ...dialect.layouts.layout import LANES
+from ...dialect.layouts.tensor_memory import COLUMNS
 from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import LEAST_RING
@@ -23,7 +24,7 @@ from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
 from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, row_of, why_not
-from .warpgroup_model import LINE, stages_beside, starts_from_zero, why_no_pairs
+from .warpgroup_model import LINE, stages_beside, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
 
@@ -90,7 +91,7 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch and schedule.together == 1:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
-    if schedule.shares_tail and not starts_from_zero(product):
+    if schedule.shares_tail and (product.c is not None or product.initial):
         raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
     if parts > (tiles := product.k_tiles(schedule.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
@@ -354,6 +355,7 @@ def _following(
     choices: dict[str, tuple[object, ...]] = {
         "prefetch": (0,), "unroll": (stages, 0), "ctas": (0,), "staging": (0,),
         "sync": () if by_groups else ("barrier",), "split_k": (1,), "cluster": ((1, 1),),
+        "partial_sums": ("memory",),
         "stages": tuple(range(stages - 1, LEAST_RING - 1 if by_groups else 0, -1)),
     }  # fmt: skip
     free = [name for name, to in choices.items() if to and name not in fields and now[name] != to[-1]]
@@ -383,7 +385,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
     if exchanged:
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1}
-    around |= {"cluster": (1, 1), "multiplied": "ab"}
+    around |= {"cluster": (1, 1), "multiplied": "ab", "partial_sums": "memory"}
     cut = chosen.with_fields(**{**around, "staging": 0, **fields})
     around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)
@@ -412,3 +414,24 @@ def followed(chosen: Schedule, fields: Mapping[str, object], schedule: Schedule)
     """The fields that changed because of the user's fields: `prefetch = 3 (5)`."""
     pairs = {name: (schedule[name], chosen[name]) for name in NAMES if name not in fields}
     return [f"{name} = {now} ({before})" for name, (now, before) in pairs.items() if now != before]
+
+
+# Attention in tensor memory.
+
+MOST_GROUPS, LEAST_AHEAD = 2, 2
+"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
+keys are multiplied before the values of the last."""
+
+
+def why_no_attention(schedule: Schedule, columns: int) -> str:
+    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
+
+    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
+    keys = schedule.cta[1]
+    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MOST_GROUPS * schedule.mma.m or schedule.stages < LEAST_AHEAD:
+        return (
+            f"in tensor memory up to {MOST_GROUPS} warpgroups have {2 * ROWS} rows each, and {LEAST_AHEAD} stages or "
+            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
+        )
+    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
+    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"

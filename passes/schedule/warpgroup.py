@@ -23,6 +23,7 @@ from .model import not_packed
 from .warpgroup_model import (
     LINE,
     GroupTile,
+    at_once,
     can_exchange,
     cost,
     k_of,
@@ -109,11 +110,9 @@ def check_blocks(schedule: Schedule, product: Product) -> None:
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
-    """The schedule of a tile. `operands` are the fields that say how A and B are prepared.
-
-    As many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs that go from tile to tile where
-    there are more tiles than SMs; rows of D staged where tensor copies can store them.
-    """
+    """The schedule of a tile, with as many stages as fit, for a CTA of a single tile no more than it has K tiles; CTAs
+    that go from tile to tile where there are more than run at once; rows of D staged where tensor copies can store
+    them. `operands` are the fields that say how A and B are prepared."""
     schedule = Schedule(
         cta=(tile.m, tile.n, tile.depth * k_of(product)),
         warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
@@ -128,6 +127,7 @@ def schedule_of_tile(
         in_registers=tile.in_registers,
         multiplied="ba" if tile.exchanged else "ab",
         sliced_k=tile.slices,
+        partial_sums="cluster" if tile.joined else "memory",
         consumers="pingpong"
         if tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
         else COOPERATIVE,
@@ -135,8 +135,8 @@ def schedule_of_tile(
     )
     schedule = schedule.with_fields(staging=needs.staged_part(product, schedule)[0])
     stages = needs.fitting_stages(product, schedule, target)
-    if tile.slices == 1 and (tile_count(product, tile) > target.sms or product.op.grouped == M):
-        return schedule.with_fields(stages=stages, ctas=target.sms)
+    if tile.slices == 1 and (tile_count(product, tile) > (ctas := at_once(tile, target)) or product.op.grouped == M):
+        return schedule.with_fields(stages=stages, ctas=ctas)
     turns = -(-product.k_tiles(schedule.cta[2]) // tile.parts)
     return schedule.with_fields(stages=min(stages, max(LEAST_RING, turns)))
 
@@ -144,8 +144,7 @@ def schedule_of_tile(
 # Schedules of products of warpgroups, whose operands tensor copies bring to shared memory (sm_90a).
 #
 # One warpgroup copies, the others multiply; so a schedule says what a tile is and how many stages there are, and
-# little of the loop. What `bench/hopper.py` found on an H200: tiles of 128x256 by two warpgroups are as fast as
-# cuBLAS.
+# little of the loop. `bench/hopper.py` (H200): tiles of 128x256 by two warpgroups are as fast as cuBLAS.
 
 LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 """Multiply-adds below which fragments in registers are as fast, of more elements of D than so many (H200: 512 is, 576
@@ -428,7 +427,8 @@ def _has_small_groups(product: Product) -> bool:
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=schedule.multiplied == "ba")
+    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
+    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, joined=joined)
     return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 

@@ -19,6 +19,7 @@ from ...dialect.isa.wgmma import Wgmma
 from ...dialect.layouts.layout import LANES
 from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
 from ...dialect.schedule import Schedule, roles
+from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
@@ -39,7 +40,7 @@ EXCHANGED, EXCHANGED_STEP, MOST_EXCHANGED, MOST_EXCHANGED_TILE = (128, 64, 192),
 """Columns of tiles of the transposes; what their rows are multiples of, in which D is staged, and their most rows and
 elements."""
 
-NOT_OVERLAPPED = 0.315
+NOT_OVERLAPPED = 0.25
 """The part of the shorter of two things that go on at once, products and memory, that the longer one does not cover."""
 
 START_NS = 1176
@@ -51,9 +52,9 @@ HALF_LINES = 1.05
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
 
-NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE = 1.1, 32, 1.3, 64
+NARROW_PANELS, NARROW_LINE, NARROW_STORES, HALF_LINE, SHORT_STORES = 1.1, 32, 1.3, 64, 1.5
 """By how much a K tile, and the store of D, take longer where D is stored by panels of no more than so many bytes: 3 to
-16 % in tiles of 176 columns of 16 bits (H100)."""
+16 % in tiles of 176 columns of 16 bits (H100); and the store where 16 rows are staged at a time (a fit)."""
 
 SHARED_BYTES_PER_CYCLE = 128
 """Bytes that tensor copies write to shared memory, or instructions read from it, in a cycle."""
@@ -82,27 +83,33 @@ LEAST_TURN = {True: (0, 425), False: (160, 190)}
 PARTS, CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Into how many parts K may be cut; clusters that may share what they copy."""
 
-PAIR, PAIRS, IN_CLUSTERS = 2, 3, (10, 11)
-"""CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; the part of SMs that larger ones run
-on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
+PAIR, PAIRS, MOST_REPEATED, IN_CLUSTERS = 2, 3, 4, (10, 11)
+"""CTAs of the clusters that all SMs run, and how many of `CLUSTERS` have no more; of clusters that may take several
+tiles (H100, 912x6080x15496 in 192x128 of the transposes: 257 microseconds by 30 clusters of 4, 299 by 66 of 2); the
+part of SMs that larger ones than pairs run on at once (H100: 30 clusters of 4 and 15 of 8 on 132 SMs)."""
 
-PARTS_MARGIN, EXCHANGED_MARGIN = 1.05, 1.02
-"""By how much parts of K must be better (H100: 4096x24576x1536 424 us with a last set of tiles in three parts, 413
-without; 128x8192x28672 178 in two parts, 169 whole); and tiles of the transposes."""
+PARTS_MARGIN, EXCHANGED_MARGIN = 1.02, 1.02
+"""By how much parts of K must be better (H100: 128x8192x28672 178 microseconds in two parts, 169 whole); and tiles of
+the transposes."""
 
 PARTS_OF_PIXELS, LONG_K = range(1, 17), 1 << 16
 """The parts of a convolution, whose tiles are few beside its K: of small images or, by weights, of a small filter. And
 a K that may be cut into more parts of any product: the pixels of many images."""
 
+JOINED, JOINED_BYTES, ARRIVING_JOINED = 1500, 16, {True: 8000, False: 4200}
+"""Cycles in which parts meet in a cluster, bytes of a tile's sums that a CTA sends and adds in a cycle, and `ARRIVING`,
+where rows begin within lines and otherwise, of CTAs beside each other that ask for other parts of K (H100,
+512x1024x8192, two parts of 64x128: 27.1 microseconds, 18.4 through memory)."""
+
 THREE_GROUPS = 1.08
 """By how much K tiles of a convolution take longer by three warpgroups than the model says (H100, 50176x128x1152 34.3
-and 31.6 microseconds by three and by two, 12544x512x1024 23.1 and 21.7)."""
+microseconds, by two 31.6)."""
 
 
 class GroupTile(NamedTuple):
     """A tile of a CTA, (M, N), each 64 rows of which a warpgroup multiplies, or 64 columns with B `in_registers`, or if
     the transposes are multiplied (`exchanged`); in how many parts of K, in what clusters, how many lines of K deep, and
-    in how many slices of a K tile. A warpgroup may have more `rows`."""
+    in how many slices of a K tile. A warpgroup may have more `rows`; the parts may be CTAs of a cluster (`joined`)."""
 
     m: int
     n: int
@@ -113,6 +120,12 @@ class GroupTile(NamedTuple):
     slices: int = 1
     exchanged: bool = False
     rows: int = ROWS
+    joined: bool = False
+
+    @property
+    def together(self) -> int:
+        """CTAs of a cluster."""
+        return prod(self.cluster) * (self.parts if self.joined else 1)
 
     @property
     def transposed(self) -> bool:
@@ -143,6 +156,10 @@ HIGH_TILES = ((256, 160), (256, 144))
 TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
 """Those of a sparse A, of which no others have been measured."""
 
+FEW_WIDTHS = (48, 32, 16)
+"""Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
+faster). Clusters of 8 of tiles of 64x64 and less are slower than 2x2, all of 38 pairs, by 9 % on average."""
+
 NARROW_TILES, NARROW_RESULT = tuple(combinations((64, 128), (80, 48, 32, 16))), 128
 """Tiles for results of few columns."""
 
@@ -164,8 +181,7 @@ def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
     """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
-    they are `measured`, also those that the model cannot tell apart: `HIGH_TILES`, and clusters of 4 and 8 of other
-    products than of two operands of 16 bits along K."""
+    they are `measured`, also `HIGH_TILES`, and clusters of 4 and 8 of other than two operands of 16 bits along K."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -192,14 +208,16 @@ def tiles_of(
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
         high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
         tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
-    largest = None if measured or (plain and along_k(product, "a") and along_k(product, "b")) else PAIRS
+    deep = plain and along_k(product, "a") and along_k(product, "b")
+    if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
+        tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
+        tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
+    largest = None if measured or deep else PAIRS
     clusters = CLUSTERS[:largest] if across_lines and product.second is None else CLUSTERS[:1]
-    for parts in parts_of(product):
-        for cluster in clusters:
-            for each in tiles:
-                tile = each._replace(parts=parts, cluster=cluster)
-                if (parts, cluster) == (1, (1, 1)) or fits(product, tile, target):
-                    yield tile
+    for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
+        tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
+        if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
+            yield tile
 
 
 def can_exchange(product: Product) -> bool:
@@ -220,11 +238,7 @@ def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
 
 def tiles_of_blocks(product: Product, tiles: Sequence[GroupTile], target: Target) -> Sequence[GroupTile]:
     """The tiles of a product with scaled blocks: within a block along N, of 128 rows for each warpgroup where there are
-    many.
-
-    H100, 4096x7168x4096, 4096x4096x7168, 8192: 256x128 1264, 1253, 1313 TFLOP/s, in pairs 1259, 1251, 1283, 128x128 in
-    pairs 1192, 1197, 1218; in another run these 1196, 1192, 1228, 192x128 1077, 1000, 1179.
-    """
+    many (H100, 8192: 256x128 1313 TFLOP/s, in pairs 1283, 128x128 in pairs 1218, 192x128 1179)."""
     columns = product.blocks[1]
     tiles = [t for t in tiles if t.m <= 2 * ROWS and (columns == 1 or columns % t.n == 0)]
     many = [t for t in tiles if t.m == 2 * ROWS and tile_count(product, t) > target.sms]
@@ -242,22 +256,24 @@ def fits(product: Product, tile: GroupTile, target: Target) -> bool:
     """Whether there are enough tiles for a cluster; with several parts of K, whether all CTAs run at once and none is
     empty."""
     indivisible = (product.batch and not product.convolves) or product.batch_invariant
-    (high, wide), together = tile.cluster, prod(tile.cluster)
+    (high, wide), together = tile.cluster, tile.together
     full = product.m > tile.m * (high - 1) and product.n > tile.n * (wide - 1)
-    if product.dynamic or not full or (tile.parts > 1 and indivisible):
+    if product.dynamic or not full or (tile.parts > 1 and indivisible) or together > MOST_CTAS:
         return False
-    at_once, shared = target.sms, target.sms % together == 0
-    if together > PAIR:
-        at_once, shared = at_once * IN_CLUSTERS[0] // IN_CLUSTERS[1], not (tile.m % (8 * wide) or tile.n % (8 * high))
-    if tile.parts == 1 and together <= PAIR:
+    if tile.joined and (tile.parts not in CLUSTER_PARTS or tile.width % (8 * tile.parts) or tile.rows > ROWS):
+        return False
+    few = tile.m * tile.n <= ROWS * ROWS and high * wide == MOST_CTAS
+    shared = not (few or tile.m % (8 * wide) or tile.n % (8 * high)) if together > PAIR else target.sms % together == 0
+    if tile.parts == 1 and together <= MOST_REPEATED:
         return shared
     deep = tile.parts == 1 or product.k_tiles(k_of(product)) >= 2 * tile.parts
-    return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once
+    return shared and deep and 0 < tile_count(product, tile) * tile.parts <= at_once(tile, target)
 
 
-def starts_from_zero(product: Product) -> bool:
-    """Whether sums start from zero."""
-    return product.c is None and not product.initial
+def at_once(tile: GroupTile, target: Target) -> int:
+    """CTAs that run at the same time."""
+    in_clusters = target.sms * IN_CLUSTERS[0] // IN_CLUSTERS[1]
+    return target.sms if tile.together <= PAIR else in_clusters // tile.together * tile.together
 
 
 def k_of(product: Product) -> int:
@@ -298,20 +314,21 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     if tile.in_registers != "none":
         return _cost_in_registers(product, tile, target)
     tiles = tile_count(product, tile)
-    ctas = min(target.sms, tiles * tile.parts)
+    ctas = min(running := at_once(tile, target), tiles * tile.parts)
     fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
-    if _across_lines(product, packed):
+    if _across_lines(product, packed) or tile.joined:
         step = max(step, _arriving(product, tile, packed, ctas))
-    waves, turns, storing = -(-tiles // target.sms), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
+    waves, turns, storing = -(-tiles // running), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
     step *= NARROW_PANELS if panel <= NARROW_LINE else 1
     storing *= NARROW_STORES if panel <= HALF_LINE and not product.convolves else 1
     loops = waves * -(-turns // tile.parts) * step
+    storing *= (SHORT_STORES if tile.exchanged and tile.m % 32 else 1.0) / (tile.parts if tile.joined else 1)
     ending = waves * (fit.latency + storing) + (meeting := partial_sums(tile, fit))
     if product.convolves:
         return ending + (max(loops, read_bytes(product) / fit.memory) if tile.parts > 1 else loops)
@@ -343,7 +360,7 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
 def reads_weights(product: Product) -> bool:
     """Whether a product of few rows is limited by reading its weights, so that `mma.sync` is as fast as warpgroups."""
     many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
-    return product.m <= THIN_ROWS and many
+    return product.m <= THIN_ROWS and many and not _across_lines(product, "none")
 
 
 def read_bytes(product: Product) -> float:
@@ -355,6 +372,8 @@ def read_bytes(product: Product) -> float:
 def partial_sums(tile: GroupTile, fit: Fit) -> float:
     """Cycles to add up the sums of all parts, of 4 bytes for each element."""
     sums = 4 * tile.m * tile.n
+    if tile.joined:
+        return JOINED + sums / JOINED_BYTES
     return 0.0 if tile.parts == 1 else fit.summed + sums / fit.written + tile.parts * sums / fit.read
 
 
@@ -400,7 +419,8 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
-    return LINE * max(asked * ctas / ARRIVING, own / ARRIVING_AT_ONE) + in_shared
+    arriving = ARRIVING_JOINED[_across_lines(product, packed)] if tile.joined else ARRIVING
+    return LINE * max(asked * ctas / arriving, own / ARRIVING_AT_ONE) + in_shared
 
 
 # Tiles of products in tensor memory: what a warpgroup has of them, and where CTAs multiply in pairs (sm_100a).
@@ -414,10 +434,6 @@ the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
 
 LEAST_STAGES = 4
 """Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
-
-MOST_GROUPS, LEAST_AHEAD = 2, 2
-"""Warpgroups whose rows of Q are one box of a tensor copy, of up to 256 rows; stages of K and V, as scores of the next
-keys are multiplied before the values of the last."""
 
 BUFFERS = 2
 """Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
@@ -440,20 +456,6 @@ def stages_beside(product: Product, schedule: Schedule) -> int:
         return COLUMNS
     left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
     return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
-
-
-def why_no_attention(schedule: Schedule, columns: int) -> str:
-    """Why the warpgroups of a schedule cannot multiply an attention whose heads have `columns` in V; empty if they can.
-
-    Of each, S has a column for each key, P one for two keys, and O one for each column of V."""
-    keys = schedule.cta[1]
-    if schedule.mma.m != 2 * ROWS or schedule.cta[0] > MOST_GROUPS * schedule.mma.m or schedule.stages < LEAST_AHEAD:
-        return (
-            f"in tensor memory up to {MOST_GROUPS} warpgroups have {2 * ROWS} rows each, and {LEAST_AHEAD} stages or "
-            f"more, got cta = {schedule.cta}, mma = {schedule.mma}, stages = {schedule.stages}"
-        )
-    taken = schedule.warps // schedule.together * (keys + keys // 2 + columns)
-    return "" if taken <= COLUMNS else f"scores, P and O take {taken} columns of tensor memory, which has {COLUMNS}"
 
 
 def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:

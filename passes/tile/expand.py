@@ -9,14 +9,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
+from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp, Z
 from ...dialect.warp.attributes import FragmentType, element_row, enclosing, fragment_of, memory_of
 from ...dialect.warp.epilogue import SubfragmentOp
 from ...dialect.warp.fragments import ElementwiseOp, Kind
 from ...dialect.warp.matrices import fragment_bytes
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import FindGroupOp
-from ...dialect.warp.synchronisation import some_warps
+from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass
@@ -45,7 +45,8 @@ def warps_around(op: Operation) -> int:
 # Sums over warps that share a tile: what `warp.sum_sliced_k` does.
 #
 # Every warp writes to shared memory the parts of its fragment that other slices get, each to the row of the warp that
-# gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write.
+# gets it, and after a barrier adds to its own part what they wrote. Slices that get none only write. Slices that are
+# CTAs of a cluster write the memory of the CTA that gets a part, and meet at the cluster's barrier.
 #
 # All slices add in the same order up to swapped operands, so a sum does not depend on the slice that gets it: two CTAs
 # that compute the same element at different places of their tiles store the same bits. The order is a binary tree over
@@ -62,13 +63,13 @@ class ExpandSumSlicedK(RewritePattern):
         fragment, warps, rows = fragment_of(op.input), warps_around(op), memory_of(op.scratch).get_shape()[0]
         if fragment.element.name not in ADDED:
             fail(op, f"{op.name} adds {', '.join(ADDED)}, got {fragment.element.name}")
-        if rows != (getting := warps // op.slices * op.parts):
+        positions = warps if op.cluster is not None else warps // op.slices
+        if rows != (getting := warps if op.cluster is not None else positions * op.parts):
             fail(op, f"expected a row of memory for each of {getting} warps, got {op.scratch.type}")
         index = IndexBuilder(rewriter)
-        warp, positions = index.insert(SubgroupIdOp()).result, warps // op.slices
-        parts = _Parts(index, op, warp, positions)
+        parts = _Parts(index, op, index.insert(SubgroupIdOp()).result, positions)
         parts.send()
-        index.insert(BarrierOp())
+        index.insert(BarrierOp() if op.cluster is None else ScopedBarrierOp(CLUSTER))
         every = op.slices == op.parts
         rewriter.replace(op, [], [parts.received(index, parts.own(index)) if every else parts.received_by_some()])
 
@@ -79,6 +80,9 @@ class _Parts:
     def __init__(self, index: IndexBuilder, op: SumSlicedKOp, warp: SSAValue, positions: int) -> None:
         self.index, self.op, self.positions = index, op, positions
         self.slice, self.position = index.div(warp, positions), index.rem(warp, positions)
+        if op.cluster is not None:
+            self.slice, self.position = index.insert(ClusterBlockIdOp(Z)).result, warp
+            self.cta = index.insert(ClusterBlockIdOp()).result if op.cluster.value.data > 1 else 0
         kind = self.kind
         down = kind.shape[0] < fragment_of(self.op.input).shape[0]
         step = (kind.shape[0], 0) if down else (0, kind.shape[1])
@@ -98,7 +102,9 @@ class _Parts:
             others = index.compare("ne", of_slice, receiver)
             slot = index.sub(index.xor(self.slice, receiver), 1) if self.op.slices > 2 else 0
             place = self._place(index, receiver, slot)
-            index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others))
+            each = self.op.cluster
+            cta = None if each is None else index.value(index.add(self.cta, receiver * each.value.data))
+            index.insert(StoreOp(part, self.op.scratch, place, registers="vectors", taken=others, cta=cta))
 
     def own(self, index: IndexBuilder) -> SSAValue:
         """The part of this slice."""
@@ -134,7 +140,8 @@ class _Parts:
         """The row of the warp of slice `receiver`, and where part number `slot` lies in it."""
         element = element_row(memory_of(self.op.scratch).element_type)
         size = fragment_bytes(self.kind) * 8 // element.memory_bits if element is not None else 0
-        row = index.add(index.mul(receiver, self.positions), self.position)
+        first = 0 if self.op.cluster is not None else index.mul(receiver, self.positions)
+        row = index.add(first, self.position)
         return index.value(row), index.value(index.mul(slot, size))
 
 

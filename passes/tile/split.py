@@ -105,7 +105,8 @@ class PersistPass(PatternPass):
 # adds them up, in an order that does not depend on which one it is, so that every run gives the same bits, and goes on
 # as if it had multiplied all of K. For fragments the parts are equal, each one of a batch. Warpgroups take whole K
 # tiles, as many as each other or one more: tensor copies give zeros behind the end of K, wherever that is. Those that
-# go from tile to tile (`ctas`) share only the tiles of the last set, which would leave some CTAs without one.
+# go from tile to tile (`ctas`) share only the tiles of the last set, which would leave some CTAs without one. Parts of
+# a cluster have nothing to leave: their sums meet by `warp.sum_sliced_k`.
 #
 # Nobody waits. A part is a row of memory, in which warp after warp has its registers, in the order `vectors` of
 # `warp.load`. `warp.arrive_last` counts the CTAs that have written theirs, and tells the last one that it is.
@@ -132,9 +133,12 @@ class Split:
 
     def rewrite(self) -> None:
         """Each CTA multiplies a part of K, and the last CTA of a tile finishes it."""
-        memories = self.scratch(self.tiles)
-        part = self.cut()
-        self._share_sums(*self.arguments(*memories), part)
+        if self.launch.schedule.cluster_parts > 1:
+            self.cut()
+        else:
+            memories = self.scratch(self.tiles)
+            part = self.cut()
+            self._share_sums(*self.arguments(*memories), part)
         self.launch.grid[2] = self.launch.schedule.split_k
         self.launch.finish()
 

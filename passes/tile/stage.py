@@ -18,7 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.mlir.gpu import BarrierOp
+from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, Z
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
 from ...dialect.warp.attributes import SHARED_SPACE, FragmentType, SwizzleAttr, fragment_of, in_place_of
@@ -272,6 +272,9 @@ class Distribution:
         m, n = warp_origin(above, self.schedule)
         self.slice = slice_number(above, self.schedule)
         k = above.mul(self.slice, self.schedule.cta[2] // self.schedule.sliced_k)
+        self.slices = self.schedule.sliced_k * self.schedule.cluster_parts
+        if self.schedule.cluster_parts > 1:
+            self.slice = above.insert(ClusterBlockIdOp(Z)).result
         self.warp: dict[str, Index] = {"m": m, "n": n, "k": k}
 
     def _follow(self, value: SSAValue) -> None:
@@ -321,7 +324,7 @@ class Distribution:
         """Puts fragments in the place of tiles."""
         ends = [(end, *self._place(end.at)) for end in self.ends]
         # Slices start from zero each: what the product starts from is added to the sum of them all.
-        unsliced = self.schedule.sliced_k == 1
+        unsliced = self.slices == 1
         zero = ConstantOp.of(0.0, self.kind)
         start = self._started(self.index, self.kind) if unsliced else self.index.insert(zero).fragment
         self.start.fragment.replace_all_uses_with(start)
@@ -363,9 +366,9 @@ class Distribution:
     def _end(self, end: EpilogueOp, m: Index, n: Index) -> None:
         """Stores the warp's part, or its slice's part of that."""
         index, sums = self.index.before(end), end.sums
-        if self.schedule.sliced_k > 1:
+        if self.slices > 1:
             sums, down, across, parts = self._sum(index, sums)
-            if parts < self.schedule.sliced_k:
+            if parts < self.slices:
                 index = self._some(index, end, parts)
             m, n = index.add(m, down), index.add(n, across)
             if isinstance(self.start, LoadOp) or self.start.value.value.data:
@@ -389,20 +392,21 @@ class Distribution:
         slices get one."""
         schedule, fragment = self.schedule, fragment_of(sums)
         try:
-            part = part_of(fragment, schedule.sliced_k)
+            part = part_of(fragment, self.slices)
         except VerifyException as error:
             fail(self.product, f"schedule: {error}")
-        if fragment.registers // part.registers < schedule.sliced_k and schedule.split_k > 1:
+        if fragment.registers // part.registers < self.slices and schedule.split_k > 1:
             fail(self.product, f"schedule: split_k takes no more slices than {fragment} has base tiles")
-        words, parts = part.registers * LANES * (schedule.sliced_k - 1), fragment.registers // part.registers
+        words, parts = part.registers * LANES * (self.slices - 1), fragment.registers // part.registers
         word = f64 if fragment.bits == 64 else f32
-        rows = schedule.warps // schedule.sliced_k * parts
+        cluster = math.prod(schedule.cluster) if schedule.cluster_parts > 1 else 0
+        rows = schedule.warps if cluster else schedule.warps // schedule.sliced_k * parts
         kind = MemRefType(word, [rows, words], memory_space=IntegerAttr(SHARED_SPACE, i64))
         scratch = index.insert(memref.AllocOp([], [], kind)).memref
-        total = index.insert(SumSlicedKOp(sums, scratch, schedule.sliced_k)).part
+        total = index.insert(SumSlicedKOp(sums, scratch, self.slices, cluster=cluster)).part
         steps = (size if size < all_ else 0 for size, all_ in zip(part.shape, fragment.shape, strict=True))
         # A slice that gets nothing is at the place of another one, so that what is loaded there early is in bounds.
-        place = self.slice if parts == schedule.sliced_k else index.rem(self.slice, parts)
+        place = self.slice if parts == self.slices else index.rem(self.slice, parts)
         down, across = (index.mul(place, step) for step in steps)
         return total, down, across, parts
 

@@ -66,7 +66,6 @@ from .fragment_math import WINDOW, depends_on_neighbours
 BOX_BITS = UNIT * BYTE
 """Bits of which the place of a box of a tensor copy is a multiple."""
 
-
 ProductT = TypeVar("ProductT", bound=Multiplied, covariant=True)
 
 
@@ -129,8 +128,7 @@ class Tiling(Generic[ProductT]):
 
     def inside(self: Tiling[Product], axis: str) -> bool:
         """Whether no tile of D passes its end along an axis."""
-        size, step = self._extents(axis)
-        return size % step == 0 or self.last_start(axis) is not None
+        return self._fills(axis) or self.last_start(axis) is not None
 
     @property
     def in_bounds(self: Tiling[Product]) -> ArrayAttr[BoolAttr] | None:
@@ -143,8 +141,7 @@ class Tiling(Generic[ProductT]):
         The tile then overlaps its neighbour. Both store the same numbers, and their accesses need no bounds. This
         requires that the matrix has more than one tile, that D is not read, and that the new start is as aligned as the
         rows of A or B in memory; for tensor copies, also of D, it must be a multiple of 16 bytes. Metadata of a sparse
-        A is read in whole tiles of rows. Columns whose words depend on their neighbours keep them. `edges = predicated`
-        moves no tile.
+        A is read in whole tiles of rows. Columns whose words depend on their neighbours keep them.
         """
         if axis == "k" or not self.product.is_known(axis) or (axis == "m" and self.product.metadata is not None):
             return None
@@ -163,7 +160,7 @@ class Tiling(Generic[ProductT]):
         packed = ("a" if axis == "m" else "b") in roles(self.schedule.pack)
         if along_rows and (operand.shape[1] != size or packed):
             return None
-        if size < step or size % step == 0 or _memory(product.d.value) in read:
+        if size < step or self._fills(axis) or _memory(product.d.value) in read:
             return None
         if axis == "n" and (size - step) % WINDOW and depends_on_neighbours(product, target_of(product.op)):
             return None
@@ -173,11 +170,14 @@ class Tiling(Generic[ProductT]):
             return None
         return size - step
 
+    def _fills(self: Tiling[Product], axis: str) -> bool:
+        """Whether tiles end where the product does, also those that make the last cluster whole."""
+        size, step = self._extents(axis)
+        return size % (step * self.schedule.cluster["mn".index(axis)]) == 0
+
     def _extents(self: Tiling[Product], axis: str) -> tuple[int, int]:
-        """The sizes of the product and of a CTA tile along an axis."""
-        product = self.product
-        sizes = {"m": product.m, "n": product.n, "k": product.k}
-        return sizes[axis], dict(zip("mnk", self.schedule.cta, strict=True))[axis]
+        """The sizes of the product and of a CTA tile along rows or columns."""
+        return (self.product.m, self.product.n)["mn".index(axis)], self.schedule.cta["mn".index(axis)]
 
 
 def _memory(value: SSAValue) -> SSAValue:

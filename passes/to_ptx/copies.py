@@ -11,7 +11,7 @@ from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, in_memory
 from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
-from .emitter import At, IndexValue, VirtualRegister
+from .emitter import At, Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
 from .scalars import divisor_of
@@ -34,6 +34,11 @@ class ZerosAround(NamedTuple):
 
 
 UNPADDED = ZerosAround()
+
+
+def in_cta(emitter: Emitter, at: At, rank: IndexValue | None) -> At:
+    """The same place in the shared memory of another CTA of the cluster."""
+    return at if rank is None else At(emitter.pure("mapa.shared::cluster.u32", at.base, rank), at.offset)
 
 
 class CopyPiece(NamedTuple):
@@ -232,15 +237,12 @@ class SharedFragments:
         """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
         the cluster; a barrier of that CTA has `counted` what one lane sends."""
         for registers, at in self._accesses(type, False, place, source):
-            if rank is None:
-                self.emitter.store("shared", registers, at)
+            there, space = in_cta(self.emitter, at, rank), "shared" if rank is None else "shared::cluster"
+            if counted is None:
+                self.emitter.store(space, registers, there)
             else:
-                there = At(self.emitter.pure("mapa.shared::cluster.u32", at.base, rank), at.offset)
-                if counted is None:
-                    self.emitter.store("shared::cluster", registers, there)
-                    continue
                 first = self.addressing.scalars.compare("eq", self.addressing.lane, 0)
-                full = At(self.emitter.pure("mapa.shared::cluster.u32", counted.base, rank), counted.offset)
+                full = in_cta(self.emitter, counted, rank)
                 send = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
                 self.emitter.emit(send, there, *registers, full, guard=first)
 

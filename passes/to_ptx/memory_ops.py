@@ -32,7 +32,7 @@ from ...dialect.warp.views import MatrixOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
-from .copies import UNPADDED, SharedFragments, ZerosAround
+from .copies import UNPADDED, SharedFragments, ZerosAround, in_cta
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
 from .kernel import KernelLowering, check_multiple, lowers
@@ -359,6 +359,7 @@ def _load_registers(lowering: KernelLowering, op: LoadOp) -> None:
 
 def _store_registers(lowering: KernelLowering, op: StoreOp) -> None:
     taken = True if op.taken is None else lowering.predicate(op.taken)
-    accesses = _register_accesses(lowering, op, fragment_of(op.fragment))
+    accesses, rank = _register_accesses(lowering, op, fragment_of(op.fragment)), op.cta and lowering.scalar(op.cta)
     for registers, place in accesses.of(lowering.fragment(op.fragment)):
-        lowering.emitter.store(accesses.space, registers, place, accesses.type, guard=taken)
+        at, space = in_cta(lowering.emitter, place, rank), accesses.space
+        lowering.emitter.store(space if rank is None else "shared::cluster", registers, at, accesses.type, guard=taken)

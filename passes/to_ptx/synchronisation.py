@@ -39,7 +39,7 @@ from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
 from .control_flow import is_alone
-from .copies import COMMIT
+from .copies import COMMIT, in_cta
 from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
@@ -121,7 +121,7 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
         return
     there = None
     if op.cta is not None:
-        there = At(emitter.pure("mapa.shared::cluster.u32", here.base, lowering.scalar(op.cta)), here.offset)
+        there = in_cta(emitter, here, lowering.scalar(op.cta))
     if op.bytes is not None:
         guard, space = one_thread(lowering, op, op.by), "shared::cta" if there is None else "shared::cluster"
         emitter.emit(f"mbarrier.arrive.expect_tx.{space}.b64", SINK, there or here, op.bytes.value.data, guard=guard)

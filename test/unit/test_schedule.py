@@ -17,6 +17,7 @@ from warploom.dialect.isa.mma import ROWS
 from warploom.dialect.schedule import ALWAYS, FIELDS, NAMES, SWIZZLES, Schedule, ScheduleError, parse_options
 from warploom.dialect.schedule.partial import PartialScheduleAttr
 from warploom.dialect.warp.attributes import ScheduleAttr
+from warploom.passes.schedule.needs import slice_bytes
 from warploom.passes.universe import make_context
 
 PLAIN = Schedule(cta=(128, 128, 64), warp=(64, 64), mma=Shape(16, 8, 16), stages=3)
@@ -132,8 +133,8 @@ def test_a_schedule_checks_itself() -> None:
 
 def test_slices_multiply_warps_and_add_shared_memory() -> None:
     sliced = PLAIN.with_fields(sliced_k=2)
-    assert (PLAIN.warps, PLAIN.threads, PLAIN.slice_bytes) == (4, 128, 0)
-    assert (sliced.warps, sliced.threads, sliced.slice_bytes) == (8, 256, 128 * 128 * 4)
+    assert (PLAIN.warps, PLAIN.threads, slice_bytes(PLAIN)) == (4, 128, 0)
+    assert (sliced.warps, sliced.threads, slice_bytes(sliced)) == (8, 256, 128 * 128 * 4)
 
 
 @pytest.mark.parametrize(

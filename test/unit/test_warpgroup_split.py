@@ -22,6 +22,9 @@ def tile(m: int, n: int, parts: int, step: int = 16, **options: Any) -> dict[str
     return {"cta": (m, n, 4 * step), "mma": f"m64n{n}k{step}", "split_k": parts, **options}
 
 
+CLUSTER: dict[str, Any] = {"partial_sums": "cluster"}
+EXCHANGED = {"cta": (32, 64, 64), "mma": "m64n32k16", "multiplied": "ba"}
+
 CASES = [
     Product(BF16, "added", "A B", (136, 72, 328), tile(128, 64, 4)),  # 6 K tiles, the last one of 8
     Product(MIXED, "cleared", "At Bt", (136, 72, 200), tile(64, 64, 4, staging=0)),
@@ -34,6 +37,35 @@ CASES = [
     Product(S8, "cleared", "A Bt", (150, 144, 400), tile(64, 64, 2, 32, ctas=4)),  # two whole sets and a tile
     Product(MIXED, "residual", "A B", (72, 136, 520), tile(64, 64, 3, ctas=7)),  # no whole set
 ]
+
+IN_CLUSTERS = [
+    Product(BF16, "added", "A B", (136, 72, 328), tile(128, 64, 4, **CLUSTER)),  # 6 K tiles, two warpgroups
+    Product(BF16, "cleared", "A Bt", (72, 72, 1032), tile(64, 64, 8, **CLUSTER)),  # 8 columns of D for each CTA
+    Product(MIXED, "residual", "A Bt", (136, 136, 520), tile(64, 64, 2, cluster="2x1", **CLUSTER)),
+    Product(BF16, "gelu by tanh", "A Bt", (88, 200, 264), tile(64, 32, 2, cluster="2x2", staging=0, **CLUSTER)),
+    Product(BF16, "cleared", "A Bt", (88, 200, 600), {**EXCHANGED, "split_k": 4, "cluster": "1x2", **CLUSTER}),
+    Product(S8, "added", "A Bt", (80, 144, 400), tile(64, 128, 2, 32, **CLUSTER)),
+    Product(E4M3, "cleared", "A Bt", (144, 80, 656), tile(128, 64, 2, 32, promote="f32", **CLUSTER)),
+    Product(MIXED, "sparse", "A B", (144, 80, 320), {**tile(128, 64, 2), "mma": "m64n64k32", **CLUSTER}),
+]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("product", IN_CLUSTERS, ids=str)
+def test_parts_that_meet_in_a_cluster_are_right_and_silent(product: Product) -> None:
+    kernel, given = product.compile("sm_90a"), problem(product, 5)
+    assert "st.shared::cluster" in kernel.ptx
+    assert "atom" not in kernel.ptx
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
+@pytest.mark.parametrize(
+    "fields", [{"split_k": 3}, {"split_k": 8, "cluster": "2x1"}, {"split_k": 2, "ctas": 2}, {"split_k": 1}]
+)
+def test_parts_that_are_no_cluster(fields: dict[str, Any]) -> None:
+    with pytest.raises(CompileError, match="partial_sums = cluster takes split_k = 2, 4 or 8"):
+        Product(BF16, "cleared", "A Bt", (128, 128, 1024), {**tile(64, 64, 2), **CLUSTER, **fields}).compile("sm_90a")
 
 
 @pytest.mark.sampled(3)
@@ -76,7 +108,17 @@ def test_what_is_not_split(form: str, message: str) -> None:
         Product(BF16, form, "A B", (128, 128, 512), asked).compile("sm_90a")
 
 
-@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 3), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
+@pytest.mark.parametrize(
+    ("size", "parts"), [((104, 248, 2392), 8), ((320, 1080, 4880), 1), ((512, 1024, 8192), 1), ((128, 512, 256), 1)]
+)
+def test_parts_meet_in_a_cluster_where_few_tiles_have_a_long_k(size: tuple[int, int, int], parts: int) -> None:
+    """H100: 104x248x2392 4.2 microseconds for 5.9, but 512x1024x8192 27.1 for 18.4."""
+    schedule = Product(BF16, "cleared", "A Bt", size).compile("sm_90a").schedule[0]
+    assert schedule is not None
+    assert schedule.cluster_parts == parts
+
+
+@pytest.mark.parametrize(("size", "parts"), [((768, 768, 8192), 2), ((128, 8192, 8192), 1), ((8, 112, 10864), 16)])
 def test_k_is_cut_where_products_take_longer_than_memory(size: tuple[int, int, int], parts: int) -> None:
     schedule = Product(BF16, "cleared", "A B", size).compile("sm_90a").schedule[0]
     assert schedule is not None
