@@ -72,6 +72,18 @@ def _rms_norm(*args: Any) -> torch.Tensor:
     return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
 
 
+def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
+    """The gradients of a norm, of rows in two dimensions, so that sums over rows are along one. `statistics` operands
+    behind the sizes have an element for each row."""
+    _, value, sizes, *_ = args
+    if len(sizes) == 1 and value.dim() > 2 and all(isinstance(size, int) and size for size in value.shape):
+        of_rows = {0, 1, *range(3, 3 + statistics)}
+        flat = (x.reshape(-1, *x.shape[value.dim() - 1 :]) if i in of_rows else x for i, x in enumerate(args))
+        first, *rest = decompositions([operator])[operator](*flat)
+        return None if first is None else first.view(value.shape), *rest
+    return decompositions([operator])[operator](*args)
+
+
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
     """What `prims.var` computes: the mean of squared distances from the mean; the divisor is less by `correction`."""
     axes = list(range(value.dim())) if dims is None else list(dims)
@@ -295,6 +307,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
+    aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
+    aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,

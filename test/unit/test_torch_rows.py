@@ -106,6 +106,37 @@ def test_sums_of_columns_that_read_the_same_are_one_loop(monkeypatch: pytest.Mon
     assert ptx.split(".visible .entry")[1].count(" bra ") == 1
 
 
+def norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -> Any:
+    if mean is None:
+        return torch.ops.aten._fused_rms_norm_backward(g, x, x.shape[-1:], scale, w, [True] * 2)
+    return torch.ops.aten.native_layer_norm_backward(g, x, x.shape[-1:], mean, scale, w, w, [True] * 3)
+
+
+def exact_norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -> list[Any]:
+    normal, weighted = (x if mean is None else x - mean) * scale, g * w
+    less = normal * (weighted * normal).mean(-1, keepdim=True)
+    less = less if mean is None else less + weighted.mean(-1, keepdim=True)
+    sums = [(g * normal).flatten(0, -2).sum(0), g.flatten(0, -2).sum(0)]
+    return [scale * (weighted - less), *sums[: 1 if mean is None else 2]]
+
+
+@pytest.mark.parametrize(("rows", "columns", "rms"), [((67,), 259, False), ((7, 5), 1027, False), ((3, 11), 520, True)])
+def test_columns_are_summed_by_the_kernel_of_their_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], columns: int, rms: bool
+) -> None:
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.LEAST_ROWS", 1)
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.FEW_ROWS", 5)
+    statistics = torch.rand(*rows, 1) + 0.5, torch.randn(*rows, 1)
+    operands = draw(*rows, columns), draw(*rows, columns), draw(columns), *statistics[: 2 - rms]
+    kernel = compile(torch_to_linalg(norm_gradients, *operands), target="sm_90a", cache=False)
+    exact = exact_norm_gradients(*(x.double() for x in operands))
+    results = [torch.full(x.shape, 99.0).bfloat16() for x in exact]
+    kernel(*operands, *results, device="interp", checks="all")
+    assert len(kernel.launches) == 2
+    for result, wanted in zip(results, exact, strict=True):
+        assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+
+
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
