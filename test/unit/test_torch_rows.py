@@ -137,6 +137,18 @@ def test_columns_are_summed_by_the_kernel_of_their_rows(
         assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
 
 
+@pytest.mark.parametrize(("columns", "width"), [(40, 8), (36, 4), (35, 1)])
+def test_rows_of_a_table_are_read_by_wide_accesses(columns: int, width: int) -> None:
+    tokens = torch.tensor([3, 36, 0, 3, -1])
+    operands = draw(37, columns), tokens
+    kernel = compile(torch_to_linalg(lambda x, at: x[at], *operands), target="sm_90a", cache=False)
+    result = torch.full((5, columns), 99.0).bfloat16()
+    kernel(*operands, result, device="interp", checks="all")
+    assert torch.equal(result, operands[0][tokens])
+    assert len(kernel.launches) == 1
+    assert f"{width} neighbours" in kernel.ptx or width == 1
+
+
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
