@@ -23,12 +23,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.linalg import Linalg, ops
-from xdsl.dialects.linalg.abstract_ops import (
-    ConvOperation,
-    LinalgStructuredOperation,
-    NamedOperation,
-    PoolingOperation,
-)
+from xdsl.dialects.linalg.abstract_ops import ConvOperation, LinalgStructuredOperation, NamedOperation, PoolingOperation
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap

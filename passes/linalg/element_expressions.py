@@ -10,17 +10,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    FloatAttr,
-    IntegerAttr,
-    MemRefType,
-    bf16,
-    f16,
-    f32,
-    f64,
-    i1,
-)
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp

@@ -6,18 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import affine, arith, func, math, memref, scf, tensor
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    FloatAttr,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    TensorType,
-    f32,
-    i8,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, MemRefType, TensorType, f32, i8, i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import CopyOp, FillOp, GenericOp, YieldOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue

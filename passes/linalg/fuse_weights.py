@@ -9,15 +9,7 @@ from typing import ClassVar, NamedTuple
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    FloatAttr,
-    MemRefType,
-    ModuleOp,
-    NoneAttr,
-    bf16,
-    f32,
-)
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, MemRefType, ModuleOp, NoneAttr, bf16, f32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass

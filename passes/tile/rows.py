@@ -21,14 +21,7 @@ from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import (
-    CLUSTER,
-    CLUSTER_SM,
-    ArriveOp,
-    AwaitOp,
-    MakeBarriersOp,
-    ScopedBarrierOp,
-)
+from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
