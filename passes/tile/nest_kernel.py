@@ -12,16 +12,7 @@ from contextlib import nullcontext
 from functools import reduce
 
 from xdsl.dialects import arith, memref, vector
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    FloatAttr,
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    VectorType,
-    i1,
-    i32,
-)
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -85,11 +76,13 @@ class ElementThread:
     def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder, width: int = 1) -> None:
         self.nest, self.arguments, self.index, self.width = nest, dict(arguments), index, width
         self.loops: dict[int, Index] = {}
+        self.last = (FIXED, *nest.writes[0].loops)[-1]
 
     def size(self, loop: int) -> Index:
-        """How many turns a loop has."""
+        """How many turns a loop has, of neighbours in the last of the output's."""
         along = self.nest.along(loop)
-        return 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+        size = 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+        return self.index.div(size, self.width) if loop == self.last else size
 
     def constant(self, value: SSAValue) -> SSAValue:
         """The value inside the kernel for one from outside. Constants are created again."""
@@ -106,7 +99,7 @@ class ElementThread:
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
         memory, place = self.arguments[access.value], self.place(access.map)
-        if self.width > 1 and self.nest.writes[0].loops[-1] in access.loops:
+        if self.width > 1 and self.last in access.loops:
             kind = VectorType(access.element.type, [self.width])
             return self.index.insert(vector.LoadOp(memory, place, kind)).result
         return self.index.insert(memref.LoadOp.get(memory, place)).res
@@ -191,7 +184,7 @@ class ElementThread:
         if self.width == 1:
             return None
         operands = [mapped[value] for value in op.operands]
-        if isinstance(op, memref.LoadOp) and _is_index(op.indices[-1], self.nest.writes[0].loops[-1]):
+        if isinstance(op, memref.LoadOp) and _is_index(op.indices[-1], self.last):
             return vector.LoadOp(operands[0], operands[1:], VectorType(op.res.type, [self.width]))
         if not any(isinstance(value.type, VectorType) for value in operands):
             return None
@@ -207,13 +200,9 @@ def _is_index(value: SSAValue, loop: int) -> bool:
 def width_of(nest: Nest) -> int:
     """How many neighbours of its output a thread computes: one, or as many as an access of 16 bytes has where a body
     loads neighbours too, from a place that is the same for all: rows of a table, for example."""
-    last, memories = nest.writes[0].loops[-1], [nest.writes[0].value]
+    last = (FIXED, *nest.writes[0].loops)[-1]
     along = [access for access in nest.used if last in access.loops]
-    if (
-        nest.summed
-        or len(nest.writes) > 1
-        or any(access.loops.index(last) != len(access.loops) - 1 for access in along)
-    ):
+    if nest.summed or len(nest.writes) > 1 or last == FIXED or any(last in access.loops[:-1] for access in along):
         return 1
     from .window_kernel import BY_VECTORS  # with operations that other nests do not need
 
@@ -227,7 +216,7 @@ def width_of(nest: Nest) -> int:
         elif values and not (vectors and differing.issuperset(values)):
             return 1
         differing.update(op.results if values else ())
-    memories += [*loads, *(access.value for access in along)]
+    memories = [nest.writes[0].value, *loads, *(access.value for access in along)]
     widths = (w for w in (WIDEST, WIDEST // 2, WIDEST // 4) if loads and all(is_by_channels(m, w) for m in memories))
     return next(widths, 1)
 
@@ -256,16 +245,16 @@ def tile(op: LinalgStructuredOperation) -> None:
     outliner = Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
     index, body, arguments = kernel_body(operands)
-    thread = ElementThread(nest, arguments, index, width_of(nest))
+    thread = ElementThread(nest, arguments, index, width := width_of(nest))
     _compute_one(thread)
     index.insert(ReturnOp([]))
-    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index)
-    count = outliner.index.div(reduce(outliner.index.mul, map(host.size, _outer(nest)), 1), thread.width)
+    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index, width)
+    count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
     ctas = outliner.index.ceildiv(count, THREADS)
     if isinstance(ctas, int) and not 0 < ctas <= LARGEST_GRID:
         fail(op, f"{op.name} writes {count} elements; a grid has at least 1 and at most {LARGEST_GRID * THREADS}")
-    computed = "element" if thread.width == 1 else f"{thread.width} neighbours"
-    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each {computed}")
+    each = "element" if width == 1 else f"{width} neighbours"
+    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each {each}")
     outliner.finish()
 
 
@@ -323,13 +312,10 @@ def _compute_one(thread: ElementThread) -> None:
     number: Index = index.add(index.mul(cta, THREADS), lane)
     outer = _outer(thread.nest)
     sizes = {loop: thread.size(loop) for loop in (*outer, *thread.nest.summed)}
-    if thread.width > 1:
-        sizes[outer[-1]] = index.div(sizes[outer[-1]], thread.width)
     count = reduce(index.mul, (sizes[loop] for loop in outer), 1)
     exact = isinstance(count, int) and count % THREADS == 0
     with nullcontext(index) if exact else index.where(index.compare("slt", number, count)) as thread.index:
         places = thread.index.unflattened([sizes[loop] for loop in outer], number)
-        thread.loops |= zip(outer, places, strict=True)
-        if thread.width > 1:
-            thread.loops[outer[-1]] = thread.index.mul(thread.loops[outer[-1]], thread.width)
+        steps = (thread.width if loop == thread.last else 1 for loop in outer)
+        thread.loops |= zip(outer, map(thread.index.mul, places, steps), strict=True)
         thread.compute()
