@@ -30,6 +30,7 @@ from warploom.runtime import Kernel, compile
 from warploom.runtime.torch.importer import torch_to_linalg
 
 Tensor = torch.Tensor
+DEVICE = "cuda"
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
 GROUPS, CHANNELS = 32, 256
 EXPERTS, CHOSEN = 128, 8
@@ -159,11 +160,11 @@ def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def rows(*shape: int) -> Tensor:
-    return torch.randn(*shape, device="cuda").bfloat16()
+    return torch.randn(*shape, device=DEVICE).bfloat16()
 
 
 def scales(rows: int) -> Tensor:
-    return torch.rand(rows, 1, device="cuda") + 0.5
+    return torch.rand(rows, 1, device=DEVICE) + 0.5
 
 
 @dataclass(frozen=True)
@@ -190,19 +191,19 @@ CASES = {
         layer_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(m), scales(m))
     ),
     "bias_gradient": Case(bias_gradient, lambda m, n: (rows(m, n),)),
-    "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
     "cross_entropy_backward": Case(
         cross_entropy_backward,
         lambda m, n: (
-            torch.rand(m, device="cuda"),
+            torch.rand(m, device=DEVICE),
             torch.log_softmax(rows(m, n).float(), -1),
-            torch.randint(n, (m,), device="cuda"),
+            torch.randint(n, (m,), device=DEVICE),
         ),
     ),
-    "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
     "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
     "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
-    "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device="cuda"))),
+    "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE))),
     "group_norm": Case(
         group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
     ),
@@ -323,7 +324,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     call(*first, *outputs[0])
     torch.cuda.synchronize()
     error, torch_error = errors(case, first, outputs[0], own)
-    halves = [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
+    halves = [torch.empty(moved // 2, dtype=torch.uint8, device=DEVICE) for _ in range(2 * len(sets))]
     calls = list(range(len(sets))) * max(1, 6 // len(sets))
     graphs = [
         in_graph([lambda i=i: call(*sets[i], *outputs[i]) for i in calls]),
