@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    IntegerAttr,
-    MemRefType,
-    StringAttr,
-    VectorType,
-    i32,
-)
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, StringAttr, VectorType, i32
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_attr_definition,
-)
+from xdsl.irdl import IRDLOperation, irdl_attr_definition
 from xdsl.irdl.declarative_assembly_format import (
     CustomDirective,
     ParsingState,
