@@ -401,15 +401,16 @@ def measure(torch: Any, layer: Layer, *, search: bool) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="layers whose names have this")
+    parser.add_argument("--only", default="", help="layers whose names have this, or one of several with commas")
     parser.add_argument("--by", choices=("images", "weights", "data"), default="images")
     parser.add_argument("--first", action="store_true", help="channels come first, for both")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--compile", type=int, default=0, metavar="PROCESSES", help="only compile")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS if args.only in layer.name
-              and (args.by != "data" or layer.channels > 3)]  # fmt: skip
+    parts = args.only.split(",")
+    layers = [layer._replace(by=args.by, first=args.first) for layer in LAYERS
+              if any(part in layer.name for part in parts) and (args.by != "data" or layer.channels > 3)]  # fmt: skip
     if args.compile:
         tasks = [(layer, given) for layer in layers for given in (schedules(layer) if args.search else [{}])]
         with ProcessPoolExecutor(args.compile) as pool:

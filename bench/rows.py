@@ -3,6 +3,7 @@
     bench/with_gpu.sh python3 bench/rows.py --json out.json
     bench/with_gpu.sh python3 bench/rows.py --only softmax,rms_norm --columns 1024 65536
     bench/with_gpu.sh python3 bench/rows.py --warm     # compiles all of both, and times nothing
+    bench/with_gpu.sh python3 bench/rows.py --inductor 4096 65536 --kernels folder     # inductor for these columns
 
 Each case is a function of PyTorch. Ours is what `torch_to_linalg` makes of it, as one compiled function; the peer is
 what inductor makes of it. Operands are bf16 from a normal distribution, `--elements` of them in rows of each length.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import pickle
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ from warploom.runtime import Kernel, compile
 from warploom.runtime.torch.importer import torch_to_linalg
 
 Tensor = torch.Tensor
+DEVICE = "cuda"
 EPSILON, BLOCK, HEAD, LARGEST = 1e-6, 128, 128, 448.0
 GROUPS, CHANNELS = 32, 256
 EXPERTS, CHOSEN = 128, 8
@@ -159,11 +162,11 @@ def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def rows(*shape: int) -> Tensor:
-    return torch.randn(*shape, device="cuda").bfloat16()
+    return torch.randn(*shape, device=DEVICE).bfloat16()
 
 
 def scales(rows: int) -> Tensor:
-    return torch.rand(rows, 1, device="cuda") + 0.5
+    return torch.rand(rows, 1, device=DEVICE) + 0.5
 
 
 @dataclass(frozen=True)
@@ -190,19 +193,19 @@ CASES = {
         layer_norm_gradients, lambda m, n: (rows(m, n), rows(m, n), rows(n), scales(m), scales(m))
     ),
     "bias_gradient": Case(bias_gradient, lambda m, n: (rows(m, n),)),
-    "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "cross_entropy": Case(cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
     "cross_entropy_backward": Case(
         cross_entropy_backward,
         lambda m, n: (
-            torch.rand(m, device="cuda"),
+            torch.rand(m, device=DEVICE),
             torch.log_softmax(rows(m, n).float(), -1),
-            torch.randint(n, (m,), device="cuda"),
+            torch.randint(n, (m,), device=DEVICE),
         ),
     ),
-    "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device="cuda"))),
+    "mean_cross_entropy": Case(mean_cross_entropy, lambda m, n: (rows(m, n), torch.randint(n, (m,), device=DEVICE))),
     "mean_square": Case(mean_square, lambda m, n: (rows(m, n),)),
     "router": Case(router, lambda m, n: (rows(m * n // (64 * EXPERTS), EXPERTS),)),
-    "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device="cuda"))),
+    "embedding": Case(embedding, lambda m, n: (rows(m, n), torch.randperm(m, device=DEVICE))),
     "group_norm": Case(
         group_norm, lambda m, n: (rows(m * n // (CHANNELS * 1024), CHANNELS, 32, 32), rows(CHANNELS), rows(CHANNELS))
     ),
@@ -213,6 +216,22 @@ CASES = {
     "cast": Case(cast, lambda m, n: (rows(m, n),)),
     "transpose": Case(transpose, lambda m, n: (rows(m, n),)),
 }
+
+
+ANY_LENGTH = frozenset(
+    (
+        "swiglu",
+        "swiglu_backward",
+        "mean_square",
+        "router",
+        "group_norm",
+        "concatenate",
+        "rope",
+        "quantise_blocks",
+        "cast",
+    )
+)
+"""Those whose kernel is the same for any length of rows, which are timed for one."""
 
 
 @dataclass(frozen=True)
@@ -252,9 +271,15 @@ def size_of(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def ours(case: Case, operands: Sequence[Tensor], target: str) -> Kernel:
-    """The compiled function."""
-    return compile(torch_to_linalg(case.function, *operands), target=target)
+def ours(case: Case, operands: Sequence[Tensor], target: str, file: Path | None = None) -> Kernel:
+    """The compiled function, from a file that an earlier run has written, if there is one."""
+    if file is not None and file.exists():
+        return pickle.loads(file.read_bytes())
+    kernel = compile(torch_to_linalg(case.function, *operands), target=target)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(kernel))
+    return kernel
 
 
 def in_graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
@@ -315,7 +340,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     """A case for a size; `alone` without inductor, whose time is not a number then."""
     case = CASES[name]
     first = case.operands(m, n)
-    call, compiled = kernel or ours(case, first, target), torch.compile(case.function, dynamic=False)
+    call, compiled = kernel or ours(case, first, target), None if alone else torch.compile(case.function, dynamic=False)
     own = leaves(case.function(*first))
     moved = size_of(first) + size_of(own)
     sets = [first, *(case.operands(m, n) for _ in range(max(1, math.ceil(SETS_BYTES / moved)) - 1))]
@@ -323,22 +348,22 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     call(*first, *outputs[0])
     torch.cuda.synchronize()
     error, torch_error = errors(case, first, outputs[0], own)
-    halves = [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
+    halves = [torch.empty(moved // 2, dtype=torch.uint8, device=DEVICE) for _ in range(2 * len(sets))]
     calls = list(range(len(sets))) * max(1, 6 // len(sets))
     graphs = [
         in_graph([lambda i=i: call(*sets[i], *outputs[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
-        *([] if alone else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
+        *([] if compiled is None else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
     ]
     mine, copy, peer = *timed([(graph, len(calls)) for graph in graphs]), *([math.nan] if alone else [])
     return Result(name, m, n, mine, peer, copy, call.ptx.count(".visible .entry"), error, torch_error)
 
 
-def warm(name: str, m: int, n: int, target: str, *, alone: bool = False) -> str:
+def warm(name: str, m: int, n: int, target: str, *, alone: bool = False, file: Path | None = None) -> str:
     """Compiles both for a size, or ours `alone`."""
     case = CASES[name]
     operands = case.operands(m, n)
-    kernel = ours(case, operands, target)
+    kernel = ours(case, operands, target, file)
     results = leaves((case.function if alone else torch.compile(case.function, dynamic=False))(*operands))
     kernel(*operands, *results)
     torch.cuda.synchronize()
@@ -353,28 +378,35 @@ def main() -> None:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without inductor")
+    parser.add_argument("--inductor", nargs="*", type=int, help="the columns for which it is timed, otherwise all")
+    parser.add_argument("--kernels", type=Path, help="a folder of compiled functions, which are written once")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
-    torch._dynamo.config.recompile_limit = 64
+    if not args.alone:
+        torch._dynamo.config.recompile_limit = 64
     names = args.only.split(",") if args.only else list(CASES)
-    sizes = [(name, args.elements // n, n) for name in names for n in args.columns]
+    lengths = {name: args.columns[1:2] or args.columns if name in ANY_LENGTH else args.columns for name in names}
+    sizes = [(name, args.elements // n, n) for name in names for n in lengths[name]]
     if not args.warm:
         print(torch.cuda.get_device_name())
         print(HEADER)
     results: list[Result] = []
     for name, m, n in sizes:
+        alone = args.alone or (args.inductor is not None and n not in args.inductor)
+        file = args.kernels and args.kernels / f"{name}-{m}x{n}"
         try:
             if args.warm:
-                print(warm(name, m, n, args.target, alone=args.alone), flush=True)
+                print(warm(name, m, n, args.target, alone=alone, file=file), flush=True)
                 continue
-            results.append(measure(name, m, n, args.target, alone=args.alone))
+            kernel = ours(CASES[name], (), args.target, file) if file and file.exists() else None
+            results.append(measure(name, m, n, args.target, alone=alone, kernel=kernel))
             print(results[-1], flush=True)
+            if args.json is not None:
+                args.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
         except Exception as error:  # one case that fails leaves the others
             print(f"{name:22} {m}x{n} {type(error).__name__}: {str(error)[:300]}", flush=True)
         torch.cuda.empty_cache()
-    if args.json is not None:
-        args.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Writes the tables of README.md and docs/torch.md from the measurements in bench/: what models consist of, and models,
-beside their peers.
+"""Writes the tables of README.md, docs/torch.md and bench/RESULTS.md from the measurements in bench/: what models consist
+of, models, and functions of rows beside their peers.
 
 python docs/shares.py          # or: make docs
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 ROOT = Path(__file__).parent.parent
-README, TORCH = ROOT / "README.md", ROOT / "docs" / "torch.md"
+README, TORCH, RESULTS = ROOT / "README.md", ROOT / "docs" / "torch.md", ROOT / "bench" / "RESULTS.md"
 WORK = ROOT / "bench" / "work-h100.json"
 KINDS = {
     "products": ("products of bf16, of shapes that models have", "cuBLAS"),
@@ -30,6 +30,7 @@ KINDS = {
     "weights": ("weights of 4 bits, in groups of 128 and mxfp4, for 16, 256 and 4096 rows", "cuBLAS with bf16"),
 }
 """The kinds of `bench/work.py`, as they are named to a reader, and their peers."""
+ROWS = ROOT / "bench" / "rows-h100.json"
 MODELS = ROOT / "bench" / "torch-models-h100-2.json"
 NAMES = {
     "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
@@ -79,15 +80,34 @@ def models() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def rows() -> str:
+    """Microseconds of each function of rows, for each length of them, and the speed relative to a copy and inductor."""
+    found = {(row["case"], row["columns"]): row for row in json.loads(ROWS.read_text())}
+    lengths = sorted({columns for _, columns in found})
+    lines = [f"| us; of the copy; of inductor | kernels | {' | '.join(map(str, lengths))} |"]
+    lines.append(f"| --- | ---: | {' | '.join('---' for _ in lengths)} |")
+    for case in dict.fromkeys(case for case, _ in found):
+        own = [found.get((case, columns)) for columns in lengths]
+        cells = [_cell(row) if row else "" for row in own]
+        kernels = sorted({row["launches"] for row in own if row})
+        lines.append(f"| {case} | {', '.join(map(str, kernels))} | {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _cell(row: dict[str, float]) -> str:
+    shares = [row[peer] / row["ours"] for peer in ("copy", "inductor") if row[peer] == row[peer]]
+    return "; ".join([f"{row['ours']:.0f}", *(f"{share:.2f}" for share in shares)])
+
+
 def text(page: Path = README) -> str:
     """A page with the tables as they are measured."""
     written = page.read_text(encoding="utf-8")
-    for name, made in (("work", work), ("models", models)):
+    for name, made in (("work", work), ("models", models), ("rows", rows)):
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
     return written
 
 
 if __name__ == "__main__":
-    for each in (README, TORCH):
+    for each in (README, TORCH, RESULTS):
         each.write_text(text(each), encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir import Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -20,9 +20,14 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from ..mlir.affine import loops_of
+from ..mlir.affine import FIXED, loops_of
 from .attributes import element_row
-from .elements import LoopSizes, element_type, verify_along, verify_elements
+from .elements import LoopSizes, element_type, shape_of, verify_along, verify_elements
+
+
+def apart(parts: int) -> AffineMap:
+    """The map of sums of rows that are so many apart."""
+    return AffineMap(2, 0, (AffineDimExpr(0) % parts, AffineDimExpr(1)))
 
 
 @irdl_op_definition
@@ -45,9 +50,10 @@ class RowsOp(IRDLOperation):
 
         warp.rows %x into %y, %mean {indexing_maps = [...]} : memref<64x100xf16> into memref<64x100xf16>, memref<64xf32>
 
-    Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element of each
-    input, of integers of 64 bits the low word; it yields one element of each output, for integers of 64 bits one of 32,
-    and computes floats in f32 or f64.
+    Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`,
+    from zero. Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element
+    of each input, of integers of 64 bits the low word; it yields one element of each output, for integers of 64 bits
+    one of 32, and computes floats in f32 or f64.
     `warp.index` is the index along a loop.
     """
 
@@ -90,20 +96,26 @@ class RowsOp(IRDLOperation):
         """Whether an output has one element for each row."""
         return len(self.written[output].results) < self.loops
 
+    def is_summed(self, output: int) -> bool:
+        """Whether an output has sums of elements of several rows."""
+        return FIXED in loops_of(self.written[output])
+
     def verify_(self) -> None:
         values, count = (*self.inputs, *self.outputs), len(self.inputs)
         if len(self.maps) != len(values) or not self.outputs:
             raise VerifyException(f"expected a map of each input and of the output, got {len(self.maps)}")
         every = tuple(range(self.loops))
-        for map_ in self.written:
-            if loops_of(map_) not in (every, every[:-1]):
+        for number, map_ in enumerate(self.written):
+            summed = map_ == apart(max((1, *shape_of(self.outputs[number])[:1])))
+            if loops_of(map_) not in (every, every[:-1]) and not summed:
                 raise VerifyException(
                     f"expected the output to be indexed by all loops, or all but the last, got {map_}"
                 )
         sizes = LoopSizes()
         for number, (value, map_) in enumerate(zip(values, self.maps, strict=True)):
             name = f"input {number}" if number < count else "the output"
-            verify_along(name, map_, self.loops, every)
+            if number < count or not self.is_summed(number - count):
+                verify_along(name, map_, self.loops, every)
             sizes.add(name, value, loops_of(map_))
         if not any(every[-1] in loops_of(map_) for map_ in self.maps):
             raise VerifyException(f"expected an input that is indexed by d{every[-1]}")

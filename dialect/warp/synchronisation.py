@@ -328,10 +328,7 @@ MOST_BARRIERS = 16
 
 CTA, CLUSTER = "cta", "cluster"
 
-SCOPES = {
-    CTA: frozenset(("number", "threads", "arrive")),
-    CLUSTER: frozenset(("arrive", "wait", "mbarriers")),
-}
+SCOPES = {CTA: frozenset(("number", "threads", "arrive")), CLUSTER: frozenset(("arrive", "wait", "mbarriers"))}
 """What a barrier of each scope can have beside the scope."""
 
 

@@ -276,11 +276,7 @@ class Im2colOp(IRDLOperation):
         properties = {name: DenseArrayBase.from_list(i64, list(values)) for name, values in numbers.items()}
         super().__init__(
             operands=[memory],
-            properties={
-                **properties,
-                "joined": flag(joined),
-                "groups": IntegerAttr(groups, i64) if groups else None,
-            },
+            properties={**properties, "joined": flag(joined), "groups": IntegerAttr(groups, i64) if groups else None},
             result_types=[
                 im2col_type(memory_of(memory), *(taps, pixels, steps, dilations), joined=joined, groups=groups)
             ],

@@ -281,10 +281,7 @@ class WgmmaOp(IRDLOperation):
         e, chosen = ([], None) if sparse is None else ([sparse[0]], IntegerAttr(sparse[1], i64))
         super().__init__(
             operands=[a, list(a_indices), b, list(b_indices), c, e, list(side_operands)],
-            properties={
-                **{name: flag(is_set) for name, is_set in flags.items()},
-                "selector": chosen,
-            },
+            properties={**{name: flag(is_set) for name, is_set in flags.items()}, "selector": chosen},
             result_types=[c.type],
         )
 

@@ -20,9 +20,10 @@ from xdsl.rewriter import InsertPoint
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
-from ...dialect.warp.fragments import ReduceOp
-from ...dialect.warp.rows import RowsOp
+from ...dialect.warp.fragments import Kind, ReduceOp
+from ...dialect.warp.rows import RowsOp, apart
 from ..diagnostics import chose
+from ..patterns import operations_between
 from .elementwise import known_view, may_share, touched
 from .operand import expand, root
 
@@ -31,6 +32,10 @@ LANES, WARPS = 32, 8192
 
 FEW_ROWS, LONG = 16, 1 << 17
 """Fewer rows, of so many elements or more, keep few SMs busy."""
+
+SMS, SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 132, 16, 16, 4, 64
+"""For sums of columns by the kernel of their rows: SMs, elements of a row that a lane holds beside sums of each, warps
+of an SM, which have registers for that, and of a CTA; and rows for each of `FEW_ROWS` CTAs."""
 
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
@@ -57,7 +62,13 @@ class SplitRows(RewritePattern):
         of_rows = not any(isinstance(value, BlockArgument) and _is_along(op, value) for value in results)
         parts = _parts(prod(rows), length) if min([*rows, length]) > 0 else 1
         fits = _is_static if few else lies_across
-        if parts == 1 or not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
+        if not (plain and once and of_rows and long and all(fits(op, each) for each in long)):
+            return
+        if (pair := None if few else _with_rows(op, across)) is not None:
+            _sum_on_the_way(op, *pair, across)
+            for each in (op, pair[0]):
+                rewriter.erase(each)
+        if parts == 1 or pair is not None:
             return
         what = "few long rows" if few else "rows that lie across memory"
         chose(op, "warp-outline", f"{what} are reduced in {parts} parts")
@@ -156,6 +167,51 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp
     made = RowsOp([*(op.inputs[i] for i in inputs), *sums], op.outputs, maps, region)
     made.location = op.location
     return made
+
+
+SUMMED_ROWS = range(256, 8193)
+"""Lengths of rows whose elements a CTA sums beside what it makes of each row."""
+
+
+def _turned(op: RowsOp) -> list[AffineMap]:
+    """The maps of the inputs of an operation on columns, for one on rows."""
+    turned = ([loop if loop == FIXED else 1 - loop for loop in loops_of(map_)] for map_ in op.maps[: len(op.inputs)])
+    return [map_along(2, loops) for loops in turned]
+
+
+def _with_rows(op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, RowsOp] | None:
+    """An operation on the rows whose columns `op` sums, which reads the same memory, and the later one of both."""
+    block, sizes = op.parent, _sizes(op)
+    if block is None or op.loops != 2 or sizes[0] not in SUMMED_ROWS or sizes[1] < LEAST_ROWS * FEW_ROWS:
+        return None
+    if any(each.kind.data != Kind.Add or each.input.type != f32 for each in across):
+        return None
+    own = {(key, map_) for (key, _), map_ in zip(_inputs(op), _turned(op), strict=True) if len(map_.results) == 2}
+    for other in block.ops:
+        if not isinstance(other, RowsOp) or own.isdisjoint(_inputs(other)) or _sizes(other) != sizes[::-1]:
+            continue
+        first, second = (other, op) if other.is_before_in_block(op) else (op, other)
+        reduces = any(isinstance(each, ReduceOp) for each in other.body.block.ops)
+        plain = not other.is_of_rows(0) and not other.is_summed(-1)
+        if reduces and plain and _may_move(first, operations_between(first, second) or (), second):
+            return other, second
+    return None
+
+
+def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[ReduceOp]) -> None:
+    """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
+    chose(op, "warp-outline", "columns are summed by the kernel of their rows")
+    columns, length = _sizes(op)
+    parts = min(SMS * SUMMING_WARPS // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
+    builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
+    kind = MemRefType(f32, [parts, columns])
+    sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
+    inputs, region = _region(op, _needed(elements), {}, Block(), elements)
+    maps = [*(_turned(op)[i] for i in inputs), *[apart(parts)] * len(sums)]
+    made = RowsOp([op.inputs[i] for i in inputs], sums, maps, region)
+    builder.insert(_merged(rows, made))
+    builder.insert(_of_sums(op, _needed(all_yielded(op.body)), across, sums))
+    made.erase()
 
 
 PASS = "warp-fuse-rows"

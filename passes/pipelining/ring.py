@@ -20,18 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BarrierOp
 from ...dialect.warp.attributes import SHARED_SPACE, enclosing, memory_of, memory_space
-from ...dialect.warp.cta import (
-    ACQUIRE,
-    COMMIT,
-    FILLED,
-    READ,
-    RELEASE,
-    WAIT,
-    CopyOp,
-    MakeRingOp,
-    PipelineOp,
-    RingType,
-)
+from ...dialect.warp.cta import ACQUIRE, COMMIT, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp, RingType
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.mma import MmaOp
 from ...dialect.warp.op_shapes import is_pure, only_reads

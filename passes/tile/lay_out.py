@@ -35,15 +35,7 @@ from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp
 from ...dialect.schedule import Schedule, roles
 from ...dialect.warp.attention import AttentionOp, E, N
-from ...dialect.warp.attributes import (
-    BYTE,
-    Memory,
-    ScheduleAttr,
-    element_row,
-    fragment_of,
-    memory_of,
-    schedule_around,
-)
+from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, element_row, fragment_of, memory_of, schedule_around
 from ...dialect.warp.cta import DENSE, CopyOp, PackOp
 from ...dialect.warp.fragments import ConvertLayoutOp, ConvertOp
 from ...dialect.warp.matmul import MatmulOp

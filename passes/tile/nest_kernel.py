@@ -11,19 +11,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
-from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    FloatAttr,
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    i1,
-    i32,
-)
+from xdsl.dialects import arith, memref, vector
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
@@ -38,12 +30,13 @@ from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
-from ..linalg.window_sums import WindowSum
+from ..linalg.window_sums import WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, all_operands, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
-THREADS = 128
+THREADS, WIDEST = 128, 8
+"""Threads of a CTA, and elements of 16 bits in their widest access."""
 
 
 def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
@@ -78,16 +71,18 @@ def _is_fixed_elsewhere(access: NestAccess) -> bool:
 
 class ElementThread:
     """The code of one thread, built at `index`. `arguments` maps values of the host to values of the kernel, and
-    `loops` has the indices of the loops that are open."""
+    `loops` has the indices of the loops that are open. It computes `width` neighbours of the output, as vectors."""
 
-    def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder) -> None:
-        self.nest, self.arguments, self.index = nest, dict(arguments), index
+    def __init__(self, nest: Nest, arguments: Mapping[SSAValue, SSAValue], index: IndexBuilder, width: int = 1) -> None:
+        self.nest, self.arguments, self.index, self.width = nest, dict(arguments), index, width
         self.loops: dict[int, Index] = {}
+        self.last = (FIXED, *nest.writes[0].loops)[-1]
 
     def size(self, loop: int) -> Index:
-        """How many turns a loop has."""
+        """How many turns a loop has, of neighbours in the last of the output's."""
         along = self.nest.along(loop)
-        return 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+        size = 0 if along is None else self.index.dim(self.arguments[along[0].value], along[1])
+        return self.index.div(size, self.width) if loop == self.last else size
 
     def constant(self, value: SSAValue) -> SSAValue:
         """The value inside the kernel for one from outside. Constants are created again."""
@@ -103,7 +98,11 @@ class ElementThread:
         """The element of an operand, or a number."""
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
-        return self.index.insert(memref.LoadOp.get(self.arguments[access.value], self.place(access.map))).res
+        memory, place = self.arguments[access.value], self.place(access.map)
+        if self.width > 1 and self.last in access.loops:
+            kind = VectorType(access.element.type, [self.width])
+            return self.index.insert(vector.LoadOp(memory, place, kind)).result
+        return self.index.insert(memref.LoadOp.get(memory, place)).res
 
     def compute(self) -> None:
         """Computes and stores the elements for given indices of the parallel loops."""
@@ -113,7 +112,14 @@ class ElementThread:
 
     def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
         for access, value in zip(writes, values, strict=True):
-            self.index.insert(memref.StoreOp.get(value, self.arguments[access.value], self.place(access.map)))
+            store = memref.StoreOp.get if self.width == 1 else vector.StoreOp
+            self.index.insert(store(self._spread(value), self.arguments[access.value], self.place(access.map)))
+
+    def _spread(self, value: SSAValue) -> SSAValue:
+        """A value for each of the neighbours."""
+        if self.width == 1 or isinstance(value.type, VectorType):
+            return value
+        return self.index.insert(vector.BroadcastOp(value, VectorType(value.type, [self.width]))).vector
 
     def _start(self, access: NestAccess) -> SSAValue:
         """The initial value of an element: a constant of its fill, or the content of its memory."""
@@ -167,11 +173,52 @@ class ElementThread:
                 return [mapped[value] if value in mapped else self.constant(value) for value in op.operands]
             else:
                 mapped |= {value: self.constant(value) for value in op.operands if value not in mapped}
-                copy = op.clone(mapped)
+                copy = self._of_neighbours(op, mapped) or op.clone(mapped)
                 copy.location = op.location
                 self.index.insert(copy)
                 mapped |= dict(zip(op.results, copy.results, strict=True))
         raise AssertionError("a verified region ends with linalg.yield")
+
+    def _of_neighbours(self, op: Operation, mapped: Mapping[SSAValue, SSAValue]) -> Operation | None:
+        """An operation on vectors for one whose results differ among neighbours; None for any other."""
+        if self.width == 1:
+            return None
+        operands = [mapped[value] for value in op.operands]
+        if isinstance(op, memref.LoadOp) and _is_index(op.indices[-1], self.last):
+            return vector.LoadOp(operands[0], operands[1:], VectorType(op.res.type, [self.width]))
+        if not any(isinstance(value.type, VectorType) for value in operands):
+            return None
+        operands = [value if value.type == i1 else self._spread(value) for value in operands]
+        kinds = [VectorType(result.type, [self.width]) for result in op.results]
+        return type(op).create(operands=operands, result_types=kinds, properties=op.properties)
+
+
+def _is_index(value: SSAValue, loop: int) -> bool:
+    return isinstance(value.owner, IndexOp) and value.owner.dim.value.data == loop
+
+
+def width_of(nest: Nest) -> int:
+    """How many neighbours of its output a thread computes: one, or as many as an access of 16 bytes has where a body
+    loads neighbours too, from a place that is the same for all: rows of a table, for example."""
+    last = (FIXED, *nest.writes[0].loops)[-1]
+    along = [access for access in nest.used if last in access.loops]
+    if nest.summed or nest.writes[1:] or last == FIXED or any(last in access.loops[:-1] for access in along):
+        return 1
+    from .window_kernel import BY_VECTORS  # with operations that other nests do not need
+
+    differing, loads = {access.element for access in along}, list[SSAValue]()
+    for op in nest.body.ops:
+        values = [value for value in op.operands if value in differing or _is_index(value, last)]
+        vectors = isinstance(op, (*BY_VECTORS, YieldOp))
+        vectors = vectors or (isinstance(op, arith.SelectOp) and op.cond not in values)
+        if isinstance(op, memref.LoadOp) and values == [op.indices[-1]] and values[0] not in differing:
+            loads.append(op.memref)
+        elif values and not (vectors and differing.issuperset(values)):
+            return 1
+        differing.update(op.results if values else ())
+    memories = [nest.writes[0].value, *loads, *(access.value for access in along)]
+    widths = (w for w in (WIDEST, WIDEST // 2, WIDEST // 4) if loads and all(is_by_channels(m, w) for m in memories))
+    return next(widths, 1)
 
 
 def _captured(nest: Nest) -> list[SSAValue]:
@@ -198,15 +245,16 @@ def tile(op: LinalgStructuredOperation) -> None:
     outliner = Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
     index, body, arguments = kernel_body(operands)
-    thread = ElementThread(nest, arguments, index)
+    thread = ElementThread(nest, arguments, index, width := width_of(nest))
     _compute_one(thread)
     index.insert(ReturnOp([]))
-    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index)
+    host = ElementThread(nest, {operand.value: operand.value for operand in operands}, outliner.index, width)
     count = reduce(outliner.index.mul, map(host.size, _outer(nest)), 1)
     ctas = outliner.index.ceildiv(count, THREADS)
     if isinstance(ctas, int) and not 0 < ctas <= LARGEST_GRID:
         fail(op, f"{op.name} writes {count} elements; a grid has at least 1 and at most {LARGEST_GRID * THREADS}")
-    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each element")
+    each = "element" if width == 1 else f"{width} neighbours"
+    outliner.launch("", operands, body, ctas, THREADS, f"{op.name}, a thread for each {each}")
     outliner.finish()
 
 
@@ -268,5 +316,6 @@ def _compute_one(thread: ElementThread) -> None:
     exact = isinstance(count, int) and count % THREADS == 0
     with nullcontext(index) if exact else index.where(index.compare("slt", number, count)) as thread.index:
         places = thread.index.unflattened([sizes[loop] for loop in outer], number)
-        thread.loops |= zip(outer, places, strict=True)
+        steps = (thread.width if loop == thread.last else 1 for loop in outer)
+        thread.loops |= zip(outer, map(thread.index.mul, places, steps), strict=True)
         thread.compute()

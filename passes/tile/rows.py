@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, i64
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
@@ -18,23 +18,18 @@ from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, shape_of
-from ...dialect.warp.fragments import Kind, ReduceOp
+from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import (
-    CLUSTER,
-    CLUSTER_SM,
-    ArriveOp,
-    AwaitOp,
-    MakeBarriersOp,
-    ScopedBarrierOp,
-)
+from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
+from ..linalg.split_rows import SUMMED
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
-from .row_region import RowRegion
+from .fragment_math import mapped
+from .row_region import Load, RowRegion, rescaled
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,
@@ -107,14 +102,16 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     inputs, _ = joined(op, places, places[main], may_join)
     output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
     inputs = {i: place for i, place in inputs.items() if i < count}
-    if not reduces:
+    summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
+    if not reduces and not summed:
         return over_elements(op, inputs, written, output)
     columns = len(output.loops) - 1
     rows = columns - 1 if columns else None
-    sizes = RowSizes.of(columns, [place for place in (*inputs.values(), *written) if place.value not in of_rows])
+    each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
+    sizes = RowSizes.of(columns, each_row)
     layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs)
-    length, each = sizes.length, layout.columns * max(1, HELD // layout.elements)
-    shared = length is not None and has_clusters(op)
+    length, each = sizes.length, layout.columns * max(1, (SUMMED if summed else HELD) // layout.elements)
+    shared = length is not None and has_clusters(op) and not summed
     share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
     if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
@@ -122,13 +119,18 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     across, parts = share.warps, share.warps * share.ctas
     width = each if length is None else min(each, -(-length // (layout.columns * parts)) * layout.columns)
     warp = layout.rows, width
-    if across == 1 and length is not None and width >= length:
+    if across == 1 and length is not None and width >= length and not summed:
         repeats = min(each // width, output.size(rows) // (warp[0] * LEAST_WARPS))
         warp = layout.rows << max(0, repeats.bit_length() - 1), width
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
     fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
-    return Traversal(op, inputs, written, output, rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas)
+    apart = shape_of(summed[0])[0] if summed else 0
+    held = reduces and length is not None and layout.rows == 1 and width * parts >= length
+    if apart and not (held and min(output.kind.get_shape()) > 0 and apart % warps[0] == 0):
+        fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
+    along = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
+    return Traversal(op, inputs, written, output, *along, parts=apart)
 
 
 class RowShare(NamedTuple):
@@ -241,11 +243,49 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         start,
         join,
         traversal.cluster == 1,
+        traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
     )
     # Warps that hold whole rows need no loop along them.
     holds = not reduces or (sizes.length is not None and width >= sizes.length)
-    region.build(index, length, None if holds else width, kernel.store)
+    if traversal.parts:
+        _sum_rows(op, kernel, region)
+    else:
+        region.build(index, length, None if holds else width, kernel.store)
+
+
+def _sum_rows(op: RowsOp, kernel: TraversalKernel, region: RowRegion) -> None:
+    """Makes the rows of a warp one by one, and the sums of their elements. The next row is loaded before."""
+    traversal, first, made = kernel.traversal, kernel.row, dict[int, SSAValue]()
+    end, parts = traversal.output.size(traversal.rows), traversal.parts
+    summed = [number for number in range(len(op.outputs)) if op.is_summed(number)]
+
+    def row(index: IndexBuilder, at: Index) -> list[SSAValue]:
+        kernel.row = index.value(at)
+        return [region.load(index, number, region.start) for number in traversal.inputs]
+
+    def store(index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
+        if number in summed:
+            made[number] = value
+        else:
+            kernel.store(index, number, value, at)
+
+    zero = kernel.index.insert(ConstantOp.of(0.0, traversal.fragment(f32))).fragment
+    carried = [zero] * len(summed) + row(kernel.index, first)
+    with kernel.index.loop(first, end, parts, carried) as turn:
+        own = dict(zip(traversal.inputs, turn.carried[len(summed) :], strict=True))
+        following = row(turn.index, turn.index.minimum(turn.index.add(turn.counter, parts), end - 1))
+        kernel.row = turn.counter
+        load: Load = lambda _, number, at: own[number]  # noqa: E731
+        region._replace(load=load).build(turn.index, 0, None, store)
+        pairs = zip(turn.carried, map(made.__getitem__, summed), strict=False)
+        sums = [mapped(turn.index, lambda x: arith.AddfOp(x[0], x[1]).result, *pair) for pair in pairs]
+        turn.handed = sums + following
+        if traversal.warps[1] > 1:
+            turn.index.insert(BarrierOp())  # Other warps have read what this one writes in the next turn.
+    kernel.row = first
+    for number, total in zip(summed, turn.results, strict=False):
+        kernel.store(kernel.index, number, total, region.start)
 
 
 CHUNK_ELEMENTS = 4
@@ -274,7 +314,8 @@ class RowJoin:
         index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
         return RowJoin(share, full)
 
-    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]]) -> Sequence[SSAValue]:
+    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
+        """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
         if count == 1:
             return [column for _, column in columns]
@@ -282,7 +323,7 @@ class RowJoin:
         kinds = [
             MemRefType(e, [1, max(count, CHUNK_ELEMENTS)], NoneAttr(), IntegerAttr(SHARED_SPACE, i64)) for e in element
         ]
-        lines = [index.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
+        lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
         warp: Index = index.insert(SubgroupIdOp()).result
         if self.full is not None and not self.reduced:
             index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
@@ -303,10 +344,12 @@ class RowJoin:
         bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
-        joined = list[SSAValue]()
+        joined, parts = list[SSAValue](), list[SSAValue]()
         for (by, _), memory, kind in zip(columns, lines, element, strict=True):
             every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, kind, layout)))
-            joined.append(index.insert(ReduceOp(by, every.fragment)).result)
+            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and parts else every.fragment
+            parts.append(part)
+            joined.append(index.insert(ReduceOp(by, part)).result)
         return joined
 
 

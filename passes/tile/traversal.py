@@ -33,6 +33,7 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
+from ..linalg.split_rows import SUMMING_WARPS
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
@@ -157,7 +158,7 @@ class Traversal:
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
     says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory is
-    read in the transposed layout, 16 bytes to a lane.
+    read in the transposed layout, 16 bytes to a lane. With `parts`, a warp takes all rows that are so many apart.
     """
 
     op: Operation
@@ -174,12 +175,13 @@ class Traversal:
     of_rows: Collection[SSAValue] = ()
     cluster: int = 1
     turned: Collection[SSAValue] = ()
+    parts: int = 0
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
         static = self.rows is None or self.output.kind.get_shape()[self.rows] >= 0
         fits = self.fits and place.value not in self.of_rows
-        return bounds_attribute(static and self.output.size(self.rows) % self.cta[0] == 0, fits)
+        return bounds_attribute(bool(self.parts) or (static and self.output.size(self.rows) % self.cta[0] == 0), fits)
 
     def ctas(self, index: IndexBuilder, output: SSAValue) -> dict[int, Index]:
         """How many CTAs there are along each loop."""
@@ -187,6 +189,7 @@ class Traversal:
         for loop in range(len(self.output.loops)):
             step = {self.rows: self.cta[0], self.columns: self.cta[1]}.get(loop, 1)
             parts = self.cluster if loop == self.columns and self.cluster > 1 else None
+            parts = self.parts // self.cta[0] if self.parts and loop == self.rows else parts
             counts[loop] = parts or (1 if step is None else index.ceildiv(index.dim(output, loop), step))
         return counts
 
@@ -328,6 +331,8 @@ def outline(
     for count in (count for count in counts if not isinstance(count, int)):
         ctas = outliner.index.mul(count, ctas)
     kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
+    if traversal.parts:
+        kernel.attributes[LEAST_CTAS] = IntegerAttr(SUMMING_WARPS // math.prod(traversal.warps), i32)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
         along = [place.bits for place in traversal.inputs.values() if traversal.columns in place.loops]

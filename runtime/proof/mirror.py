@@ -267,11 +267,7 @@ class Operands:
     results: tuple[RegisterSlot, ...]
 
 
-CONTROL: Mapping[str, tuple[int, ...]] = {
-    "cp.async": (2, 3),
-    "wmma.load": (2,),
-    "wmma.store": (2,),
-}
+CONTROL: Mapping[str, tuple[int, ...]] = {"cp.async": (2, 3), "wmma.load": (2,), "wmma.store": (2,)}
 """Operands, by their place, that say how much or how, of instructions whose other registers are addresses or data."""
 
 ALL_CONTROL = ("cp.async.bulk", "tensor.load", "tensor.store", "st.bulk", "cp.reduce.async.bulk", "tcgen05.mma",

@@ -12,46 +12,41 @@ import torch
 from .options import aten, decompositions, prims
 
 COMPOSITE = (
-    *(
-        "native_layer_norm",
-        "native_layer_norm_backward",
-        "native_group_norm",
-        "native_group_norm_backward",
-        "native_batch_norm",
-    ),
-    *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
-    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
-    *("_fused_rms_norm", "_fused_rms_norm_backward"),
-    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
-    *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
-    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
-    *(
-        "embedding",
-        "index_select",
-        "index_copy",
-        "index_fill",
-        "_unsafe_index",
-        "pixel_shuffle",
-        "all",
-        "std",
-        "std_mean",
-    ),
-    *("linalg_vector_norm", "norm", "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward"),
-    *("huber_loss", "huber_loss_backward", "glu", "glu_backward"),
-    *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
-)
+    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
+    "native_batch_norm_backward", "_softmax", "_log_softmax", "_softmax_backward_data",
+    "_log_softmax_backward_data", "_fused_rms_norm", "_fused_rms_norm_backward", "unbind", "mean", "var_mean",
+    "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward", "t", "transpose", "detach",
+    "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward", "zeros", "zeros_like", "new_zeros",
+    "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax", "embedding", "index_select", "index_copy",
+    "index_fill", "_unsafe_index", "pixel_shuffle", "all", "std", "std_mean", "linalg_vector_norm", "norm",
+    "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss",
+    "huber_loss_backward", "glu", "glu_backward", "hardswish", "hardswish_backward", "hardsigmoid",
+    "hardsigmoid_backward",
+)  # fmt: skip
 """Operations that are taken apart before, beside those that torch takes apart for export."""
+
+
+MANY_IMAGES = 8
+"""Images for which a group norm spreads its weights over pixels, which rows of a group in one kernel read with them."""
 
 
 def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tuple[torch.Tensor, ...]:
     """What `aten.native_group_norm` computes, of rows of a group each; `sizes` are n, c, h * w, groups and epsilon."""
-    n, c, _, groups, epsilon = sizes
+    n, c, pixels, groups, epsilon = sizes
     wide = value.float() if value.dtype.itemsize < torch.float32.itemsize else value
-    variance, mean = torch.var_mean(wide.reshape(n, groups, -1), -1, correction=0)
+    rows, spread = wide.reshape(n, groups, -1), isinstance(n, int) and n >= MANY_IMAGES
+    variance, mean = torch.var_mean(rows, -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
-    normal = (wide.reshape(n, groups, c // groups, -1) - mean[..., None, None]) * scale[..., None, None]
-    normal = normal if weight is None else normal * weight.view(1, groups, -1, 1)
-    normal = normal if bias is None else normal + bias.view(1, groups, -1, 1)
+    of_channels = [x if x is None else x.view(1, groups, -1, 1) for x in (weight, bias)]
+    if spread:
+        sizes = 1, groups, c // groups, pixels
+        of_channels = [x if x is None else x.expand(sizes).reshape(1, groups, -1) for x in of_channels]
+    shape = (n, groups, 1) if spread else (n, groups, 1, 1)
+    images = rows if spread else wide.reshape(n, groups, c // groups, -1)
+    normal = (images - mean.view(shape)) * scale.view(shape)
+    for combine, x in zip((torch.mul, torch.add), of_channels, strict=True):
+        normal = normal if x is None else combine(normal, x)
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
@@ -70,6 +65,18 @@ def _rms_norm(*args: Any) -> torch.Tensor:
     fused = aten._fused_rms_norm.default
     value, sizes, weight, epsilon = (*args, None, None)[:4]
     return decompositions([fused])[fused](value, sizes, weight, epsilon)[0]
+
+
+def _norm_backward(operator: Any, statistics: int, *args: Any) -> Any:
+    """The gradients of a norm, of rows in two dimensions, so that sums over rows are along one. `statistics` operands
+    behind the sizes have an element for each row."""
+    _, value, sizes, *_ = args
+    if len(sizes) == 1 and value.dim() > 2 and all(isinstance(size, int) and size for size in value.shape):
+        of_rows = {0, 1, *range(3, 3 + statistics)}
+        flat = (x.reshape(-1, *x.shape[value.dim() - 1 :]) if i in of_rows else x for i, x in enumerate(args))
+        first, *rest = decompositions([operator])[operator](*flat)
+        return None if first is None else first.view(value.shape), *rest
+    return decompositions([operator])[operator](*args)
 
 
 def _variance(value: torch.Tensor, dims: Sequence[int] | None, correction: float = 1, **_: object) -> torch.Tensor:
@@ -295,6 +302,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: _convolution_backward,
     aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
+    aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
+    aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten.topk.default: _topk,
     aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
-    "total": (lambda x: x.sum(), (draw(37, 41, kind=torch.float32),), 2**-18),
+    "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
 }
@@ -104,6 +104,70 @@ def test_sums_of_columns_that_read_the_same_are_one_loop(monkeypatch: pytest.Mon
     monkeypatch.setattr("warploom.passes.tile.rows.HELD", 8)
     ptx = run(weight_gradients, (draw(192, 37), draw(192, 37), draw(192, 1).float()), 2**-8, 2)
     assert ptx.split(".visible .entry")[1].count(" bra ") == 1
+
+
+def norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -> Any:
+    if mean is None:
+        return torch.ops.aten._fused_rms_norm_backward(g, x, x.shape[-1:], scale, w, [True] * 2)
+    return torch.ops.aten.native_layer_norm_backward(g, x, x.shape[-1:], mean, scale, w, w, [True] * 3)
+
+
+def exact_norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -> list[Any]:
+    normal, weighted = (x if mean is None else x - mean) * scale, g * w
+    less = normal * (weighted * normal).mean(-1, keepdim=True)
+    less = less if mean is None else less + weighted.mean(-1, keepdim=True)
+    sums = [(g * normal).flatten(0, -2).sum(0), g.flatten(0, -2).sum(0)]
+    return [scale * (weighted - less), *sums[: 1 if mean is None else 2]]
+
+
+@pytest.mark.parametrize(("rows", "columns", "rms"), [((67,), 259, False), ((7, 5), 1027, False), ((3, 11), 520, True)])
+def test_columns_are_summed_by_the_kernel_of_their_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], columns: int, rms: bool
+) -> None:
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.LEAST_ROWS", 1)
+    monkeypatch.setattr("warploom.passes.linalg.split_rows.FEW_ROWS", 5)
+    statistics = torch.rand(*rows, 1) + 0.5, torch.randn(*rows, 1)
+    operands = draw(*rows, columns), draw(*rows, columns), draw(columns), *statistics[: 2 - rms]
+    kernel = compile(torch_to_linalg(norm_gradients, *operands), target="sm_90a", cache=False)
+    exact = exact_norm_gradients(*(x.double() for x in operands))
+    results = [torch.full(x.shape, 99.0).bfloat16() for x in exact]
+    kernel(*operands, *results, device="interp", checks="all")
+    assert len(kernel.launches) == 2
+    for result, wanted in zip(results, exact, strict=True):
+        assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+
+
+@pytest.mark.parametrize(("columns", "width"), [(40, 8), (36, 4), (35, 1)])
+def test_rows_of_a_table_are_read_by_wide_accesses(columns: int, width: int) -> None:
+    tokens = torch.tensor([3, 36, 0, 3, -1])
+    operands = draw(37, columns), tokens
+    kernel = compile(torch_to_linalg(lambda x, at: x[at], *operands), target="sm_90a", cache=False)
+    result = torch.full((5, columns), 99.0).bfloat16()
+    kernel(*operands, result, device="interp", checks="all")
+    assert torch.equal(result, operands[0][tokens])
+    assert len(kernel.launches) == 1
+    assert f"{width} neighbours" in kernel.ptx or width == 1
+
+
+@pytest.mark.parametrize("ctas", [1, 4])
+def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
+    monkeypatch: pytest.MonkeyPatch, ctas: int
+) -> None:
+    """Also where all that a warp has are infinities."""
+    if ctas > 1:
+        monkeypatch.setattr("warploom.passes.tile.rows.CLUSTER_WARPS", 2)
+        monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
+    x = 8 * draw(2, 4201 if ctas == 1 else 4200)
+    x[0, :3000] = x[1, 100:4000] = -torch.inf
+    kernel = compile(torch_to_linalg(lambda x: torch.log_softmax(x.float(), -1), x), target="sm_90a", cache=False)
+    result = torch.full(x.shape, 99.0)
+    kernel(x, result, device="interp", checks="all")
+    wanted = torch.log_softmax(x.double(), -1)
+    assert torch.equal(result == -torch.inf, wanted == -torch.inf)
+    off = (result - wanted).nan_to_num(0).abs().max()
+    assert off <= 2**-20 * wanted.nan_to_num(neginf=0).abs().max()
+    assert kernel.ptx.count("bar.sync") == (ctas == 1)
+    assert (f".reqnctapercluster {ctas}" in kernel.ptx) == (ctas > 1)
 
 
 def test_few_columns_are_shared_by_lanes() -> None:

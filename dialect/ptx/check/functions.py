@@ -28,14 +28,7 @@ from ..text.syntax import (
 )
 from ..types import REGISTER_BITS, compatible
 from ..verifier import TargetContext
-from .declarations import (
-    CONSTANT_BYTES,
-    Complaint,
-    Declarations,
-    address_problems,
-    size_of,
-    variable_problems,
-)
+from .declarations import CONSTANT_BYTES, Complaint, Declarations, address_problems, size_of, variable_problems
 from .directives import directive_problems, text_problems
 from .names import Names
 

@@ -22,18 +22,7 @@ from ..machine.events import LANES, MemoryAccess, Selection
 from ..machine.flow import parted
 from ..machine.memory import FaultError
 from ..machine.state import Action, Source, State, acting
-from .matrix import (
-    SharedMatrix,
-    elements,
-    form,
-    gather,
-    model,
-    order_of,
-    packed,
-    rows_of,
-    stored_columns,
-    uniform,
-)
+from .matrix import SharedMatrix, elements, form, gather, model, order_of, packed, rows_of, stored_columns, uniform
 
 
 def _groups(state: State, sel: Selection, what: str) -> Array:
