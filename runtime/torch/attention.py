@@ -169,8 +169,6 @@ class _Attention:
         heads, shared = q.shape[HEADS], k.shape[HEADS]
         if not isinstance(heads, int) or heads % shared or not isinstance(q.shape[3], int):
             raise UnsupportedError(f"attention of {heads} heads that share {shared} is not lowered")
-        if trains and mask is not None:
-            raise UnsupportedError("gradients of attention with a mask that is a tensor are not lowered")
         self.builder, self.half = builder, v.dtype
         self.wide = torch.float64 if v.dtype == torch.float64 else torch.float32
         self.scale = q.shape[3] ** -0.5 if own["scale"] is None else own["scale"]
