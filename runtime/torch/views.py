@@ -39,8 +39,19 @@ def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bo
 
 
 def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    """The sizes and the strides of a tensor of a graph."""
-    return shape_of(tensor), tuple(map(size_of, tensor.stride()))
+    """The sizes and the strides of a tensor of a graph, as if it had elements: Max(1, n) in a stride is n."""
+    strides = [
+        size if isinstance(size, int) else size.replace(_is_bound, _bounded) for size in map(size_of, tensor.stride())
+    ]
+    return shape_of(tensor), tuple(strides)
+
+
+def _is_bound(size: Any) -> bool:
+    return size.func.__name__ == "Max" and len(size.args) == 2 and 1 in size.args
+
+
+def _bounded(bound: Any) -> Any:
+    return next(size for size in bound.args if size != 1)
 
 
 def hint(size: Any) -> int:
@@ -80,12 +91,14 @@ def shown(
     if [*seen.shape] != [number(size) for size in shape]:
         raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     dims: list[int | None] = [None] * len(shape)
+    counted_back = target in (aten.select.int, aten.slice.Tensor) and isinstance(at := args[1], int) and at < 0
     for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
         first, offset = divmod(offset, stride)
         along = [r for r, s in enumerate(seen.stride()) if stride <= s < stride * size or s == stride]
         count, step = (shape[along[0]], seen.stride()[along[0]] // stride) if along else (1, 1)
         if (first, step) != (0, 1) or count != value.shape[d]:
-            value = _part(builder, value, d, first, count, step)
+            from_end = first > 0 and counted_back and not isinstance(value.shape[d], int)
+            value = _part(builder, value, d, value.shape[d] + (first - size) if from_end else first, count, step)
         for r in along:
             dims[r] = value.dims[d]
     return replace(value, dims=tuple(dims), shape=shape)
@@ -167,7 +180,7 @@ def _divides(left: Size, right: Size) -> bool:
     return bool(quotient > 1) if quotient.is_number else sympy.denom(quotient) == 1
 
 
-def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
+def _part(builder: FunctionBuilder, value: Value, at: int, start: Size, count: Size, step: int) -> Value:
     """Some of the elements along one dimension."""
     dimension = value.dims[at]
     shape = (*value.shape[:at], count, *value.shape[at + 1 :])

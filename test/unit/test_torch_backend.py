@@ -993,6 +993,24 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.select(0, -1) * 2,
+        lambda x: x[:, -3:].float().softmax(-1),
+        lambda x: x[1:-1] + x[:-2],
+        lambda x: x[:, 2:4].sum(-1) * x[:, -1:, 0],
+    ],
+)
+def test_parts_counted_from_an_end_that_is_not_known(function: Callable[[Any], Any]) -> None:
+    """The last rows of tensors whose sizes only the caller knows, none of which is left."""
+    compiled = Compiled(function, dynamic=True)
+    for rows in (5, 9):
+        x = drawn(rows, rows + 3, 7)
+        assert close(compiled.call(x), function(x.double()), 2.0)
+    assert not compiled.reasons
+
+
 def test_rows_of_one_element_are_not_as_long_as_others() -> None:
     """What is reduced does not read along the row: nothing else says how long it is."""
     compiled = Compiled(lambda x: x.amax(1, keepdim=True).float().square().sum(-1), dynamic=True)
