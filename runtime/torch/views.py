@@ -73,8 +73,9 @@ def shown(
     """What an operation shows of a tensor in another order, repeated, or in part, by the strides that torch gives it;
     `part` is the number of one of several results."""
     known: dict[Size, int] = {}
-    if target is aten.select.int and not isinstance(args[1], int):
-        raise UnsupportedError("an index that is not known is not lowered")
+    place = args[1] if target in (aten.select.int, aten.slice.Tensor) and len(args) > 1 else None
+    if not isinstance(place, int | None):
+        raise UnsupportedError("a place that is not known is not lowered")
 
     def number(size: Size) -> int:
         size = size_of(size) if isinstance(size, torch.SymInt) else size
@@ -91,7 +92,7 @@ def shown(
     if [*seen.shape] != [number(size) for size in shape]:
         raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     dims: list[int | None] = [None] * len(shape)
-    counted_back = target in (aten.select.int, aten.slice.Tensor) and isinstance(at := args[1], int) and at < 0
+    counted_back = place is not None and place < 0
     for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
         first, offset = divmod(offset, stride)
         along = [r for r, s in enumerate(seen.stride()) if stride <= s < stride * size or s == stride]
