@@ -1100,6 +1100,39 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
 
 
+@pytest.mark.parametrize("of_mask", [False, True])
+def test_gradients_with_a_mask_as_they_are_on_a_gpu(of_mask: bool) -> None:
+    """Those of Q, K and V are compiled, unless the mask's is used too, which one operation computes with them."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
+    inputs = [drawn(2, 3, 32, 16) for _ in range(4)] + [drawn(2, 3, 32, 32)]
+
+    def added(kind: Any, *args: Any) -> Any:
+        node = graph.placeholder(f"x{args[0]}") if kind == "input" else graph.call_function(kind, args)
+        with mode:
+            given = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
+            node.meta["val"] = drawn(*inputs[args[0]].shape) if kind == "input" else kind(*given)
+        return node
+
+    q, k, v, slope, mask = (added("input", number) for number in range(5))
+    forward = added(aten._scaled_dot_product_efficient_attention.default, q, k, v, mask, True)
+    out, sums, *state = (added(operator.getitem, forward, n) for n in range(4))
+    operands = (slope, q, k, v, mask, out, sums, *state, 0.0, [True, True, True, of_mask])
+    gradients = added(aten._scaled_dot_product_efficient_attention_backward.default, *operands)
+    graph.output(tuple(added(operator.getitem, gradients, n) for n in range(3 + of_mask)))
+    seen: list[Any] = []
+    options = backend.BackendOptions(explain=seen.append)
+    call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=options)
+    if of_mask:
+        assert [left.reason for left in seen[0].left] == ["the gradient of a mask is not lowered"]
+        return
+    own = [x.double().requires_grad_() for x in inputs[:3]]
+    exact = functional.scaled_dot_product_attention(*own, inputs[4].double())
+    exact.backward(inputs[3].double())
+    assert all(close(x, y.grad, 2.0) for x, y in zip(call([*inputs]), own, strict=True))
+
+
 class Pixels(torch.nn.Module):
     """A convolution, with what a residual network has behind it."""
 
