@@ -85,21 +85,20 @@ def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
 
 
 DEVICES = ("cpu", "cuda")
-Derivative: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-FROM_OUTPUT: Mapping[str, Derivative] = {
-    "relu": lambda grad, y: aten.threshold_backward(grad, y, 0),
-    "sigmoid": lambda grad, y: aten.sigmoid_backward(grad, y),
-    "tanh": lambda grad, y: aten.tanh_backward(grad, y),
+FROM_OUTPUT = {
+    "relu": partial(aten.threshold_backward, threshold=0),
+    "sigmoid": aten.sigmoid_backward,
+    "tanh": aten.tanh_backward,
 }
-"""Derivatives that follow from the activation's result."""
+"""Derivatives, of the gradient and the activation's result."""
 
-FROM_INPUT: Mapping[str, Derivative] = {
-    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
-    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
-    "silu": lambda grad, x: aten.silu_backward(grad, x),
+FROM_INPUT = {
+    "gelu": aten.gelu_backward,
+    "gelu_tanh": partial(aten.gelu_backward, approximate="tanh"),
+    "silu": aten.silu_backward,
 }
-"""Derivatives that follow from what the activation is of."""
+"""Derivatives, of the gradient and what the activation is of."""
 
 
 def _check_matrices(a: Tensor, b: Tensor) -> None:
