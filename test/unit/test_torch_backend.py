@@ -1011,6 +1011,23 @@ def test_parts_counted_from_an_end_that_is_not_known(function: Callable[[Any], A
     assert not compiled.reasons
 
 
+def test_attention_of_shared_heads_of_sizes_that_are_not_known_is_one_kernel() -> None:
+    """Its result lies with the heads behind the rows: the kernel writes it where the caller wants it."""
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(-2)
+
+    compiled = Compiled(function)
+    for batch, rows in ((2, 9), (3, 17)):
+        q, (k, v) = drawn(batch, rows, 4, 16).transpose(1, 2), (drawn(batch, 2, rows, 16) for _ in range(2))
+        for operand in (q, k, v):
+            torch._dynamo.mark_dynamic(operand, (0, 2))
+        with torch.no_grad():
+            assert close(compiled.call(q, k, v), function(q.double(), k.double(), v.double()), 2.0)
+    assert compiled.operators == [("_scaled_dot_product_flash_attention_for_cpu",)]
+
+
 def test_rows_of_one_element_are_not_as_long_as_others() -> None:
     """What is reduced does not read along the row: nothing else says how long it is."""
     compiled = Compiled(lambda x: x.amax(1, keepdim=True).float().square().sum(-1), dynamic=True)
