@@ -36,9 +36,6 @@ SEQUENCES = "torch_attn._varlen_attn.default", "torch_attn._varlen_attn_backward
 """Attention of sequences that follow one another, whose ends are in memory, and its gradients; torch has them once a
 module is imported."""
 
-OF_MASK = 3
-"""The number of the mask's gradient among the results."""
-
 Results: TypeAlias = Sequence[Callable[[], Value]]
 """What writes each result of an operation."""
 
@@ -98,13 +95,14 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
     own = {name: values[x] if isinstance(x, Node) else x for name, x in arguments_of(node).items()}
     if own.get("dropout_p"):
         raise UnsupportedError("dropout is not lowered")
-    if any(user.args[1] == OF_MASK for user in results_of(node) if is_gradient(node)):
-        raise UnsupportedError("the gradient of a mask is not lowered")
     if str(node.target) in SEQUENCES:
         return _of_sequences(builder, own, node.meta["val"], trains=is_gradient(node))
     attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
     if node.target in GRADIENTS:
-        return attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+        made = attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+        if any(user.args[1] >= len(made) for user in results_of(node)):
+            raise UnsupportedError("the gradient of a mask is not lowered")
+        return made
     return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
 
 

@@ -82,19 +82,14 @@ def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float)
     return there if there is NotImplemented else torch.where(there, number, value)
 
 
-def _between(value: torch.Tensor, axis: int, before: int, after: int, number: float = 0) -> torch.Tensor:
-    """A tensor with so many elements of a number before it and behind it along a dimension."""
-    shape = list(value.shape)
-    added = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) if n else None for n in (before, after)]
-    return torch.cat([x for x in (added[0], value, added[1]) if x is not None], axis)
-
-
 def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
     """What `aten.constant_pad_nd` computes; negative numbers are of elements that are left out."""
     for axis, before, after in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
         first, last = max(0, -before), max(0, -after)
         kept = value.narrow(axis, first, value.shape[axis] - first - last)
-        value = _between(kept, axis, max(0, before), max(0, after), number)
+        shape, more = list(value.shape), (max(0, before), max(0, after))
+        around = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) for n in more]
+        value = torch.cat([x for x in (around[0], kept, around[1]) if x is kept or x.shape[axis]], axis)
     return value
 
 
@@ -116,10 +111,6 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     for dim in dims:
         value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
     return value
-
-
-def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return other.to(value.dtype).expand(value.shape)
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -251,7 +242,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.min.default: torch.amin,
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: _copy,
+    aten.copy.default: lambda value, other, *_: other.to(value.dtype).expand(value.shape),
     aten.native_group_norm.default: _group_norm,
     aten.topk.default: _topk,
     aten._native_batch_norm_legit_functional.default: _batch_norm,

@@ -40,18 +40,13 @@ def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bo
 
 def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """The sizes and the strides of a tensor of a graph, as if it had elements: Max(1, n) in a stride is n."""
-    strides = [
-        size if isinstance(size, int) else size.replace(_is_bound, _bounded) for size in map(size_of, tensor.stride())
-    ]
-    return shape_of(tensor), tuple(strides)
+    return shape_of(tensor), tuple(_bounded(size_of(stride)) for stride in tensor.stride())
 
 
-def _is_bound(size: Any) -> bool:
-    return size.func.__name__ == "Max" and len(size.args) == 2 and 1 in size.args
-
-
-def _bounded(bound: Any) -> Any:
-    return next(size for size in bound.args if size != 1)
+def _bounded(size: Size) -> Size:
+    if isinstance(size, int):
+        return size
+    return size.replace(lambda x: x.func.__name__ == "Max" and x.args[:1] == (1,), lambda x: x.func(*x.args[1:]))
 
 
 def hint(size: Any) -> int:
