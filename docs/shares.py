@@ -1,5 +1,5 @@
-"""Writes the tables of README.md, docs/torch.md and bench/RESULTS.md from the measurements in bench/: what models consist
-of, models, and functions of rows beside their peers.
+"""Writes the tables of README.md, docs/torch.md and bench/RESULTS.md from the measurements in bench/: what models are
+made of, models, and functions of rows, beside their peers.
 
 python docs/shares.py          # or: make docs
 """

@@ -38,15 +38,23 @@ class AttentionGradient:
     on_tensors: bool = False
     documents: bool = False
     """Whether queries and keys count only with those of the same document."""
+    mask: str = ""
+    """The loops of a mask that is added to scores; none without one."""
 
     def __str__(self) -> str:
         masks = [f"{name} {at}" for name, at in (("causal", self.causal), ("window", self.window)) if at is not None]
-        flags = ["tensors"] * self.on_tensors + ["documents"] * self.documents
+        flags = ["tensors"] * self.on_tensors + ["documents"] * self.documents + [f"mask {self.mask}"] * bool(self.mask)
         return ", ".join([self.element, "x".join(map(str, self.size)), *masks, *self.results, *flags])
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *(NUMBERS if self.documents else ()))
+        beside = (*(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask))
+        return ("Q", "K", "V", "dO", "lse", "delta" if self.delta else "O", *beside)
+
+    @property
+    def loops(self) -> dict[str, str]:
+        """The loops of each matrix."""
+        return {**LOOPS, "mask": self.mask}
 
     @property
     def scale(self) -> float:
@@ -56,7 +64,7 @@ class AttentionGradient:
         return tuple(self.size["bgmnde".index(loop)] for loop in loops)
 
     def type(self, name: str, loops: str = "", element: str = "") -> str:
-        sizes = "x".join(map(str, self.shape(loops or LOOPS[name])))
+        sizes = "x".join(map(str, self.shape(loops or self.loops[name])))
         kind = "tensor" if self.on_tensors else "memref"
         return f"{kind}<{sizes}x{element or KINDS.get(name, self.element)}>"
 
@@ -75,7 +83,7 @@ class AttentionGradient:
         text.product("dO", "V", "dP", "e")
         text.temporary("P", "bgmn", "f32")
         scores, last = self._scores()
-        read = ["S", "lse", *(NUMBERS if self.documents else ())]
+        read = ["S", "lse", *(NUMBERS if self.documents else ()), *["mask"] * bool(self.mask)]
         text.generic(read, "P", "", [*scores, f"%p = arith.subf {last}, %x1 : f32", "%r = math.exp %p : f32"])
         text.temporary("P16", "bgmn", half)
         text.generic(["P"], "P16", "", [f"%r = arith.truncf %x0 : f32 to {half}"])
@@ -112,6 +120,10 @@ class AttentionGradient:
     def _scores(self) -> tuple[list[str], str]:
         """Lines that scale and mask a score %x0, and the name of the last."""
         body, last = ["%s0 = arith.mulf %x0, %scale : f32"], "%s0"
+        if self.mask:
+            body += [f"%wide = arith.extf %x{2 + 2 * self.documents} : {self.element} to f32"]
+            body += ["%s4 = arith.addf %s0, %wide : f32"]
+            last = "%s4"
         if (self.causal, self.window) != (None, None):
             body = ["%i = linalg.index 2 : index", "%j = linalg.index 3 : index", *body]
         if self.causal is not None:
@@ -137,7 +149,7 @@ class _Text:
     def __init__(self, asked: AttentionGradient, inputs: Sequence[str], results: Sequence[str]) -> None:
         self.asked, self.inputs, self.results = asked, inputs, results
         names = (*inputs, *results)
-        self.kinds, self.loops = {name: asked.type(name) for name in names}, {name: LOOPS[name] for name in names}
+        self.kinds, self.loops = {name: asked.type(name) for name in names}, {name: asked.loops[name] for name in names}
         self.before = {name: name for name in names}
         self.lines = [f"%zero_{kind} = arith.constant 0.0 : {kind}" for kind in ("f32", asked.element)]
         self.lines += [
@@ -237,7 +249,8 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
         T = P (2 x (|dP| + |delta|) + y + (|dP| + |delta|) u)
 
     and the rounding of the result. x bounds the error of an exponent: (D + 8) 2^-23 of the sums of |Q| |K|, and 2^-21
-    of the largest score and lse; y that of dP - delta, (E + 8) 2^-23 of the sums of |dO| |V|, and of |dO| |O|.
+    of the largest score and lse, 2^-22 of the mask; y that of dP - delta, (E + 8) 2^-23 of the sums of |dO| |V|, and of
+    |dO| |O|.
     """
     random = np.random.default_rng([seed, *asked.size])
     kind = DTYPES[asked.element]
@@ -255,7 +268,12 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
     numbers = {name: np.sort(random.integers(0, 4, asked.shape(LOOPS[name])).astype(np.int32)) for name in NUMBERS}
     if asked.documents:
         keep = keep & (numbers["of_m"][:, None, :, None] == numbers["of_n"][:, None, None, :])
-    scores = np.where(keep, asked.scale * (q @ t(k)), -np.inf)
+    gone = 0.2 if "n" in asked.mask else 0.0  # each query has a key
+    mask = np.where(random.random(asked.shape(asked.mask)) < gone, -np.inf, 2 * random.random(asked.shape(asked.mask)))
+    mask = mask.astype(kind)
+    added = np.expand_dims(mask.astype(np.float64), [i for i, loop in enumerate("bgmn") if loop not in asked.mask])
+    added = added if asked.mask else np.zeros(())
+    scores = np.where(keep, asked.scale * (q @ t(k)) + added, -np.inf)
     lse = np.logaddexp.reduce(scores, -1)[..., None]
     p = np.where(keep, np.exp(scores - lse), 0.0)
     o = (p @ v).astype(kind)
@@ -263,6 +281,7 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
     dp = do @ t(v)
     ds = asked.scale * p * (dp - delta)
     x = asked.scale * (d + 8) * 2.0**-23 * (np.abs(q) @ t(np.abs(k))) + 2.0**-21 * (1 + np.abs(lse))
+    x += 2.0**-22 * np.where(np.isfinite(added), np.abs(added), 0.0)
     y = np.abs(do) @ t(np.abs(v)) + (np.abs(do) * np.abs(o.astype(np.float64))).sum(-1, keepdims=True)
     y *= (e + 8) * 2.0**-23
     off = asked.scale * p * (2 * x * np.abs(dp - delta) + y + np.abs(dp - delta) * unit)
@@ -274,7 +293,7 @@ def problem(asked: AttentionGradient, seed: int = 0) -> Problem:
         "dV": (t(p * (2 * x + unit + rounding)) @ np.abs(do)).sum(1),
     }
     rows = {name: row[..., 0].astype(np.float32) for name, row in (("lse", lse), ("delta", delta))}
-    inputs: dict[str, Array] = {**halves, **rows, **numbers, "O": o}
+    inputs: dict[str, Array] = {**halves, **rows, **numbers, "O": o, "mask": mask}
     poison = [np.full(exact[name].shape, 12345.0).astype(kind) for name in asked.results]
     bounds = [near[name] * 1.01 + unit * np.abs(exact[name]) * (1 + unit) + least for name in asked.results]
     values = [exact[name] for name in asked.results]

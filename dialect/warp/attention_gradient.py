@@ -46,6 +46,9 @@ MATRICES = {"Q": (M, D), "K": (N, D), "V": (N, E), "dO": (M, E)}
 ROWS = ("lse", "delta")
 """What is read for each query."""
 
+INPUTS = (*MATRICES, *ROWS, "mask")
+"""What is read; the mask if there is one."""
+
 GRADIENTS = {"dQ": (M, D), "dK": (N, D), "dV": (N, E)}
 """The loops of the matrices that may be written."""
 
@@ -60,9 +63,10 @@ class Gradient(NamedTuple):
 
 @irdl_op_definition
 class AttentionGradientOp(IRDLOperation):
-    """Gradients of O = softmax(scale * Q K^T) V, from that of O::
+    """Gradients of O = softmax(scale * Q K^T + mask) V, from that of O::
 
-        P = exp(scale * Q K^T - lse)    dS = scale * P * (dO V^T - delta)
+        P = exp(scale * Q K^T + mask - lse)
+        dS = scale * P * (dO V^T - delta)
         dQ = dS K                       dK = dS^T Q                        dV = P^T dO
 
         warp.attention_gradient %Q, %K, %V, %dO, %lse, %delta into %dK, %dV {
@@ -76,7 +80,8 @@ class AttentionGradientOp(IRDLOperation):
     are dK and dV the sums over these heads.
 
     With `diagonal = c`, scores with n > m + c count as minus infinity, with `window = w` those with n < m - w, with two
-    `documents` those of queries and keys whose numbers differ, as in `warp.attention`.
+    `documents` those of queries and keys whose numbers differ, as in `warp.attention`. A mask, the last input where
+    there is one, of f16, bf16 or f32, is along queries, keys or both, and loops of the batch.
 
     P and dS are computed in f32, and rounded to the type of the matrices that they are multiplied with. Sums are f32.
 
@@ -93,6 +98,7 @@ class AttentionGradientOp(IRDLOperation):
     do = operand_def(MemRefType)
     lse = operand_def(MemRefType)
     delta = operand_def(MemRefType)
+    mask = opt_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     tile = var_operand_def(IndexType())
     first = opt_operand_def(IndexType())
@@ -107,9 +113,9 @@ class AttentionGradientOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
-        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta `into` $outputs (`tile` $tile^)? (`from` $first^)?"
+        "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta (`,` $mask^)? `into` $outputs (`tile` $tile^)? (`from` $first^)?"
         " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,`"
-        " type($delta) `into` type($outputs) (`documents` $documents^ `:` type($documents))?"
+        " type($delta) (`,` type($mask)^)? `into` type($outputs) (`documents` $documents^ `:` type($documents))?"
     )
 
     def __init__(
@@ -123,11 +129,14 @@ class AttentionGradientOp(IRDLOperation):
         tile: Sequence[SSAValue] = (),
         span: Sequence[SSAValue | None] = (None, None),
     ):
-        """`inputs` are Q, K, V, dO, lse and delta; `maps` are theirs, then those of the outputs. `span` is `from` and
-        `until`."""
-        keys = keys or Keys()
+        """`inputs` are Q, K, V, dO, lse, delta and a mask, if there is one; `maps` are theirs, then those of the
+        outputs. `span` is `from` and `until`."""
+        keys, count = keys or Keys(), len(MATRICES) + len(ROWS)
         super().__init__(
-            operands=[*inputs, list(outputs), list(tile), *span, [memory for memory, _ in keys.documents]],
+            operands=[
+                *(*inputs[:count], list(inputs[count:]), list(outputs), list(tile), *span),
+                [memory for memory, _ in keys.documents],
+            ],
             properties={
                 "scale": FloatAttr(scale, f32),
                 **keys.properties(),
@@ -137,8 +146,9 @@ class AttentionGradientOp(IRDLOperation):
 
     @property
     def inputs(self) -> tuple[SSAValue, ...]:
-        """Q, K, V, dO, lse and delta."""
-        return self.q, self.k, self.v, self.do, self.lse, self.delta
+        """Q, K, V, dO, lse, delta and a mask, if there is one."""
+        mask = () if self.mask is None else (self.mask,)
+        return self.q, self.k, self.v, self.do, self.lse, self.delta, *mask
 
     @property
     def maps(self) -> tuple[AffineMap, ...]:
@@ -176,7 +186,7 @@ class AttentionGradientOp(IRDLOperation):
     def sizes(self) -> LoopSizes:
         """The sizes of all loops. Raises VerifyException if operands disagree."""
         sizes = LoopSizes()
-        names = (*MATRICES, *ROWS, *(gradient.name for gradient in self.gradients))
+        names = (*INPUTS[: len(self.inputs)], *(gradient.name for gradient in self.gradients))
         for name, operand, map_ in zip(names, (*self.inputs, *self.outputs), self.maps, strict=True):
             sizes.add(name, operand, loops_of(map_))
         return sizes
@@ -195,6 +205,8 @@ class AttentionGradientOp(IRDLOperation):
             verify_along(name, map_, self.batch + INNER, range(self.batch + 1))
             if self.batch + M not in loops_of(map_):
                 raise VerifyException(f"expected {name} to be indexed by d{self.batch + M}, got {map_}")
+        for map_ in self.maps[len(MATRICES) + len(ROWS) : len(self.inputs)]:
+            verify_along("the mask", map_, self.batch + INNER, range(self.batch + N + 1))
         around = [
             loops_around(gradient.name, GRADIENTS[gradient.name], gradient.map, self.batch, INNER)
             for gradient in self.gradients
@@ -211,8 +223,10 @@ class AttentionGradientOp(IRDLOperation):
         kinds = [memory_of(value).element_type for value in self.inputs]
         if not isinstance(kinds[0], HALVES) or any(kind != kinds[0] for kind in kinds[: len(MATRICES)]):
             raise VerifyException(f"expected Q, K, V and dO of f16, or of bf16, got {', '.join(map(str, kinds[:4]))}")
-        if any(not isinstance(kind, Float32Type) for kind in kinds[len(MATRICES) :]):
+        if any(not isinstance(kind, Float32Type) for kind in kinds[len(MATRICES) :][: len(ROWS)]):
             raise VerifyException(f"expected lse and delta of f32, got {kinds[4]} and {kinds[5]}")
+        if not all(isinstance(kind, (*HALVES, Float32Type)) for kind in kinds):
+            raise VerifyException(f"expected a mask of f16, bf16 or f32, got {kinds[-1]}")
         for gradient in self.gradients:
             if (kind := memory_of(gradient.memory).element_type) not in (kinds[0], Float32Type()):
                 raise VerifyException(f"expected {gradient.name} of {kinds[0]} or f32, got {kind}")

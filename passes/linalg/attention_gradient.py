@@ -28,7 +28,8 @@ from .score_masks import COLUMN, DEPTH, KEY, QUERY, KeyRange, masked, scaled
 #     dV = sum over m of P dO      dK = sum over m of dS Q      dQ = sum over n of dS K
 #     P = exp(X - lse)             dS = scale * P * (dP - delta)
 #
-# Each result is recognised alone. dK and dV become one kernel, where a thread has registers for both.
+# A mask may be added to the scaled scores. Each result is recognised alone. dK and dV become one kernel, where a thread
+# has registers for both.
 
 MOST_TOGETHER = 256
 """Columns of dK and dV, padded, that one kernel makes."""
@@ -38,11 +39,13 @@ NEAR = 1e-5
 
 
 class Softmax(NamedTuple):
-    """P as an expression: Q, K and lse with their places, the scale of the scores, and the range of keys."""
+    """P as an expression: Q, K, lse and the mask that is added, if any, with their places, the scale of the scores, and
+    the range of keys."""
 
     q: tuple[SSAValue, Subscripts]
     k: tuple[SSAValue, Subscripts]
     lse: tuple[SSAValue, Subscripts]
+    mask: tuple[tuple[SSAValue, Subscripts], ...]
     scale: float
     keys: KeyRange
 
@@ -155,12 +158,14 @@ class GradientMatch:
         """The softmax of which P is the result."""
         q, k, lse = self._scores(p)
         inner, keys = masked(p.operands[0].operands[0], single=False)
+        inner, mask = _unmasked(inner)
         rest, scale = scaled(inner)
         if lse.value is None or rest.kind != "product" or scale <= 0 or keys.lengths:
             decline(
-                "the gradient of what scores go through is not lowered, beside scales and masks by place or document"
+                "the gradient of what scores go through is not lowered, beside scales, masks by place or document, "
+                "and a mask in memory that is added"
             )
-        return Softmax(q, k, (lse.value, lse.place), scale, keys)
+        return Softmax(q, k, (lse.value, lse.place), mask, scale, keys)
 
     def _slope(self, slope: ElementExpression) -> Slope:
         product, delta = slope.operands
@@ -182,6 +187,14 @@ class GradientMatch:
         return sides
 
 
+def _unmasked(x: ElementExpression) -> tuple[ElementExpression, tuple[tuple[SSAValue, Subscripts], ...]]:
+    """Scores without a mask in memory that is added, and the mask."""
+    for rest, mask in (x.operands, x.operands[::-1]) if x.is_op("arith.addf") else ():
+        if mask.kind == "load" and mask.value is not None:
+            return rest, ((mask.value, mask.place),)
+    return x, ()
+
+
 def _multiplied(element: ElementExpression) -> tuple[list[ElementExpression], float]:
     """The variable factors of an element, and the product of its constant factors."""
     if element.kind == "constant" and element.number is not None:
@@ -200,7 +213,7 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
     """
     matches = sorted(matches, key=lambda match: match.name)
     softmax, written = matches[0].softmax, [match.result for match in matches]
-    inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta]
+    inputs = [softmax.q, softmax.k, slope.v, slope.do, softmax.lse, slope.delta, *softmax.mask]
     order: dict[Name, int] = {name: i for i, name in enumerate((*range(matches[0].batch), QUERY, KEY, DEPTH, COLUMN))}
     keys = softmax.keys.placed(order)
 

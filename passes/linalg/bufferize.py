@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import ClassVar, TypeAlias, TypeGuard
 
 from xdsl.builder import Builder
@@ -42,6 +41,7 @@ from .constants import as_bytes, global_of, hold_conditions, is_multiplied, numb
 from .generalize import GENERALIZED, generalize
 from .operand import collapse, collapsed, expand, expanded, groups_of, kept_dimensions
 from .pages import gather_of
+from .reshapes import is_collapsible, splits_known
 
 
 def bufferize(module: ModuleOp, *, tf32: bool = False) -> None:
@@ -403,8 +403,7 @@ class TensorFunction:
             return list(init.owner.dynamic_sizes)
         if unknown and start is None:
             fail(op, f"nothing tells the sizes of {kind}")
-        numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in unknown]
-        return [builder.insert(memref.DimOp(start, number)).result for number in numbers if start is not None]
+        return [] if start is None else _dims(start, unknown, builder)
 
     def _destination(self, value: SSAValue, op: Operation) -> SSAValue | None:
         """The argument that returns a value, or a tensor that is made of it in place; as a value before `op`."""
@@ -420,10 +419,10 @@ class TensorFunction:
             return self._place(user, memory, op)
         if isinstance(user, tensor.CollapseShapeOp | tensor.ExpandShapeOp) and user is not op:
             kind, argument = _memory(value.type), self._destination(user.results[0], op)
-            if argument is not None and min((*kind.get_shape(), *memory_of(argument).get_shape())) >= 0:
+            if argument is not None and splits_known(user, kind, memory_of(argument)):
                 if user not in self.turned:
-                    view = Builder(InsertPoint.before(op)).insert(_reshaped(user, argument, kind))
-                    self.turned[user] = view.results[0]
+                    builder = Builder(InsertPoint.before(op))
+                    self.turned[user] = builder.insert(_reshaped(user, argument, kind, builder)).results[0]
                 return self.turned[user]
         return None
 
@@ -437,7 +436,7 @@ def _viewed(op: Shaped, source: SSAValue) -> Operation:
             shape = op.result.type.get_shape()
             return expand(source, [[shape[d] for d in group] for group in groups_of(op)], op.dynamic_output_shape)
         case tensor.CollapseShapeOp() | tensor.ExpandShapeOp():
-            return _reshaped(op, source, _like(source, op.result.type), back=False)
+            return _reshaped(op, source, _like(source, op.result.type))
         case tensor.CastOp():
             return memref.CastOp.get(source, _like(source, op.dest.type))
         case tensor.ExtractSliceOp():
@@ -469,26 +468,24 @@ def _part(op: tensor.ExtractSliceOp | tensor.InsertSliceOp, source: SSAValue, sh
     )
 
 
-def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether the dimensions of each group are contiguous, so that they can become one."""
-    kind = memory_of(source)
-    strides, shape = strides_of(kind), kind.get_shape()
-    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
-        return True
-    several = ([d for d in group if shape[d] != 1] for group in groups)
-    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
-    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
-
-
 def _reshaped(
-    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue, kind: MemRefType[Attribute], *,
-    back: bool = True,
+    op: tensor.CollapseShapeOp | tensor.ExpandShapeOp, source: SSAValue, kind: MemRefType[Attribute],
+    back: Builder | None = None,
 ) -> Operation:  # fmt: skip
-    """The memory of a reshape's result, as a view of that of its source; with `back`, the other way round."""
+    """The memory of a reshape's result, as a view of that of its source; the other way round with `back`, which makes
+    what tells sizes."""
     groups = groups_of(op)
-    if isinstance(op, tensor.CollapseShapeOp) != back:
+    if isinstance(op, tensor.CollapseShapeOp) != (back is not None):
         return collapsed(source, kind, groups)
-    return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
+    if back is None:
+        return expanded(source, kind, groups, [] if isinstance(op, tensor.CollapseShapeOp) else op.dynamic_output_shape)
+    unknown = [number for number, group in enumerate(groups) if kind.get_shape()[group[0]] < 0]
+    return expanded(source, kind, groups, _dims(source, unknown, back))
+
+
+def _dims(memory: SSAValue, dimensions: Sequence[int], builder: Builder) -> list[SSAValue]:
+    numbers = [builder.insert(arith.ConstantOp(IntegerAttr(d, IndexType()))).result for d in dimensions]
+    return [builder.insert(memref.DimOp(memory, number)).result for number in numbers]
 
 
 def _uses(op: LinalgStructuredOperation, number: int) -> bool:

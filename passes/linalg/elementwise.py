@@ -20,7 +20,7 @@ from ...dialect.mlir.affine import FIXED, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
 from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp
-from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
+from ...dialect.warp.attention_gradient import INPUTS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import only_computes
@@ -339,7 +339,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
             if op.lse is not None and op.lse_map is not None:
                 writes.append(MemoryUse("lse", op.lse, op.lse_map.data))
         case AttentionGradientOp():
-            reads = [*map(MemoryUse, (*MATRICES, *ROWS), op.inputs)]
+            reads = [*map(MemoryUse, INPUTS, op.inputs)]
             reads += [MemoryUse("numbers of documents", value) for value in op.documents]
             writes = [MemoryUse(*gradient) for gradient in op.gradients]
         case RowsOp():

@@ -18,7 +18,7 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.mlir.affine import loops_of, map_along, strides_of
 from ...dialect.warp.attention import HALVES, AttentionOp, D, E, M, N
-from ...dialect.warp.attention_gradient import MATRICES, ROWS, AttentionGradientOp
+from ...dialect.warp.attention_gradient import INPUTS, ROWS, AttentionGradientOp
 from ...dialect.warp.attributes import element_row, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
@@ -159,28 +159,32 @@ class AttentionGradient(NamedTuple):
     def of_queries(self) -> tuple[Spread, Spread]:
         """lse and delta."""
         op = self.op
-        lse, delta = (self._spread(*each, M) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
+        lse, delta = (self._spread(*each) for each in zip(ROWS, op.inputs[4:], op.maps[4:], strict=False))
         return lse, delta
+
+    @property
+    def mask(self) -> Spread | None:
+        """What is added to scores."""
+        op = self.op
+        return None if op.mask is None else self._spread("mask", op.mask, op.maps[len(op.inputs) - 1])
 
     @property
     def documents(self) -> list[Spread]:
         """The numbers of the documents of queries and of keys, if there are any."""
-        named = zip("mn", self.op.keys.documents, (M, N), strict=False)
-        return [self._spread(f"of_{name}", *each, loop) for name, each, loop in named]
+        return [self._spread(f"of_{name}", *each) for name, each in zip("mn", self.op.keys.documents, strict=False)]
 
-    def _spread(self, name: str, value: SSAValue, map_: AffineMap, over: int) -> Spread:
-        """A vector along the queries or the keys, and loops of the batch."""
-        loops, over = loops_of(map_), self.op.batch + over
-        along = loops.index(over)
-        place = (along, None) if over == self.op.batch + self.op.rows else (None, along)
-        return Spread(name, value, place, tuple(self.around.index(loop) for loop in loops if loop != over))
+    def _spread(self, name: str, value: SSAValue, map_: AffineMap) -> Spread:
+        """A vector along the queries or the keys, or a matrix, and loops of the batch."""
+        loops, batch, rows = loops_of(map_), self.op.batch, self.op.rows
+        row, column = (loops.index(batch + x) if batch + x in loops else None for x in (rows, M + N - rows))
+        return Spread(name, value, (row, column), tuple(self.around.index(loop) for loop in loops if loop < batch))
 
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
         op, products = self.op, (self.scores, self.slopes, *self.sums.values())
         matrices = {each.value: each for product in products if product is not None for each in (product.a, product.b)}
-        names = (*MATRICES, *ROWS)
+        names = INPUTS[: len(op.inputs)]
         inputs = [
             replace(matrices[value], name=name) if value in matrices else VectorOperand(name, value)
             for name, value in zip(names, op.inputs, strict=True)

@@ -4,10 +4,11 @@ size 1, and rows of several dimensions as one."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, MemRefType, NoneAttr, TensorType, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -15,8 +16,9 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, is_projection, linear, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, is_projection, linear, loops_of, map_along, strides_of
 from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from .operand import Groups, groups_of, reassociation
 
@@ -56,6 +58,23 @@ def around(kept: Sequence[int], rank: int) -> list[list[int]]:
     ends = [*kept[1:], rank]
     starts = [0, *ends[:-1]]
     return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def is_collapsible(source: SSAValue, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether the dimensions of each group are contiguous, so that they can become one."""
+    kind = memory_of(source)
+    strides, shape = strides_of(kind), kind.get_shape()
+    if isinstance(kind.layout, NoneAttr) or strides is None or min(shape) < 0:
+        return True
+    several = ([d for d in group if shape[d] != 1] for group in groups)
+    steps = ((strides[a], strides[b], shape[b]) for group in several for a, b in pairwise(group))
+    return all(outer is not None and inner is not None and outer == inner * size for outer, inner, size in steps)
+
+
+def splits_known(op: Reshape, source: MemRefType[Attribute], result: MemRefType[Attribute]) -> bool:
+    """Whether the dimensions that a reshape merges, or splits one into, have known sizes."""
+    shape = (source if isinstance(op, tensor.CollapseShapeOp) else result).get_shape()
+    return all(shape[d] >= 0 for group in groups_of(op) if len(group) > 1 for d in group)
 
 
 def added_units(value: SSAValue) -> dict[int, int] | None:

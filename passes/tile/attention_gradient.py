@@ -3,7 +3,7 @@
 With rows r and columns c of the scores, queries and keys for dQ, keys and queries for dK and dV, and k the scale times
 log2(e), each turn computes for a tile of columns::
 
-    p = 2^(k (s - lse / scale))    ds = scale p (dp - delta)    sums += p dO, ds Q, or ds K
+    p = 2^(k (s + (mask - lse) / scale))    ds = scale p (dp - delta)    sums += p dO, ds Q, or ds K
 
 s and dp are products of tiles that stay, one row of them for each row of the results, with those of the turn. p and ds
 lie in registers as operand A of the products of sums. Nothing is added by several CTAs, so all orders of CTAs give the
@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ...dialect.mlir.gpu import BarrierOp
@@ -46,7 +47,7 @@ from .operands import (
     warp_origin,
 )
 from .outline_attention import Band
-from .store_epilogue import held_type
+from .store_epilogue import converted, held_type, load
 from .tiling import Tiling
 
 POWER_OF_TWO = 0.5
@@ -176,6 +177,13 @@ class GradientBuilder:
             load = LoadOp(memory, index.values([at, 0]), kind, bounds_attribute(inside, True))
         return index.insert(load).fragment
 
+    def _mask(self, index: IndexBuilder, mask: Spread, place: Place, at: Index) -> SSAValue:
+        """The mask of scores whose columns begin at `at`."""
+        indices = index.values([place[axis(loop)] for loop in mask.batch])
+        memory = index.insert(MatrixOp(mask.value, indices, *mask.dimensions)).matrix
+        bounds = bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
+        return load(index, memory, self.scores.fragment("acc"), self.row, at, bounds)
+
     def _turn(
         self,
         index: IndexBuilder,
@@ -193,16 +201,25 @@ class GradientBuilder:
         # products: ptxas lets registers wait that are written while others are.
         early = of_queries[:1] if self.subtracts else of_queries
         starts = [_scaled(index, start, factor) for start, factor in zip(early, factors, strict=False)]
-        starts += [index.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment] * (
-            len(of_queries) - len(starts)
-        )
-        if self.scales_p:
-            shift = math.log(self.scale) / self.scale
+        zero = index.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
+        starts += [zero] * (len(of_queries) - len(starts))
+        mask, shift = self.read.mask, math.log(self.scale) / self.scale if self.scales_p else 0.0
+        if mask is not None:
+            starts[0] = zero
+        elif self.scales_p:
             starts[0] = mapped(index, lambda x: fma(x[0], number(factors[0]), number(shift)), of_queries[0])
         scores, *slopes = (
             multiplied(index, tiling, a, b, start, part)
             for tiling, a, b, start in zip(filter(None, (self.scores, self.slopes)), stays, moves, starts, strict=False)
         )
+        if mask is not None:  # which may be as low as f32 is, and lse with it
+            added = converted(index, self._mask(index, mask, place, at), f32)
+
+            def masked(x: Sequence[SSAValue]) -> SSAValue:
+                exponent = arith.SubfOp(fma(x[0], number(self.scale), x[1]), x[2]).result
+                return fma(exponent, number(-factors[0]), number(shift))
+
+            scores = mapped(index, masked, scores, added, of_queries[0])
         # Behind the last query, lse and the rows of dO are zero, and so is all that is added. Behind the last key, p
         # would be as large as lse is low.
         columns = self.columns if self.op.rows == M else 0

@@ -99,7 +99,10 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
         return _of_sequences(builder, own, node.meta["val"], trains=is_gradient(node))
     attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
     if node.target in GRADIENTS:
-        return attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+        made = attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
+        if any(user.args[1] >= len(made) for user in results_of(node)):
+            raise UnsupportedError("the gradient of a mask is not lowered")
+        return made
     return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
 
 
@@ -169,8 +172,6 @@ class _Attention:
         heads, shared = q.shape[HEADS], k.shape[HEADS]
         if not isinstance(heads, int) or heads % shared or not isinstance(q.shape[3], int):
             raise UnsupportedError(f"attention of {heads} heads that share {shared} is not lowered")
-        if trains and mask is not None:
-            raise UnsupportedError("gradients of attention with a mask that is a tensor are not lowered")
         self.builder, self.half = builder, v.dtype
         self.wide = torch.float64 if v.dtype == torch.float64 else torch.float32
         self.scale = q.shape[3] ** -0.5 if own["scale"] is None else own["scale"]

@@ -139,13 +139,13 @@ class FunctionBuilder(Builder):
             op = tensors.ExpandShapeOp(value.tensor, dynamic, reassociation(groups), static, kind)
         return plain(self.insert(op).results[0], shape, value.dtype)
 
-    def sliced(self, value: Value, dimension: int, start: int, count: Size, step: int) -> Value:
+    def sliced(self, value: Value, dimension: int, start: Size, count: Size, step: int) -> Value:
         """A slice of a tensor along one dimension."""
         shape = (*value.shape[:dimension], count, *value.shape[dimension + 1 :])
         offsets = [start if d == dimension else 0 for d in range(len(shape))]
         steps = [step if d == dimension else 1 for d in range(len(shape))]
         kind = tensor_type(shape, value.tensor.type.element_type)
-        op = tensors.ExtractSliceOp(value.tensor, offsets, self.indices(shape), steps, kind)
+        op = tensors.ExtractSliceOp(value.tensor, self.indices(offsets), self.indices(shape), steps, kind)
         return plain(self.insert(op).results[0], shape, value.dtype)
 
     def padded(self, value: Value, low: Sequence[int], high: Sequence[int]) -> Value:

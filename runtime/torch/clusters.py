@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -249,8 +249,7 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
         node = queue.pop(0)
         if node in members or node in taken or not follows(node, product):
             continue
-        members |= {node, *_operand_chain(node, members | taken)}
-        members |= _second(node, core, members | taken)
+        members |= {node, *_second(node, core, members | {node} | taken)}
         queue = sorted({*queue, *node.users}, key=order.__getitem__)
         if [x for x in members if not members.issuperset(x.users)] == [node]:
             closed = _with_operands(members, taken)
@@ -328,12 +327,3 @@ def why_left(node: Node, rest: str) -> str:
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:
     """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
     return all(is_tensor(x) and x.meta["val"].device == device for x in node.all_input_nodes)
-
-
-def _operand_chain(node: Node, others: set[Node]) -> Sequence[Node]:
-    """The chain of pointwise operations before another operand of a node that have no other use."""
-    chain: list[Node] = []
-    for operand in node.all_input_nodes:
-        if operand not in others and len(operand.users) == 1 and follows(operand, node):
-            chain += [operand, *_operand_chain(operand, others)]
-    return chain

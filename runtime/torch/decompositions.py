@@ -11,19 +11,16 @@ import torch
 
 from .options import aten, decompositions, prims
 
-COMPOSITE = (
-    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
-    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
-    "native_batch_norm_backward", "_softmax", "_log_softmax", "_softmax_backward_data",
-    "_log_softmax_backward_data", "_fused_rms_norm", "_fused_rms_norm_backward", "unbind", "mean", "var_mean",
-    "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward", "t", "transpose", "detach",
-    "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward", "zeros", "zeros_like", "new_zeros",
-    "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax", "embedding", "index_select", "index_copy",
-    "index_fill", "_unsafe_index", "pixel_shuffle", "all", "std", "std_mean", "linalg_vector_norm", "norm",
-    "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss",
-    "huber_loss_backward", "glu", "glu_backward", "hardswish", "hardswish_backward", "hardsigmoid",
-    "hardsigmoid_backward",
-)  # fmt: skip
+COMPOSITE = """
+native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
+_native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm_backward _softmax _log_softmax
+_softmax_backward_data _log_softmax_backward_data _fused_rms_norm _fused_rms_norm_backward unbind mean var_mean
+var stack arange triu tril logsumexp t transpose detach _unsafe_view repeat new_full select_scatter
+select_backward zeros zeros_like new_zeros ones ones_like new_ones floor_divide _safe_softmax embedding
+index_select index_copy index_fill _unsafe_index pixel_shuffle all std std_mean linalg_vector_norm norm mse_loss
+mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_forward nll_loss_backward slice_backward
+huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward
+"""
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
 
@@ -108,44 +105,28 @@ def _scatter(value: torch.Tensor, dim: int, places: torch.Tensor, number: float)
     return there if there is NotImplemented else torch.where(there, number, value)
 
 
-def _between(value: torch.Tensor, axis: int, before: int, after: int, number: float = 0) -> torch.Tensor:
-    """A tensor with so many elements of a number before it and behind it along a dimension."""
-    shape = list(value.shape)
-    added = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) if n else None for n in (before, after)]
-    return torch.cat([x for x in (added[0], value, added[1]) if x is not None], axis)
-
-
 def _constant_pad(value: torch.Tensor, pads: Sequence[int], number: float = 0) -> torch.Tensor:
     """What `aten.constant_pad_nd` computes; negative numbers are of elements that are left out."""
     for axis, before, after in zip(reversed(range(value.dim())), pads[::2], pads[1::2], strict=False):
         first, last = max(0, -before), max(0, -after)
         kept = value.narrow(axis, first, value.shape[axis] - first - last)
-        value = _between(kept, axis, max(0, before), max(0, after), number)
+        shape, more = list(value.shape), (max(0, before), max(0, after))
+        around = [value.new_full([*shape[:axis], n, *shape[axis + 1 :]], number) for n in more]
+        value = torch.cat([x for x in (around[0], kept, around[1]) if x is kept or x.shape[axis]], axis)
     return value
-
-
-def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[int, int] | None:
-    """The first index of a slice of a dimension and the one behind it; None for other steps than 1, and symbols."""
-    known = all(isinstance(x, int | None) for x in (size, start, end))
-    return slice(start, end).indices(size)[:2] if known and step == 1 else None
-
-
-def _slice_backward(grad: torch.Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
-    """The gradient of a slice: the gradient between zeros. For other steps than 1, torch's own decomposition."""
-    axis = dim % len(sizes)
-    bounds = _bounds(sizes[axis], start, end, step)
-    return NotImplemented if bounds is None else _between(grad, axis, bounds[0], sizes[axis] - max(bounds))
 
 
 def _slice_scatter(
     value: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> Any:  # fmt: skip
-    """A tensor with another one in the place of a slice."""
+    """A tensor with another one in the place of a slice of step 1 of a known size."""
     axis = dim % value.dim()
-    if (bounds := _bounds(value.shape[axis], start, end, step)) is None:
+    size: Any = value.shape[axis]
+    if step != 1 or not all(isinstance(x, int | None) for x in (size, start, end)):
         return NotImplemented
-    before, after = value.narrow(axis, 0, bounds[0]), value.narrow(axis, max(bounds), value.shape[axis] - max(bounds))
+    first, last, _ = slice(start, end).indices(size)
+    before, after = value.narrow(axis, 0, first), value.narrow(axis, max(first, last), size - max(first, last))
     return torch.cat([x for x in (before, part, after) if x.shape[axis]], axis)
 
 
@@ -153,10 +134,6 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     for dim in dims:
         value = value.index_select(dim, torch.arange(value.shape[dim] - 1, -1, -1, device=value.device))
     return value
-
-
-def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
-    return other.to(value.dtype).expand(value.shape)
 
 
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -224,17 +201,6 @@ def _expm1(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.abs(x) > 16.0, u - 1.0, exact)
 
 
-def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
-    """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
-    if weight is not None or value.dim() != 2 or not reduction:
-        operator = aten.nll_loss_forward.default
-        return decompositions([operator])[operator](value, target, weight, reduction, ignored)
-    places = torch.where(target != ignored, target, 0).unsqueeze(1)
-    losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
-    total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)
-    return (total / count if reduction == 1 else total), count
-
-
 MOST_CHOSEN, LONGEST_CHOICE = 16, 1024
 """Elements of each row that are chosen one after another; and the rows' length, which a warp holds: what is left to
 torch's kernels otherwise, as each choice reads the row."""
@@ -291,7 +257,6 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     prims.var.default: _variance,
     aten.gather.default: _gathered,
     aten.scatter.value: _scatter,
-    aten.slice_backward.default: _slice_backward,
     aten.slice_scatter.default: _slice_scatter,
     aten.constant_pad_nd.default: _constant_pad,
     aten.flip.default: _flip,
@@ -300,12 +265,11 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.min.default: torch.amin,
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: _copy,
+    aten.copy.default: lambda value, other, *_: other.to(value.dtype).expand(value.shape),
     aten.native_group_norm.default: _group_norm,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten.topk.default: _topk,
-    aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }
@@ -318,5 +282,5 @@ PRIMITIVES: Mapping[Any, Callable[..., Any]] = {prims.log1p.default: _log1p, pri
 
 def simpler() -> dict[Any, Any]:
     """Decompositions of operations that torch's default decompositions for export keep."""
-    table = decompositions([getattr(aten, name) for name in COMPOSITE if hasattr(aten, name)])
+    table = decompositions([getattr(aten, name) for name in COMPOSITE.split() if hasattr(aten, name)])
     return {**table, **OWN}

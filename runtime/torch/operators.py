@@ -85,21 +85,20 @@ def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
 
 
 DEVICES = ("cpu", "cuda")
-Derivative: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-FROM_OUTPUT: Mapping[str, Derivative] = {
-    "relu": lambda grad, y: aten.threshold_backward(grad, y, 0),
-    "sigmoid": lambda grad, y: aten.sigmoid_backward(grad, y),
-    "tanh": lambda grad, y: aten.tanh_backward(grad, y),
+FROM_OUTPUT = {
+    "relu": partial(aten.threshold_backward, threshold=0),
+    "sigmoid": aten.sigmoid_backward,
+    "tanh": aten.tanh_backward,
 }
-"""Derivatives that follow from the activation's result."""
+"""Derivatives, of the gradient and the activation's result."""
 
-FROM_INPUT: Mapping[str, Derivative] = {
-    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
-    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
-    "silu": lambda grad, x: aten.silu_backward(grad, x),
+FROM_INPUT = {
+    "gelu": aten.gelu_backward,
+    "gelu_tanh": partial(aten.gelu_backward, approximate="tanh"),
+    "silu": aten.silu_backward,
 }
-"""Derivatives that follow from what the activation is of."""
+"""Derivatives, of the gradient and what the activation is of."""
 
 
 def _check_matrices(a: Tensor, b: Tensor) -> None:
@@ -121,10 +120,6 @@ def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
     _check_matrices(a, b)
     product = torch.matmul(a, b)
     return product.new_empty(product.shape)
-
-
-def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
 
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -191,10 +186,6 @@ def _like_scaled(
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
-def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
-    return b.new_empty((values.shape[0], b.shape[1]))
-
-
 def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = dense.shape
     words = dense.new_empty(metadata_shape(rows, columns, dense.dtype), dtype=torch.int32)
@@ -205,7 +196,10 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
     "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
-    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
+    "sparse_matmul": (
+        partial(_computed, warploom.sparse_matmul.default),
+        lambda values, _, b: b.new_empty((values.shape[0], b.shape[1])),
+    ),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""
@@ -237,7 +231,9 @@ for name in AUTOCAST:
 for name, (function, like) in OPERATORS.items():
     library.register_kernel(f"warploom::{name}", DEVICES, function)
     library.register_fake(f"warploom::{name}", like)
-library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
+library.register_autograd(
+    "warploom::matmul", _matmul_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
 library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
 
 torch_operators = warploom
@@ -290,16 +286,11 @@ def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any = None, out_dt
     return _by_loops("mn", "m.", ".n", rows, columns, None if bias is None else "n", None)
 
 
-def _sparse(values: Any, metadata: Any, b: Any) -> list[Sharding]:
-    """By columns of B."""
-    return _by_loops(".n", "..", "..", ".n")
-
-
 RULES: Sequence[tuple[Any, Callable[..., list[Sharding]]]] = (
     (warploom.matmul.default, _shard_matmul),
     (warploom.linear.default, _shard_linear),
     (warploom.scaled_matmul.default, _scaled),
-    (warploom.sparse_matmul.default, _sparse),
+    (warploom.sparse_matmul.default, lambda *_: _by_loops(".n", "..", "..", ".n")),  # by columns of B
 )
 
 

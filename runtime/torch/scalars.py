@@ -250,10 +250,6 @@ COMPARISONS: Mapping[str, Rule] = {
 }
 
 
-def _reciprocal(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-    return RULES["div"](body, [1.0, *operands])
-
-
 def _where(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     condition, *choices = operands
     chosen = _typed(body, choices)
@@ -295,7 +291,7 @@ def _power(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
     value = base
     for _ in range(abs(int(exponent)) - 1):
         value = RULES["mul"](body, [value, base])
-    return value if exponent > 0 else _reciprocal(body, [value])
+    return value if exponent > 0 else RULES["reciprocal"](body, [value])
 
 
 def _shifted(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
@@ -326,6 +322,6 @@ RULES: Mapping[str, Rule] = {
     "__rshift__": _shifted,
     "where": _where,
     "pow": _power,
-    "reciprocal": _reciprocal,
+    "reciprocal": lambda body, operands: RULES["div"](body, [1.0, *operands]),
 }
 """What each primitive operation is, by its name in `torch.ops.prims`."""

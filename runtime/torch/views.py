@@ -39,8 +39,14 @@ def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bo
 
 
 def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    """The sizes and the strides of a tensor of a graph."""
-    return shape_of(tensor), tuple(map(size_of, tensor.stride()))
+    """The sizes and the strides of a tensor of a graph, as if it had elements: Max(1, n) in a stride is n."""
+    return shape_of(tensor), tuple(_bounded(size_of(stride)) for stride in tensor.stride())
+
+
+def _bounded(size: Size) -> Size:
+    if isinstance(size, int):
+        return size
+    return size.replace(lambda x: x.func.__name__ == "Max" and x.args[:1] == (1,), lambda x: x.func(*x.args[1:]))
 
 
 def hint(size: Any) -> int:
@@ -62,8 +68,9 @@ def shown(
     """What an operation shows of a tensor in another order, repeated, or in part, by the strides that torch gives it;
     `part` is the number of one of several results."""
     known: dict[Size, int] = {}
-    if target is aten.select.int and not isinstance(args[1], int):
-        raise UnsupportedError("an index that is not known is not lowered")
+    place = args[1] if target in (aten.select.int, aten.slice.Tensor) and len(args) > 1 else None
+    if not isinstance(place, int | None):
+        raise UnsupportedError("a place that is not known is not lowered")
 
     def number(size: Size) -> int:
         size = size_of(size) if isinstance(size, torch.SymInt) else size
@@ -80,12 +87,14 @@ def shown(
     if [*seen.shape] != [number(size) for size in shape]:
         raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
     dims: list[int | None] = [None] * len(shape)
+    counted_back = place is not None and place < 0
     for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
         first, offset = divmod(offset, stride)
         along = [r for r, s in enumerate(seen.stride()) if stride <= s < stride * size or s == stride]
         count, step = (shape[along[0]], seen.stride()[along[0]] // stride) if along else (1, 1)
         if (first, step) != (0, 1) or count != value.shape[d]:
-            value = _part(builder, value, d, first, count, step)
+            from_end = first > 0 and counted_back and not isinstance(value.shape[d], int)
+            value = _part(builder, value, d, value.shape[d] + (first - size) if from_end else first, count, step)
         for r in along:
             dims[r] = value.dims[d]
     return replace(value, dims=tuple(dims), shape=shape)
@@ -167,7 +176,7 @@ def _divides(left: Size, right: Size) -> bool:
     return bool(quotient > 1) if quotient.is_number else sympy.denom(quotient) == 1
 
 
-def _part(builder: FunctionBuilder, value: Value, at: int, start: int, count: Size, step: int) -> Value:
+def _part(builder: FunctionBuilder, value: Value, at: int, start: Size, count: Size, step: int) -> Value:
     """Some of the elements along one dimension."""
     dimension = value.dims[at]
     shape = (*value.shape[:at], count, *value.shape[at + 1 :])

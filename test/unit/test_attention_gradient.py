@@ -21,6 +21,10 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((2, 2, 37, 50, 24, 40), "f16", documents=True), "sm_80", {}),
     (AttentionGradient((1, 2, 70, 140, 64, 64), causal=60, documents=True), "sm_90a", {}),
     (AttentionGradient((2, 1, 45, 43, 64, 64), window=9, delta=False, on_tensors=True, documents=True), "sm_89", {}),
+    (AttentionGradient((2, 2, 45, 70, 24, 40), "f16", mask="bgmn"), "sm_80", {}),
+    (AttentionGradient((1, 2, 70, 140, 64, 64), mask="bmn"), "sm_90a", {}),
+    (AttentionGradient((2, 1, 66, 75, 128, 64), mask="bn", causal=20, delta=False, on_tensors=True), "sm_90a", {}),
+    (AttentionGradient((1, 1, 66, 40, 200, 256), mask="m", documents=True), "sm_90a", {}),
     (AttentionGradient((1, 2, 40, 140, 64, 64)), "sm_90a", {"cta": (64, 64, 64), "mma": "m64n64k16", "stages": 3}),
     (AttentionGradient((1, 2, 200, 70, 64, 64), causal=9), "sm_90a", {"cta": (192, 64, 64), "mma": "m64n64k16"}),
 )

@@ -993,6 +993,41 @@ def test_attention_of_any_number_of_queries() -> None:
     assert close(found, function(q.double(), k.double(), k.double()), 2.0)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.select(0, -1) * 2,
+        lambda x: x[:, -3:].float().softmax(-1),
+        lambda x: x[1:-1] + x[:-2],
+        lambda x: x[:, 2:4].sum(-1) * x[:, -1:, 0],
+    ],
+)
+def test_parts_counted_from_an_end_that_is_not_known(function: Callable[[Any], Any]) -> None:
+    """The last rows of tensors whose sizes only the caller knows, none of which is left."""
+    compiled = Compiled(function, dynamic=True)
+    for rows in (5, 9):
+        x = drawn(rows, rows + 3, 7)
+        assert close(compiled.call(x), function(x.double()), 2.0)
+    assert not compiled.reasons
+
+
+def test_attention_of_shared_heads_of_sizes_that_are_not_known_is_one_kernel() -> None:
+    """Its result lies with the heads behind the rows: the kernel writes it where the caller wants it."""
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(-2)
+
+    compiled = Compiled(function)
+    for batch, rows in ((2, 9), (3, 17)):
+        q, (k, v) = drawn(batch, rows, 4, 16).transpose(1, 2), (drawn(batch, 2, rows, 16) for _ in range(2))
+        for operand in (q, k, v):
+            torch._dynamo.mark_dynamic(operand, (0, 2))
+        with torch.no_grad():
+            assert close(compiled.call(q, k, v), function(q.double(), k.double(), v.double()), 2.0)
+    assert compiled.operators == [("_scaled_dot_product_flash_attention_for_cpu",)]
+
+
 def test_rows_of_one_element_are_not_as_long_as_others() -> None:
     """What is reduced does not read along the row: nothing else says how long it is."""
     compiled = Compiled(lambda x: x.amax(1, keepdim=True).float().square().sum(-1), dynamic=True)
@@ -1023,13 +1058,28 @@ def test_a_saved_program_is_called_without_the_compiler(tmp_path: Path, monkeypa
     subprocess.run([sys.executable, "-c", imported], check=True)
 
 
-def test_attention_that_is_left_in_training_says_why() -> None:
-    mask = drawn(5, 5)
-    compiled = Compiled(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, mask))
-    q, k, v = (drawn(1, 2, 5, 16).requires_grad_() for _ in range(3))
-    compiled.call(q, k, v).float().sum().backward()
-    assert compiled.reasons == ["gradients of attention with a mask that is a tensor are not lowered"]
-    assert q.grad is not None
+@pytest.mark.parametrize("shape", [(2, 4, 21, 37), (21, 37), (2, 1, 1, 37)])
+@pytest.mark.parametrize("kind", ["added", "chosen"])
+def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...], kind: str) -> None:
+    """Within 4 roundings, which torch's own are: a mask that is added, or of bools, of heads that share keys too."""
+    torch.manual_seed(7)
+    mask = drawn(*shape) if kind == "added" else torch.rand(shape) > 0.3
+    mask[..., 0] = True
+    q, k, v = drawn(2, 4, 21, 24), drawn(2, 2, 37, 24), drawn(2, 2, 37, 24)
+    slope = drawn(2, 4, 21, 24)
+
+    def gradients(call: Callable[..., Any], *inputs: Any) -> list[Any]:
+        q, k, v = (x.clone().requires_grad_() for x in inputs)
+        wide = mask.to(q.dtype) if kind == "added" else mask
+        out = call(q, *(x.repeat_interleave(2, 1) for x in (k, v)), wide)
+        out.backward(slope.to(out.dtype))
+        return [x.grad for x in (q, k, v)]
+
+    compiled = Compiled(functional.scaled_dot_product_attention, rest="eager")
+    found = gradients(compiled.call, q, k, v)
+    exact = gradients(functional.scaled_dot_product_attention, *(x.double() for x in (q, k, v)))
+    assert all(close(ours, theirs, 4.0) for ours, theirs in zip(found, exact, strict=True))
+    assert not compiled.reasons
 
 
 def test_attention_as_it_is_on_a_gpu() -> None:
@@ -1065,6 +1115,39 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     lowered: Any = import_module("torch._inductor.lowering").lowerings
     left = [node.target for node in graph.nodes if node.op == "call_function"]
     assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
+
+
+@pytest.mark.parametrize("of_mask", [False, True])
+def test_gradients_with_a_mask_as_they_are_on_a_gpu(of_mask: bool) -> None:
+    """Those of Q, K and V are compiled, unless the mask's is used too, which one operation computes with them."""
+    backend: Any = import_module("warploom.runtime.torch.backend")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    graph, mode, aten = torch.fx.Graph(), fake.FakeTensorMode(), torch.ops.aten
+    inputs = [drawn(2, 3, 32, 16) for _ in range(4)] + [drawn(2, 3, 32, 32)]
+
+    def added(kind: Any, *args: Any) -> Any:
+        node = graph.placeholder(f"x{args[0]}") if kind == "input" else graph.call_function(kind, args)
+        with mode:
+            given = torch.fx.node.map_arg(args, lambda x: x.meta["val"])
+            node.meta["val"] = drawn(*inputs[args[0]].shape) if kind == "input" else kind(*given)
+        return node
+
+    q, k, v, slope, mask = (added("input", number) for number in range(5))
+    forward = added(aten._scaled_dot_product_efficient_attention.default, q, k, v, mask, True)
+    out, sums, *state = (added(operator.getitem, forward, n) for n in range(4))
+    operands = (slope, q, k, v, mask, out, sums, *state, 0.0, [True, True, True, of_mask])
+    gradients = added(aten._scaled_dot_product_efficient_attention_backward.default, *operands)
+    graph.output(tuple(added(operator.getitem, gradients, n) for n in range(3 + of_mask)))
+    seen: list[Any] = []
+    options = backend.BackendOptions(explain=seen.append)
+    call = backend.compile_graph(torch.fx.GraphModule({}, graph), [], name="forward", options=options)
+    if of_mask:
+        assert [left.reason for left in seen[0].left] == ["the gradient of a mask is not lowered"]
+        return
+    own = [x.double().requires_grad_() for x in inputs[:3]]
+    exact = functional.scaled_dot_product_attention(*own, inputs[4].double())
+    exact.backward(inputs[3].double())
+    assert all(close(x, y.grad, 2.0) for x, y in zip(call([*inputs]), own, strict=True))
 
 
 class Pixels(torch.nn.Module):

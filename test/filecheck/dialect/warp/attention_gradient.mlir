@@ -23,6 +23,13 @@ func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %m: memref<8xi32>,
   return
 }
 
+// With a mask along keys.
+// CHECK: warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %dq {scale = 5.000000e-01 : f32, indexing_maps = [{{.*}}, affine_map<(d0, d1, d2, d3) -> (d1)>, {{.*}}]} : memref<8x16xf16>, {{.*}}, memref<8xf32>, memref<8xbf16> into memref<8x16xf16>
+func.func @mask(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8xbf16>, %dq: memref<8x16xf16>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %dq {scale = 0.5 : f32, indexing_maps = [affine_map<(m, n, d, e) -> (m, d)>, affine_map<(m, n, d, e) -> (n, d)>, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>, affine_map<(m, n, d, e) -> (m, d)>]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8xbf16> into memref<8x16xf16>
+  return
+}
+
 // What it needs, from the forward pass.
 // CHECK: warp.attention %q, %k, %v into %o {scale = 5.000000e-01 : f32, lse_map = affine_map<{{.*}}>, indexing_maps = [{{.*}}]} : memref<1x2x8x16xf16>, memref<1x9x16xf16>, memref<1x9x24xf16>, memref<1x2x8x24xf16> lse %lse : memref<1x2x8xf32>
 func.func @forward(%q: memref<1x2x8x16xf16>, %k: memref<1x9x16xf16>, %v: memref<1x9x24xf16>, %o: memref<1x2x8x24xf16>, %lse: memref<1x2x8xf32>) {

@@ -6,7 +6,7 @@
 
 // expected-error @+2 {{warp.attention_gradient: expected maps of dQ, dK, dV, or of dK and dV, got those of dK, dK}}
 func.func @twice(%q: memref<8x16xf16>, %r: memref<8xf32>) {
-  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 2, 0, 0, 0, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
+  "warp.attention_gradient"(%q, %q, %q, %q, %r, %r, %q, %q) <{scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #k, #k], operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 2, 0, 0, 0, 0>}> : (memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16>, memref<8x16xf16>) -> ()
   return
 }
 
@@ -53,5 +53,29 @@ func.func @keys(%q: memref<8x16xf16>, %r: memref<8xf32>) {
 // expected-error @+2 {{warp.attention_gradient: expected documents of queries and of keys, with a map each, got 1 and 0}}
 func.func @documents(%q: memref<8x16xf16>, %r: memref<8xf32>, %n: memref<8xi32>) {
   warp.attention_gradient %q, %q, %q, %q, %r, %r into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32> into memref<8x16xf16> documents %n : memref<8xi32>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#row = affine_map<(m, n, d, e) -> (m)>
+
+// expected-error @+2 {{warp.attention_gradient: expected a mask of f16, bf16 or f32, got i8}}
+func.func @mask_of_bytes(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8x8xi8>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, affine_map<(m, n, d, e) -> (m, n)>, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x8xi8> into memref<8x16xf16>
+  return
+}
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#row = affine_map<(m, n, d, e) -> (m)>
+
+// expected-error @+2 {{warp.attention_gradient: expected the mask to be indexed by some of d0, d1, got (d0, d1, d2, d3) -> (d0, d2)}}
+func.func @mask_of_columns(%q: memref<8x16xf16>, %r: memref<8xf32>, %mask: memref<8x16xf16>) {
+  warp.attention_gradient %q, %q, %q, %q, %r, %r, %mask into %q {scale = 0.5 : f32, indexing_maps = [#q, #k, affine_map<(m, n, d, e) -> (n, e)>, affine_map<(m, n, d, e) -> (m, e)>, #row, #row, #q, #q]} : memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8x16xf16>, memref<8xf32>, memref<8xf32>, memref<8x16xf16> into memref<8x16xf16>
   return
 }
