@@ -95,8 +95,10 @@ class RecordedGraph(local):
         graph, own = cast("Any", torch.cuda).CUDAGraph(), list(inputs)
         for i, place, _ in self.copied:
             own[i] = place
-        pool = POOLS.setdefault((get_ident(), self.stream()), cast("Any", torch.cuda).graph_pool_handle())
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        cuda: Any = torch.cuda
+        pool = POOLS.setdefault((get_ident(), self.stream()), cuda.graph_pool_handle())
+        device = cuda.device(own[0].device if own else None)
+        with device, cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             results = list(self.model(own))
         return graph, results
 

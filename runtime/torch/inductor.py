@@ -59,9 +59,10 @@ def compile_whole(
                 compiled = compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             compiler.cudagraphify = trees
-        if recordable and {*compiled.device_types} == {"cuda"} and not compiled.disabled_cudagraphs_reason:
+        devices = [*compiled.device_idxs] if {*compiled.device_types} == {"cuda"} else []
+        if recordable and len(devices) == 1 and not compiled.disabled_cudagraphs_reason:
             plain, changed = compiled.current_callable, compiled.mutated_input_idxs
-            told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": min(compiled.device_idxs)}
+            told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
             kept = settings.get("static_input_idxs") or ()
             compiled.current_callable = recorded(lambda model, *_, **__: model, plain, kept, **told)
         return compiled
