@@ -751,6 +751,32 @@ def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     assert torch.equal(module(x), order(x))
 
 
+def test_pads_of_a_matrix_and_its_transpose_are_one() -> None:
+    """Of however many transposes; pads of both sides of two dimensions, with a value."""
+    views: Any = import_module("warploom.runtime.torch.views")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    aten = torch.ops.aten
+
+    def padded(x: Any, y: Any) -> Any:
+        turned = x.permute(1, 0)
+        twice = functional.pad(turned.permute(1, 0), (0, 3)), functional.pad(turned, (0, 0, 0, 3))
+        return *twice, functional.pad(turned, (1, 2, 3, 4), value=0.5), functional.pad(y, (1, 2))
+
+    x, y = torch.randn(5, 7), torch.randn(2, 3, 4)
+    with fake.FakeTensorMode() as mode:
+        module = tracing.make_fx(padded)(*(mode.from_tensor(value) for value in (x, y)))
+    views.transpose_pads(module.graph)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    first, second, third, other = module.graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default)
+    matrix = module.graph.find_nodes(op="placeholder")[0]
+    assert [node.args[0] for node in (first, second, third)] == [matrix] * 3
+    assert [list(node.args[1]) for node in (first, second, third, other)] == [[0, 3, 0, 0]] * 2 + [[3, 4, 1, 2], [1, 2]]
+    for got, expected in zip(module(x, y), padded(x, y), strict=True):
+        assert torch.equal(got, expected)
+
+
 def test_a_gate_is_in_the_product_of_experts() -> None:
     """Its halves are the columns of one product of groups, of weights as (k, n); a masked result stays apart."""
     x, w, ends = drawn(23, 64), drawn(3, 64, 48), torch.tensor([5, 5, 21], dtype=torch.int32)
