@@ -333,10 +333,20 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             computed[ends] = torch.linspace(rows / count, rows, count, device=device).int()
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
-        ours = [partial(region, *(tensors[n] for n in cluster.inputs)) for tensors in sets]
+        lying = [partial(_lying, order=order) for order in region.layout.orders]
+        given = [[lie(tensors[n]) for lie, n in zip(lying, cluster.inputs, strict=True)] for tensors in sets]
+        ours = [partial(region, *operands) for operands in given]
         theirs = [partial(_called, product, tensors) for tensors in sets]
         first, second = _times([ours, theirs])
-    return first, second
+    operands = zip(cluster.inputs, given[0], strict=True)
+    copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
+    return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
+
+
+def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
+    """The tensor, or one of its sizes that lies as a kernel takes it: inductor copies inputs of a graph to such, and
+    has others written so."""
+    return tensor if order.holds(tensor.shape, tensor.stride()) else _drawn(tensor, order.strides(tensor.shape))
 
 
 def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
@@ -346,9 +356,9 @@ def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
     return target(*args, **kwargs)
 
 
-def _drawn(example: torch.Tensor) -> torch.Tensor:
-    """A tensor of random elements with the shape and strides of an example."""
-    sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in example.stride()]
+def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
+    """A tensor of random elements with the shape of an example, and its strides or others."""
+    sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in strides or example.stride()]
     tensor = torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
     span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     memory = tensor.as_strided((span,), (1,))
