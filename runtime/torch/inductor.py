@@ -38,7 +38,6 @@ def compile_whole(
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    utilities: Any = import_module("torch._inductor.utils")
     _lowered()
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
@@ -49,9 +48,7 @@ def compile_whole(
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
         trees = compiler.cudagraphify
         compiler.cudagraphify = partial(recorded, trees)
-        recordable = (
-            mode is None and name == "inference" and utilities.get_first_incompatible_cudagraph_node(graph) is None
-        )
+        recordable = mode is None and name == "inference" and _is_recordable(graph)
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
@@ -72,6 +69,13 @@ def compile_whole(
     # inductor's cache of graphs is asked behind `replace`; the one of autograd would leave out `replace`.
     with functorch.patch(enable_autograd_cache=False):
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
+
+
+def _is_recordable(module: GraphModule) -> bool:
+    """Whether nothing in a graph waits for the GPU or for other processes, as far as is known."""
+    utilities: Any = import_module("torch._inductor.utils")
+    communicates = any("c10d" in str(node.target) for node in module.graph.nodes)
+    return not communicates and utilities.get_first_incompatible_cudagraph_node(module) is None
 
 
 @cache
