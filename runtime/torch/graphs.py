@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from threading import get_ident, local
 from typing import Any, TypeAlias, cast
 
@@ -96,9 +97,11 @@ class RecordedGraph(local):
         for i, place, _ in self.copied:
             own[i] = place
         cuda: Any = torch.cuda
+        trees: Any = import_module("torch._inductor.cudagraph_trees")
         pool = POOLS.setdefault((get_ident(), self.stream()), cuda.graph_pool_handle())
         device = cuda.device(own[0].device if own else None)
-        with device, cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        # cuBLAS keeps its scratch memory by stream, and all graphs are recorded on one: each takes its own from the pool.
+        with device, trees.clear_cublas_manager(), cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             results = list(self.model(own))
         return graph, results
 
