@@ -98,16 +98,21 @@ class RecordedGraph(local):
             own[i] = place
         cuda: Any = torch.cuda
         trees: Any = import_module("torch._inductor.cudagraph_trees")
-        pool = POOLS.setdefault((get_ident(), self.stream()), cuda.graph_pool_handle())
-        device = cuda.device(own[0].device if own else None)
-        # cuBLAS keeps its scratch memory by stream, and all graphs are recorded on one: each takes its own from the pool.
-        with device, trees.clear_cublas_manager(), cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            results = list(self.model(own))
+        with cuda.device(own[0].device if own else None):
+            key = get_ident(), cuda.current_device(), self.stream()
+            if key not in POOLS:
+                POOLS[key] = cuda.graph_pool_handle(), cuda.Stream()
+            pool, stream = POOLS[key]
+            where = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
+            # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
+            with trees.clear_cublas_manager(), cuda.graph(graph, **where):
+                results = list(self.model(own))
         return graph, results
 
 
-POOLS: dict[tuple[int, int], Any] = {}
-"""The memory that graphs of a thread on a stream share, of which one runs at a time."""
+POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
+"""By thread, device and stream the memory that graphs there share, of which one runs at a time, and the stream that is
+captured."""
 
 
 def _copy_into(place: torch.Tensor) -> Callable[[torch.Tensor], object]:
