@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from threading import get_ident, local
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 
@@ -93,10 +93,10 @@ class RecordedGraph(local):
 
     def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
         """The calls of the model as a graph, and its results, which each replay writes again."""
-        graph, own = cast("Any", torch.cuda).CUDAGraph(), list(inputs)
+        cuda: Any = torch.cuda
+        graph, own = cuda.CUDAGraph(), list(inputs)
         for i, place, _ in self.copied:
             own[i] = place
-        cuda: Any = torch.cuda
         trees: Any = import_module("torch._inductor.cudagraph_trees")
         with cuda.device(own[0].device if own else None):
             key = get_ident(), cuda.current_device(), self.stream()
