@@ -751,6 +751,16 @@ def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     assert torch.equal(module(x), order(x))
 
 
+def test_operands_are_measured_as_kernels_take_them() -> None:
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    part: Any = import_module("warploom.runtime.torch.part")
+    joined = torch.randn(3, 5, 2, 4)
+    q = joined[:, :, 1].permute(1, 0, 2)
+    assert choice._lying(q, part.MemoryOrder((1, 0, 2), 3)).stride() == (4, 20, 1)
+    assert choice._lying(q, part.row_major(3)).stride() == (12, 4, 1)
+    assert choice._lying(joined, part.row_major(4)) is joined
+
+
 def test_pads_of_a_matrix_and_its_transpose_are_one() -> None:
     """Of however many transposes; pads of both sides of two dimensions, with a value."""
     views: Any = import_module("warploom.runtime.torch.views")
