@@ -83,11 +83,7 @@ class RecordedGraph(local):
             return self.other(inputs)
         self.recordings += 1
         self.copied = [(i, place, _copy_into(place)) for i in moving for place in (inputs[i].clone(),)]
-        try:
-            self.graph, self.results = self._recorded(inputs)
-        except RuntimeError:  # as of what waits for the GPU
-            self.other = self.otherwise()
-            return self.other(inputs)
+        self.graph, self.results = self._recorded(inputs)
         self.addresses = here
         return self._replayed(inputs)
 

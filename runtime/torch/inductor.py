@@ -18,7 +18,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from .attention import is_attention
+from .attention import ATTENTIONS, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
 from .graphs import recorded
@@ -71,11 +71,21 @@ def compile_whole(
         return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
 
 
+WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS})
+"""What torch computes for inductor without waiting for the GPU, among others."""
+
+
 def _is_recordable(module: GraphModule) -> bool:
-    """Whether nothing in a graph waits for the GPU or for other processes, as far as is known."""
+    """Whether a graph is known to wait neither for the GPU nor for other processes. A recording that fails leaves the
+    generator of random numbers as if it were being recorded."""
+    lowering: Any = import_module("torch._inductor.lowering")
     utilities: Any = import_module("torch._inductor.utils")
-    communicates = any("c10d" in str(node.target) for node in module.graph.nodes)
-    return not communicates and utilities.get_first_incompatible_cudagraph_node(module) is None
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    regions = [REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default]
+    kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
+    known = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
+    plain = all(isinstance(region, Region) for region in regions)
+    return known and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
 
 
 @cache
