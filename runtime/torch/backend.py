@@ -25,7 +25,7 @@ from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, compile_whole, judged, narrow_sorts, sums_in_f32
+from .inductor import OURS, compile_whole, gradients_of_losses, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
@@ -75,6 +75,7 @@ def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, opti
     """Puts calls of compiled parts into a graph that inductor is about to compile."""
     sink(module, examples, name)
     if (mode := _mode_of(examples)) is not None:
+        gradients_of_losses(module.graph, mode)
         sums_in_f32(module.graph, mode)
         narrow_sorts(module.graph, mode)
     _report(replace_clusters(module, name, options, "inductor"), options)

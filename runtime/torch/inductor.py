@@ -12,21 +12,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
-from threading import local
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ..arguments.arrays import stream_reader
-from .attention import is_attention
+from .attention import ATTENTIONS, is_attention
 from .builder import CONVERSIONS
 from .clusters import Cluster, is_product
+from .graphs import recorded
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .views import VIEWS, called, hint, is_tensor, take_place
+from .views import VIEWS, called, hint, is_tensor, take_place, transpose_pads
 
 
 def compile_whole(
@@ -49,18 +48,60 @@ def compile_whole(
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
         trees = compiler.cudagraphify
         compiler.cudagraphify = partial(recorded, trees)
+        recordable = mode is None and name == "inference" and _is_recordable(graph)
         # What is made of parameters alone, such as the factors of norms, is one kernel for several of our parts.
         joined = {"combo_kernels": True} if name == "inference" else {}
         try:
             with inductor.config.patch(joined):
-                return compiler.compile_fx_inner(graph, inputs, *args, **settings)
+                compiled = compiler.compile_fx_inner(graph, inputs, *args, **settings)
         finally:
             compiler.cudagraphify = trees
+        devices = [*compiled.device_idxs] if {*compiled.device_types} == {"cuda"} else []
+        if recordable and len(devices) == 1 and not compiled.disabled_cudagraphs_reason:
+            plain, changed = compiled.current_callable, compiled.mutated_input_idxs
+            told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
+            kept = settings.get("static_input_idxs") or ()
+            compiled.current_callable = recorded(lambda model, *_, **__: model, plain, kept, **told)
+        return compiled
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
+    patches["joint_custom_post_pass"] = inductor.config.joint_custom_post_pass or _pads_once()
     # inductor's cache of graphs is asked behind `replace`; the one of autograd would leave out `replace`.
     with functorch.patch(enable_autograd_cache=False):
-        return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches or None)
+        return compiler.compile_fx(module, examples, inner_compile=compile_inner, config_patches=patches)
+
+
+WITHOUT_WAITING = frozenset({aten._grouped_mm.default, aten.cumsum.default, operator.getitem, *ATTENTIONS})
+"""What torch computes for inductor without waiting for the GPU, among others."""
+
+
+def _is_recordable(module: GraphModule) -> bool:
+    """Whether a graph is known to wait neither for the GPU nor for other processes. A recording that fails leaves the
+    generator of random numbers as if it were being recorded."""
+    lowering: Any = import_module("torch._inductor.lowering")
+    utilities: Any = import_module("torch._inductor.utils")
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    regions = [REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default]
+    kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
+    known = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
+    plain = all(isinstance(region, Region) for region in regions)
+    return known and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
+
+
+@cache
+def _pads_once() -> Any:
+    """A pass on a graph with its gradients: inductor pads matrices of odd sizes for each product that reads them, and
+    here products of a matrix and of its transpose read one padded form."""
+    passes: Any = import_module("torch._inductor.custom_graph_pass")
+
+    class PadsOnce(passes.CustomGraphPass):
+        def __call__(self, graph: Graph) -> None:
+            transpose_pads(graph)
+
+        def uuid(self) -> object:
+            return "warploom: pads once"
+
+    return PadsOnce()
 
 
 @cache
@@ -139,6 +180,41 @@ def narrow_sorts(graph: Graph, mode: Any) -> None:
                 make = _Maker(graph, mode, [])
                 node.update_arg(0, make.converted(node.args[0], torch.uint8))
                 node.meta["val"] = (make.nodes[0].meta["val"], node.meta["val"][1])
+
+
+def gradients_of_losses(graph: Graph, mode: Any) -> None:
+    """Takes the gradient of a chosen class from the sum of the gradients of all, in place, where those of others are
+    zero: the sum is in memory, and inductor computes what it is made of again for each class, such as a quotient."""
+    for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
+        product, dims, keeps = cast("Any", (*node.args, False)[:3])
+        if node.kwargs or product.target is not aten.mul.Tensor or len(dims) != 1 or not keeps:
+            continue
+        along = dims[0] % product.meta["val"].dim()
+        chosen = [x.args[0] for x in product.args if isinstance(x, Node) and _is_of_one(x, along)]
+        factors = [x for x in product.args if isinstance(x, Node) and x.meta["val"].shape == node.meta["val"].shape]
+        others = {*product.users} - {node}
+        if len(chosen) == len(factors) == 1 and others:
+            product.append(node)
+            with graph.inserting_before(node.next):
+                kept = called(graph, aten.where.ScalarOther, (chosen[0], node, 0.0), {}, mode)
+            for user in others:
+                user.replace_input_with(product, kept)
+
+
+def _is_of_one(node: Node, along: int) -> bool:
+    """Whether one element along a dimension is a number, that at the place of an index, and the others are zero."""
+    if node.target is not aten.where.self:
+        return False
+    equal, number, zero = cast("Any", node.args)
+    if equal.target is not aten.eq.Tensor or zero.target is not aten.scalar_tensor.default or zero.args[0] != 0:
+        return False
+    index, places = equal.args
+    index = index.args[0] if index.target is aten.expand.default else index
+    source = places.args[0] if places.target in VIEWS else places
+    shape = [1] * equal.meta["val"].dim()
+    shape[along] = node.meta["val"].shape[along]
+    single = number.meta["val"].dim() == 0 and index.meta["val"].shape[along] == 1
+    return single and source.target is prims.iota.default and [*places.meta["val"].shape] == shape
 
 
 class _Maker(NamedTuple):
@@ -306,10 +382,20 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             computed[ends] = torch.linspace(rows / count, rows, count, device=device).int()
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
-        ours = [partial(region, *(tensors[n] for n in cluster.inputs)) for tensors in sets]
+        lying = [partial(_lying, order=order) for order in region.layout.orders]
+        given = [[lie(tensors[n]) for lie, n in zip(lying, cluster.inputs, strict=True)] for tensors in sets]
+        ours = [partial(region, *operands) for operands in given]
         theirs = [partial(_called, product, tensors) for tensors in sets]
         first, second = _times([ours, theirs])
-    return first, second
+    operands = zip(cluster.inputs, given[0], strict=True)
+    copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
+    return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
+
+
+def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
+    """The tensor, or one of its sizes that lies as a kernel takes it: inductor copies inputs of a graph to such, and
+    has others written so."""
+    return tensor if order.holds(tensor.shape, tensor.stride()) else _drawn(tensor, order.strides(tensor.shape))
 
 
 def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
@@ -319,9 +405,9 @@ def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
     return target(*args, **kwargs)
 
 
-def _drawn(example: torch.Tensor) -> torch.Tensor:
-    """A tensor of random elements with the shape and strides of an example."""
-    sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in example.stride()]
+def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:
+    """A tensor of random elements with the shape of an example, and its strides or others."""
+    sizes, strides = [hint(x) for x in example.shape], [hint(x) for x in strides or example.stride()]
     tensor = torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
     span = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     memory = tensor.as_strided((span,), (1,))
@@ -348,118 +434,3 @@ def _times(contenders: Sequence[Sequence[Callable[[], object]]]) -> list[float]:
             end.synchronize()
             one.append(1e3 * begin.elapsed_time(end) / max(EACH, len(calls)))
     return [statistics.median(one) for one in times]
-
-
-# Graphs of inference that are recorded as one CUDA graph each: a call is two copies and one launch.
-
-Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
-"""A compiled graph. It empties the list of its inputs."""
-
-MOST_BYTES = 4 << 20
-"""Of inputs and results that a call copies, at most: a few microseconds."""
-
-MOST_RECORDINGS = 8
-"""How often a graph is recorded again, because its weights lie elsewhere."""
-
-
-class RecordedGraph(local):
-    """A compiled graph that is recorded at its second call.
-
-    Inductor's trees of CUDA graphs hand out results that lie in memory of a graph, until its next call. To know whether
-    somebody still has them, and what a later graph may use, takes them longer on the host than a step of decoding takes
-    on a GPU. Where inputs and results are small, as they are there, both are copied, and nothing needs to be known.
-    Each thread has a graph of its own.
-
-    - `static`: the positions of inputs that lie in the same place each time, weights and caches; graphs read and write
-      them there.
-    - `otherwise`: makes what runs graphs whose inputs or results are large.
-    """
-
-    def __init__(self, model: Model, static: Sequence[int], otherwise: Callable[[], Model]) -> None:
-        self.model, self.static, self.otherwise = model, tuple(static), otherwise
-        self.recordings = 0
-        self.other: Model | None = None
-        self.called = False
-        self.addresses: list[int] = []
-        self.graph: Any = None
-        self.copied: list[tuple[int, torch.Tensor, Callable[[torch.Tensor], object]]] = []
-        self.results: list[Any] = []
-
-    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
-        if self.other is not None:
-            return self.other(inputs)
-        if self.graph is None or [inputs[i].data_ptr() for i in self.static] != self.addresses:
-            return self._first(inputs)
-        return self._replayed(inputs)
-
-    def _replayed(self, inputs: list[Any]) -> list[Any]:
-        for i, _, copy in self.copied:
-            copy(inputs[i])
-        inputs.clear()
-        self.graph.replay()
-        return [None if result is None else result.clone() for result in self.results]
-
-    def _first(self, inputs: list[Any]) -> Sequence[Any]:
-        """The first call is not recorded, for kernels are loaded and tuned in it."""
-        moving = [i for i in range(len(inputs)) if i not in self.static]
-        if not self.called:
-            self.called = True
-            copied = [inputs[i] for i in moving]
-            results = self.model(inputs)
-            if not _are_small([*copied, *results]):
-                self.other = self.otherwise()
-            return results
-        if self.recordings == MOST_RECORDINGS:
-            self.other = self.otherwise()
-            return self.other(inputs)
-        self.recordings += 1
-        self.addresses = [inputs[i].data_ptr() for i in self.static]
-        self.copied = [(i, place, _copy_into(place)) for i in moving for place in (inputs[i].clone(),)]
-        self.graph, self.results = self._recorded(inputs)
-        return self._replayed(inputs)
-
-    def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
-        """The calls of the model as a graph, and its results, which each replay writes again."""
-        graph, own = cast("Any", torch.cuda).CUDAGraph(), list(inputs)
-        for i, place, _ in self.copied:
-            own[i] = place
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            results = list(self.model(own))
-        return graph, results
-
-
-def _copy_into(place: torch.Tensor) -> Callable[[torch.Tensor], object]:
-    """Copies tensors that lie in memory as `place` does into it; on a GPU by the driver, which takes the host a tenth
-    of the time that torch's operator does."""
-    if not place.is_cuda:
-        return place.copy_
-    from ..cuda.driver import gpu
-    from ..cuda.launches import copier
-
-    number = place.get_device()
-    enqueue, stream = copier(gpu(number).driver, place.data_ptr(), place.nbytes), stream_reader(number)
-
-    def copy(tensor: torch.Tensor) -> None:
-        if enqueue(tensor.data_ptr(), stream()):  # as where the context is not the calling thread's
-            place.copy_(tensor)
-
-    return copy
-
-
-def _are_small(values: Sequence[Any]) -> bool:
-    """Whether all values are tensors on a GPU that copies have the strides of, or None, and of few bytes."""
-    tensors = [value for value in values if value is not None]
-    on_gpu = all(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors)
-    small = on_gpu and sum(x.nbytes for x in tensors) <= MOST_BYTES
-    return small and all(torch.empty_like(x).stride() == x.stride() for x in tensors)
-
-
-def recorded(
-    trees: Callable[..., Model], model: Model, static_input_idxs: Sequence[int] = (), **settings: Any
-) -> Model:
-    """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`."""
-    otherwise = partial(trees, model, static_input_idxs, **settings)
-    moving = {*settings["mutated_input_idxs"]}.difference(static_input_idxs)
-    return (
-        RecordedGraph(model, static_input_idxs, otherwise) if settings["is_inference"] and not moving else otherwise()
-    )

@@ -309,6 +309,23 @@ def _computed_before(
     return computed
 
 
+def transpose_pads(graph: Graph) -> None:
+    """Makes pads of transposed matrices transposes of pads, in place, with four sizes each, so that pads of a matrix
+    and of its transpose are equal, and computed once."""
+    for node in graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default):
+        source, pads, *value = node.args
+        turned, pads = False, [*pads, 0, 0][:4]
+        while source.target is aten.permute.default and list(source.args[1]) == [1, 0]:
+            source, turned, pads = source.args[0], not turned, [*pads[2:], *pads[:2]]
+        if node.meta["val"].dim() != 2 or [source, pads] == [*node.args[:2]]:
+            continue
+        mode = node.meta["val"].fake_mode
+        with graph.inserting_before(node):
+            fresh = [called(graph, node.target, (source, pads, *value), {}, mode)]
+            fresh += [called(graph, aten.permute.default, (fresh[0], [1, 0]), {}, mode)] if turned else []
+        take_place(graph, node, fresh)
+
+
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
     """The last of new nodes in the place of one, with what torch knows of where it comes from."""
     for one in fresh:

@@ -217,6 +217,56 @@ def test_inductor_has_the_rest(device: GpuDevice, mode: str | None) -> None:
     assert any("measured " in text for text in measured)
 
 
+def waiting(x: Any) -> Any:
+    return x * float(x.abs().max() > -1)
+
+
+waits: Any = torch.library.custom_op("warploom_test::waits", waiting, mutates_args=(), schema="(Tensor x) -> Tensor")
+waits.register_fake(torch.empty_like)
+
+
+def test_calls_are_recorded(device: GpuDevice) -> None:
+    """Small graphs of inference, for a stream and for weights; not while somebody else records, nor what waits."""
+    pytest.importorskip("triton")
+    graphs: Any = pytest.importorskip("warploom.runtime.torch.graphs")
+    recorded: list[int] = []
+    record = graphs.RecordedGraph._recorded
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(graphs.RecordedGraph, "_recorded", lambda *args: (recorded.append(1), record(*args))[1])
+        model, exact = pair()
+        call = backend(model, "inductor")
+
+        def check() -> None:
+            for _ in range(4):
+                x = drawn(3, 37, 200)
+                found = call(x)
+                call(x + 1)
+                assert close(found, exact(x.double()), 4.0)
+
+        check()
+        assert len(recorded) == 1
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            check()
+            graph, x = torch.cuda.CUDAGraph(), drawn(3, 37, 200)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=side):
+                out = call(x)
+            graph.replay()
+            assert close(out, exact(x.double()), 4.0)
+        torch.cuda.synchronize()
+        assert len(recorded) == 2
+        model.up.weight.data = drawn(328, 200) / 16
+        exact.up.weight.data = model.up.weight.double()
+        check()
+        assert len(recorded) == 3
+        x = drawn(5, 200)
+        call_of_it = backend(lambda x: waits(x + 1) * 2, "inductor")
+        assert all(close(call_of_it(x), 2 * (x.double() + 1), 2.0) for _ in range(4))
+        assert len(recorded) == 3
+
+
 def test_a_cache_stays_where_it_is(device: GpuDevice) -> None:
     """Nothing of the size of a changed input is allocated."""
     pytest.importorskip("triton")

@@ -733,6 +733,31 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
+def test_the_gradient_of_a_class_is_the_sum_of_all() -> None:
+    """Where others are zero: of a number at the place of an index. Places that no class has are zero."""
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    aten, prims = torch.ops.aten, torch.ops.prims
+
+    def gradients(index: Any, scale: Any) -> Any:
+        places = prims.iota(9, start=0, step=1, dtype=torch.int64, device="cpu", requires_grad=False).view(1, 9)
+        equal = index.expand(6, 9) == places
+        one, zero = (torch.scalar_tensor(x) for x in (-1.5, 0.0))
+        hot, cold = torch.where(equal, one, zero) * scale, torch.where(equal, zero, one) * scale
+        return [x.exp() * aten.sum(x, [1], True) for x in (hot, cold)]
+
+    index, scale = torch.tensor([[0], [8], [-100], [9], [3], [-1]]), torch.randn(6, 1)
+    mode = fake.FakeTensorMode()
+    with mode:
+        module = tracing.make_fx(gradients)(*map(mode.from_tensor, (index, scale)))
+    choice.gradients_of_losses(module.graph, mode)
+    module.recompile()
+    first, second = module.graph.find_nodes(op="call_function", target=aten.exp.default)
+    assert [node.args[0].target for node in (first, second)] == [aten.where.ScalarOther, aten.mul.Tensor]
+    assert all(torch.equal(*pair) for pair in zip(module(index, scale), gradients(index, scale), strict=True))
+
+
 @pytest.mark.parametrize(("length", "narrow"), [(256, True), (257, False)])
 def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     choice: Any = import_module("warploom.runtime.torch.inductor")
@@ -749,6 +774,42 @@ def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     module.recompile()
     assert ("uint8" in module.code) == narrow
     assert torch.equal(module(x), order(x))
+
+
+def test_operands_are_measured_as_kernels_take_them() -> None:
+    choice: Any = import_module("warploom.runtime.torch.inductor")
+    part: Any = import_module("warploom.runtime.torch.part")
+    joined = torch.randn(3, 5, 2, 4)
+    q = joined[:, :, 1].permute(1, 0, 2)
+    assert choice._lying(q, part.MemoryOrder((1, 0, 2), 3)).stride() == (4, 20, 1)
+    assert choice._lying(q, part.row_major(3)).stride() == (12, 4, 1)
+    assert choice._lying(joined, part.row_major(4)) is joined
+
+
+def test_pads_of_a_matrix_and_its_transpose_are_one() -> None:
+    """Of however many transposes; pads of both sides of two dimensions, with a value."""
+    views: Any = import_module("warploom.runtime.torch.views")
+    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
+    fake: Any = import_module("torch._subclasses.fake_tensor")
+    aten = torch.ops.aten
+
+    def padded(x: Any, y: Any) -> Any:
+        turned = x.permute(1, 0)
+        twice = functional.pad(turned.permute(1, 0), (0, 3)), functional.pad(turned, (0, 0, 0, 3))
+        return *twice, functional.pad(turned, (1, 2, 3, 4), value=0.5), functional.pad(y, (1, 2))
+
+    x, y = torch.randn(5, 7), torch.randn(2, 3, 4)
+    with fake.FakeTensorMode() as mode:
+        module = tracing.make_fx(padded)(*(mode.from_tensor(value) for value in (x, y)))
+    views.transpose_pads(module.graph)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    first, second, third, other = module.graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default)
+    matrix = module.graph.find_nodes(op="placeholder")[0]
+    assert [node.args[0] for node in (first, second, third)] == [matrix] * 3
+    assert [list(node.args[1]) for node in (first, second, third, other)] == [[0, 3, 0, 0]] * 2 + [[3, 4, 1, 2], [1, 2]]
+    for got, expected in zip(module(x, y), padded(x, y), strict=True):
+        assert torch.equal(got, expected)
 
 
 def test_a_gate_is_in_the_product_of_experts() -> None:

@@ -105,7 +105,7 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its second call on, with copies of what is not in the same place each time; with other weights anew."""
-    from warploom.runtime.torch import inductor
+    from warploom.runtime.torch import graphs
 
     calls: list[int] = []
 
@@ -116,7 +116,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         cache += x
         return [weight * x, None]
 
-    class Recorded(inductor.RecordedGraph):
+    class Recorded(graphs.RecordedGraph):
         def _recorded(self, inputs: list[Any]) -> tuple[Any, list[Any]]:
             own = list(inputs)
             own[1] = self.copied[0][1]
@@ -129,9 +129,9 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
             own[2] -= own[1]  # a recording computes nothing
             return SimpleNamespace(replay=again), list(results)
 
-    monkeypatch.setattr(inductor, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
+    monkeypatch.setattr(graphs, "_are_small", lambda values: all(v is None or v.numel() < 9 for v in values))
     weight, cache, xs = torch.randn(4), torch.zeros(4), [torch.randn(4) for _ in range(4)]
-    call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"])
+    call = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
     results = [call([weight, x, cache]) for x in xs]
     assert all(torch.equal(found, weight * x) and none is None for (found, none), x in zip(results, xs, strict=True))
     assert torch.equal(cache, sum(xs, torch.zeros(4)))
@@ -139,7 +139,7 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     other = torch.randn(4)
     assert torch.equal(call([other, xs[0], cache])[0], other * xs[0])
     assert call.recordings == 2
-    large = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"])
+    large = Recorded(model, (0, 2), lambda: lambda inputs: ["otherwise"], lambda: 0)
     args = [torch.ones(9) for _ in range(3)]
     assert torch.equal(large(list(args))[0], torch.ones(9))
     assert large(list(args)) == ["otherwise"]
