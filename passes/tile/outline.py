@@ -315,4 +315,9 @@ class OutlinePass(PatternPass):
             from ..linalg.split_rows import SplitRows
 
             apply_patterns([SplitRows()], op)
+        gradients = any(isinstance(each, AttentionGradientOp) for each in op.walk())
         super().apply(ctx, op)
+        if gradients:
+            from .outline_attention import overlap
+
+            overlap(op)
