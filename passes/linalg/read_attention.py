@@ -93,7 +93,8 @@ class Attention(NamedTuple):
         sinks = [] if self.op.sinks is None else [VectorOperand("sinks", self.op.sinks)]
         given = [_in_memory(operand) for operand in (q, k, v)]
         documents = [VectorOperand(f"of_{axis}", v) for axis, v in zip("mn", self.op.documents, strict=False)]
-        return each_once((*given, *of_scores, *pages, *lengths, *sinks, *documents, o, *lse))
+        ends = [] if self.op.ends is None else [VectorOperand("ends", self.op.ends)]
+        return each_once((*given, *of_scores, *pages, *lengths, *sinks, *documents, *ends, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:
@@ -108,7 +109,8 @@ class Attention(NamedTuple):
     @property
     def keys_differ(self) -> bool:
         """Whether keys begin or end at other places for each tile than a diagonal says."""
-        return self.op.window is not None or self.op.lengths is not None or bool(self.op.documents)
+        op = self.op
+        return op.window is not None or bool(op.documents) or (op.lengths, op.ends) != (None, None)
 
 
 def _in_memory(operand: KernelArgument) -> KernelArgument:

@@ -486,6 +486,8 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
 
 def _unsplit(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
+    if read.op.ends is not None:
+        return "sequences of other lengths have other keys"
     if schedule.together > 1 or schedule.ctas:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
     if read.op.lse is not None:

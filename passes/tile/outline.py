@@ -110,7 +110,7 @@ def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
     return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
 
 
-def _rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
+def rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
     """The first row of a group, and how many it has; none behind the last group."""
     before = index.where_equal(group, 0, 0, index.sub(group, 1))
     last = index.minimum(group, memory_of(ends).get_shape()[0] - 1)
@@ -189,7 +189,7 @@ class TiledProduct(NamedTuple):
             across = index.value(grid(index, extents, self.schedule)[1])
             of_group = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
             tile, matrix = index.sub(number, of_group.first), of_group.group
-        begin, rows = _rows_of_group(index, ends, matrix)
+        begin, rows = rows_of_group(index, ends, matrix)
         # A tile behind the last group multiplies nothing, but by a B that there is.
         matrix = index.minimum(matrix, product.matrices - 1)
         if self.op.grouped == M:
@@ -318,6 +318,6 @@ class OutlinePass(PatternPass):
         gradients = any(isinstance(each, AttentionGradientOp) for each in op.walk())
         super().apply(ctx, op)
         if gradients:
-            from .outline_attention import overlap
+            from .overlap import overlap
 
             overlap(op)

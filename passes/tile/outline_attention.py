@@ -7,36 +7,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, ModuleOp, StringAttr, f32, i32
-from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, f32, i32
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import SymbolTable
 
 from ...dialect.mlir.affine import loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.nvvm_ops import GridDependencyOp
-from ...dialect.mlir.nvvm_types import GRID_ACTION
 from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, E, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp
-from ...dialect.warp.op_shapes import is_pure
+from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.views import MatrixOp
-from ..linalg.operand import KernelArgument, VectorOperand, root
+from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
 from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
-from ..patterns import Index, IndexBuilder, constant_value
+from ..patterns import Index, IndexBuilder
 from ..schedule.attention import slices_of, state_elements, values_schedule
 from .fragment_math import below, mapped, until
 from .operands import batch_sizes, cta_number, in_matrix
-from .tiling import Inside, Outliner, kernel_body, loops_in_tile, schedule_of
+from .outline import rows_of_group
+from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
 # `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.
 
@@ -87,7 +83,11 @@ class TiledRows(ABC):
         """Tiles of a matrix, and the sizes of the loops that results run along."""
         scores = self.read.scores
         rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        return index.ceildiv(rows, self.schedule.cta[0]), batch_sizes(index, self.result, memory)
+        # Of each of several sequences the last tile may have one row.
+        ends = self.read.op.keys.ends
+        rows = index.add(rows, 0 if ends is None else memory_of(ends).get_shape()[0] * (self.schedule.cta[0] - 1))
+        tiles = index.ceildiv(rows, self.schedule.cta[0]) if ends is None else index.div(rows, self.schedule.cta[0])
+        return tiles, batch_sizes(index, self.result, memory)
 
     def turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """The tile that a CTA computes at its turn.
@@ -131,12 +131,18 @@ class TiledAttention(TiledRows):
     ) -> Operation:
         operands, cta, parts = self.read.operands, cta_number(index), self.schedule.split_k
         number, part = index.div(cta, parts), index.rem(cta, parts)
-        tiles, batch = self.extents(index, arguments)
+        op, count, (tiles, batch) = self.read.op, len(FACTORS), self.extents(index, arguments)
         tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
-        inside = Inside.of(index, self.read.op.score, operands, arguments, batch, matrix)
-        tile = tile if self.read.op.diagonal is None else self.turn(index, tile, tiles, matrix)
+        sequence: Sequence[Index] = ()
+        if op.ends is not None:
+            found = index.insert(
+                FindGroupOp(arguments[op.ends], index.value(tile), self.schedule.cta[0], index.value(1))
+            )
+            tile, sequence = index.sub(tile, found.first), rows_of_group(index, arguments[op.ends], found.group)
+        elif op.diagonal is not None:
+            tile = self.turn(index, tile, tiles, matrix)
+        inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, operands[:count])
         row = index.mul(tile, self.schedule.cta[0])
-        op, count = self.read.op, len(FACTORS)
         at = index.unflattened(batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
         until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
         if spans is not None:
@@ -148,14 +154,14 @@ class TiledAttention(TiledRows):
             list(map(inside.seen, operands[:count])),
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None, documents=documents),
+            keys=op.keys._replace(lengths=None, documents=documents, ends=None),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
             through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
             parts=scratch,
-            lse=_vector(index, arguments, op.lse, op.lse_map, at, E),
+            lse=_vector(index, arguments, op.lse, op.lse_map, at, E, sequence),
             sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
@@ -190,15 +196,17 @@ def _vector(
     map_: AffineMapAttr | None,
     at: Sequence[Index],
     column: int,
+    part: Sequence[Index] = (),
 ) -> tuple[SSAValue, AffineMap] | None:
     """Numbers of queries or keys at an index of the batch: a matrix along queries and the loop `column`, whose columns,
-    or rows, are all the same."""
+    or rows, are all the same, limited to a `part` of its rows."""
     if memory is None or map_ is None:
         return None
     loops, outer = loops_of(map_.data), len(at)
     row, along = (loops.index(outer + loop) if outer + loop in loops else None for loop in (M, N))
     indices = index.values([at[loop] for loop in loops if loop < outer])
-    return index.insert(MatrixOp(arguments[memory], indices, row, along)).matrix, map_along(len(FACTORS), (M, column))
+    matrix = MatrixOp(arguments[memory], indices, row, along, part=index.values(part))
+    return index.insert(matrix).matrix, map_along(len(FACTORS), (M, column))
 
 
 @dataclass(frozen=True)
@@ -360,74 +368,6 @@ def _of_all(index: IndexBuilder, numbers: Sequence[SSAValue]) -> list[SSAValue]:
         ).results[0]
         for kind, value in zip(kinds, numbers, strict=True)
     ]
-
-
-# Launches of gradients that overlap: CTAs of one fill the SMs that the last CTAs of the other leave.
-
-
-class _GradientLaunch(NamedTuple):
-    """The launch of a kernel of gradients, and the memory that it reads or writes, and that it writes."""
-
-    launch: LaunchFuncOp
-    kernel: FuncOp
-    memories: set[SSAValue]
-    written: set[SSAValue]
-
-    @staticmethod
-    def of(launch: LaunchFuncOp, kernel: FuncOp) -> _GradientLaunch | None:
-        """None for another kernel, for CTAs that share an SM, and for as many as only the call knows."""
-        op = next((op for op in kernel.body.block.ops if isinstance(op, AttentionGradientOp)), None)
-        if op is None or schedule_of(op).together == 1 or not constant_value(launch.gridSizeX):
-            return None
-        roots = [root(value) for value in launch.kernelOperands]
-        written = {of for of, argument in zip(roots, kernel.body.block.args, strict=True) if argument in op.outputs}
-        return _GradientLaunch(launch, kernel, set(roots), written)
-
-    def is_apart(self, other: _GradientLaunch) -> bool:
-        """Whether neither writes what the other reads or writes."""
-        return self.written.isdisjoint(other.memories) and other.written.isdisjoint(self.memories)
-
-    def may_follow(self, launch: LaunchFuncOp, kernel: FuncOp) -> bool:
-        """Whether another launch before it may as well come first: it only loads what both have."""
-        pairs = zip(map(root, launch.kernelOperands), kernel.body.block.args, strict=True)
-        uses = (use for of, argument in pairs if of in self.memories for use in argument.uses)
-        return all(isinstance(use.operation, memref.LoadOp) for use in uses)
-
-
-def overlap(module: ModuleOp) -> None:
-    """Lets launches of gradients begin before the one ahead ends, if they do not depend on each other.
-
-    A kernel lets the next one begin when all its CTAs have begun, and the next one waits at its end: what follows finds
-    both finished. Launches between the two that look for keys of documents come first.
-    """
-    for block in {launch.parent for launch in module.walk() if isinstance(launch, LaunchFuncOp)}:
-        run = list[_GradientLaunch]()
-        for op in [] if block is None else list(block.ops):
-            if isinstance(op, LaunchFuncOp):
-                run = _with(run, op, cast("FuncOp", SymbolTable.lookup_symbol(module, op.kernel)))
-            elif not is_pure(op) and not isinstance(op, memref.AllocOp | memref.DeallocOp):
-                run = []
-
-
-def _with(run: list[_GradientLaunch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_GradientLaunch]:
-    """The launches that may run at once when one more is launched."""
-    made = _GradientLaunch.of(launch, kernel)
-    if made is None:
-        return run if all(each.may_follow(launch, kernel) for each in run) else []
-    if not run or not all(made.is_apart(each) for each in run):
-        return [made]
-    between, first = run[-1].launch.next_op, run[0].launch
-    while between is not None and between is not launch:
-        op, between = between, between.next_op
-        if not isinstance(op, memref.DeallocOp):
-            op.detach()
-            Rewriter.insert_op(op, InsertPoint.before(first))
-    for each, kind in ((run[-1], "launch_dependents"), (made, "wait")):
-        control = GridDependencyOp.create(properties={"kind": GRID_ACTION(StringAttr(kind))})
-        body = each.kernel.body.block
-        at = InsertPoint.at_start(body) if kind != "wait" else InsertPoint.before(cast("Operation", body.last_op))
-        Rewriter.insert_op(control, at)
-    return [*run, made]
 
 
 # The scores of an attention that count by their place, and masks of those that do not.

@@ -77,6 +77,36 @@ def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any
     assert wrong(asked, target, checks="all", **schedule) == ""
 
 
+SEQUENCES = (
+    (Attention((150, 150, 64, 64), "bf16", sequences=4), "sm_90a"),
+    (Attention((150, 150, 64, 64), sequences=3, causal=0, softmax="named"), "sm_90a"),
+    (Attention((300, 300, 128, 128), "bf16", (1, 2), shared=("b1",), sequences=3), "sm_90a"),
+    (Attention((131, 131, 72, 40), batch=(2,), sequences=5, window=20, causal=3, function="alibi"), "sm_80"),
+    (Attention((140, 140, 64, 128), batch=(2,), sequences=3, function="softcap"), "sm_90"),
+    (Attention((190, 190, 256, 256), "bf16", (1,), sequences=2, causal=5), "sm_100a"),
+)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("asked", "target"), SEQUENCES, ids=str)
+def test_sequences_of_several_lengths(asked: Attention, target: str) -> None:
+    """A loop over them is one kernel, which reads their ends; some are empty, and rows of none are left alone."""
+    assert wrong(asked, target, checks="all") == ""
+
+
+@pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
+def test_a_sequence_may_have_no_keys(consumers: str) -> None:
+    """Warpgroups in turns have none then, and pass none on."""
+    asked = Attention((200, 256, 128, 128), "bf16", (2,), lengths=True)
+    given = problem(asked)
+    given.arguments[3][0] = 0
+    given = expected(asked, given.arguments)
+    kernel = asked.compile("sm_90a", consumers=consumers)
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+    assert np.isnan(given.arguments[-1][0].astype(np.float32)).all()
+
+
 def test_turns_with_one_stage_are_refused() -> None:
     """Every order of the warps is a deadlock, which the check of all orders finds."""
     with pytest.raises(CompileError, match="consumers = pingpong takes 2 stages or more"):
