@@ -200,8 +200,8 @@ class _Text:
     def _of_sequences(self, given: Sequence[Value], output: Value) -> Value:
         """A loop over sequences, each of which begins where the one before ends. It hands on O."""
         kind, (ends,) = self.type_of(output, whole=True), [value for value in given if value.name == "%ends"]
-        parts = dict[str, str]()
-        for value in (*given[:3], output):
+        parts, divided = dict[str, str](), [value for value in given if not self.unknown.isdisjoint(value.loops)]
+        for value in (*divided, output):
             sizes = ["%size_m" if loop in self.unknown else str(self.asked.sizes[loop]) for loop in value.loops]
             at = ["%start" if loop in self.unknown else "0" for loop in value.loops]
             parts[value.name] = f"[{', '.join(at)}] [{', '.join(sizes)}] [{', '.join('1' * len(at))}]"
@@ -216,12 +216,13 @@ class _Text:
             "%size_m = arith.subi %stop, %start : index",
         ]
         of_old = output._replace(name="%old")
-        slices = [value._replace(name=f"{value.name}_part") for value in (*given[:3], of_old)]
-        for value, source, part in zip((*given[:3], output), (*given[:3], of_old), slices, strict=True):
+        slices = [value._replace(name=f"{value.name}_part") for value in (*divided, of_old)]
+        for value, source, part in zip((*divided, output), (*divided, of_old), slices, strict=True):
             types = f"{self.type_of(value, whole=True)} to {self.type_of(value)}"
             self.lines.append(f"{part.name} = tensor.extract_slice {source.name}{parts[value.name]} : {types}")
         self.into = slices.pop()
-        made = self._attention([*slices, *(value for value in given[3:] if value is not ends)], output)
+        whole = [value for value in given if value not in (*divided, ends)]
+        made = self._attention([*slices, *whole], output)
         types = f"{self.type_of(output)} into {kind}"
         self.lines += [
             f"%new = tensor.insert_slice {made.name} into %old{parts[output.name]} : {types}",

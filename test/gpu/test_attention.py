@@ -66,6 +66,8 @@ SAMPLE = (
     (Attention((70, 150, 64, 64), "bf16", (1, 2), sinks="sum", softmax="inverse", function="slopes"), "sm_90a"),
     (Attention((300, 300, 128, 128), "bf16", (2,), sequences=3, causal=0), "sm_90a"),
     (Attention((300, 300, 64, 64), "f16", (2,), sequences=4), "sm_90a"),
+    (Attention((13, 45, 64, 64), "bf16", (3, 5)), "sm_90a"),
+    (Attention((197, 197, 64, 64), "bf16", (2, 3)), "sm_90a"),
     (Attention((70, 90, 64, 64)), "sm_90"),
     (Attention((111, 133, 128, 128), "bf16", causal=0), "sm_90"),
 )

@@ -11,6 +11,7 @@ import pytest
 from attention_problems import Array, expected, problem, wrong
 from attentions import SOFTMAXES, Attention
 
+from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 
 SIZE = (20, 70, 32, 32)
@@ -94,6 +95,20 @@ def test_sequences_of_several_lengths(asked: Attention, target: str) -> None:
     assert wrong(asked, target, checks="all") == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (Attention((40, 40, 32, 32), sequences=3, turned=True), "expected rows of Q, K, V and O side by side"),
+        (Attention((40, 40, 32, 32), sequences=3, mask=("m",)), "a sequence has a region, lengths, documents or sinks"),
+    ],
+    ids=str,
+)
+def test_loops_over_sequences_that_stay_say_why(asked: Attention, reason: str) -> None:
+    with remarks() as heard, pytest.raises(CompileError, match="carry no values"):
+        asked.compile()
+    assert any(reason in str(one) for one in heard)
+
+
 @pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
 def test_a_sequence_may_have_no_keys(consumers: str) -> None:
     """Warpgroups in turns have none then, and pass none on."""
@@ -137,7 +152,7 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
     text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
     q, k, _, o = given.arguments
     kernel, given = compile(text, target, stages=2), expected(asked, [q, k, k[..., first : first + columns], o])
-    kernel(q, k, o, device="interp")
+    kernel(q, k, o, device="interp", checks="all")
     assert given.wrong() == ""
     (launch,) = kernel.launches
     schedule = kernel.schedule[-1]
