@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attention_grid
@@ -13,8 +14,11 @@ from attentions import SOFTMAXES, Attention
 
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
+from warploom.runtime.arguments.dtypes import DTYPES
 
 SIZE = (20, 70, 32, 32)
+
+PINS = Path(__file__).parents[1] / "data" / "pins"
 
 
 @pytest.mark.sampled(2)
@@ -93,6 +97,25 @@ SEQUENCES = (
 def test_sequences_of_several_lengths(asked: Attention, target: str) -> None:
     """A loop over them is one kernel, which reads their ends; some are empty, and rows of none are left alone."""
     assert wrong(asked, target, checks="all") == ""
+
+
+@pytest.mark.parametrize(("target", "rows"), [("sm_90a", "150"), ("sm_80", "?")])
+def test_sequences_leave_what_gradients_need(target: str, rows: str) -> None:
+    """The logarithms of sums of each row, within 2^-20 as O is within 2^-6, from a loop on memory, of any size too."""
+    text = (PINS / "sequences.mlir").read_text().replace("memref<150x2x64xbf16>", f"memref<{rows}x2x64xbf16>")
+    kernel, random = compile(text, target), np.random.default_rng(11)
+    q, k, v, o = (random.standard_normal((150, 2, 64)).astype(DTYPES["bf16"]) for _ in range(4))
+    lse, before = np.full((2, 150), 7.0, np.float32), o.copy()
+    kernel(q, k, v, o, lse, device="interp", checks="all")
+    for begin, end in ((0, 37), (37, 120)):
+        x, y, z, made = (np.moveaxis(each[begin:end].astype(np.float64), 1, 0) for each in (q, k, v, o))
+        scores = np.where(np.tri(end - begin, dtype=bool), x @ np.swapaxes(y, 1, 2) / 8, -np.inf)
+        sums = np.logaddexp.reduce(scores, -1)
+        assert np.abs(lse[:, begin:end] - sums).max() <= 2.0**-20 * np.abs(sums).max()
+        assert np.abs(made - np.exp(scores - sums[..., None]) @ z).max() <= 2.0**-6
+    assert (lse[:, 120:] == 7.0).all()
+    assert (o[120:] == before[120:]).all()
+    assert len(kernel.launches) == 1
 
 
 @pytest.mark.parametrize(
