@@ -30,8 +30,7 @@ from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import slices_of, state_elements, values_schedule
 from .fragment_math import below, mapped, until
-from .operands import batch_sizes, cta_number, in_matrix
-from .outline import rows_of_group
+from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
 # `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.gpu import FuncOp, LaunchFuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import SymbolTable
 
@@ -52,19 +52,18 @@ class _GradientLaunch(NamedTuple):
         return all(isinstance(use.operation, memref.LoadOp) for use in uses)
 
 
-def overlap(module: ModuleOp) -> None:
-    """Lets launches of gradients begin before the one ahead ends, if they do not depend on each other.
+def overlap(block: Block) -> None:
+    """Lets launches of gradients in a block begin before the one ahead ends, if they do not depend on each other.
 
     A kernel lets the next one begin when all its CTAs have begun, and the next one waits at its end: what follows finds
     both finished. Launches between the two that look for keys of documents come first.
     """
-    for block in {launch.parent for launch in module.walk() if isinstance(launch, LaunchFuncOp)}:
-        run = list[_GradientLaunch]()
-        for op in [] if block is None else list(block.ops):
-            if isinstance(op, LaunchFuncOp):
-                run = _with(run, op, cast("FuncOp", SymbolTable.lookup_symbol(module, op.kernel)))
-            elif not is_pure(op) and not isinstance(op, memref.AllocOp | memref.DeallocOp):
-                run = []
+    run = list[_GradientLaunch]()
+    for op in list(block.ops):
+        if isinstance(op, LaunchFuncOp):
+            run = _with(run, op, cast("FuncOp", SymbolTable.lookup_symbol(op, op.kernel)))
+        elif not is_pure(op) and not isinstance(op, memref.AllocOp | memref.DeallocOp):
+            run = []
 
 
 def _with(run: list[_GradientLaunch], launch: LaunchFuncOp, kernel: FuncOp) -> list[_GradientLaunch]:
