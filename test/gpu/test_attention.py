@@ -116,6 +116,31 @@ def test_gradients_are_those_of_float64(asked: AttentionGradient, device: GpuDev
     assert given.wrong() == ""
 
 
+def test_gradients_in_a_graph_are_those_of_launches(device: GpuDevice) -> None:
+    """A graph keeps which launches may begin early; what follows them in it finds all of them finished."""
+    torch: Any = pytest.importorskip("torch")
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"wgmma is for sm_90a, this is {device}")
+    asked = AttentionGradient((1, 3, 1500, 1500, 64, 64), causal=0, delta=False)
+    kernel, given = asked.compile("sm_90a"), gradient_problem(asked)
+    words = [torch.from_numpy(bitwise.words(array).view(np.int16 if array.itemsize == 2 else np.int32)).cuda()
+             for array in given.arguments]  # fmt: skip
+    arguments = [x.view(torch.bfloat16 if x.dtype == torch.int16 else torch.float32) for x in words]
+    kernel(*arguments)
+    expected, copies = [x.clone() for x in words[-3:]], [torch.zeros_like(x) for x in words[-3:]]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(*arguments)
+        for copy, result in zip(copies, words[-3:], strict=True):
+            copy.copy_(result)
+    for _ in range(5):
+        for result in words[-3:]:
+            result.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert all(map(torch.equal, copies, expected))
+
+
 @pytest.mark.parametrize(("asked", "target"), SAMPLE, ids=str)
 def test_words_are_the_interpreters(asked: Attention, target: str, device: GpuDevice) -> None:
     if device.sm != bitwise.SM_90:
