@@ -138,9 +138,9 @@ class TiledAttention(TiledRows):
                 FindGroupOp(arguments[op.ends], index.value(tile), self.schedule.cta[0], index.value(1))
             )
             tile, sequence = index.sub(tile, found.first), rows_of_group(index, arguments[op.ends], found.group)
-        elif op.diagonal is not None:
-            tile = self.turn(index, tile, tiles, matrix)
         inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, operands[:count])
+        if op.diagonal is not None and op.ends is None:
+            tile = self.turn(index, tile, tiles, matrix)
         row = index.mul(tile, self.schedule.cta[0])
         at = index.unflattened(batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
         until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
