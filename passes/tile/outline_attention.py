@@ -132,13 +132,14 @@ class TiledAttention(TiledRows):
         number, part = index.div(cta, parts), index.rem(cta, parts)
         op, count, (tiles, batch) = self.read.op, len(FACTORS), self.extents(index, arguments)
         tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
-        sequence: Sequence[Index] = ()
+        sequence, parted = (), ()
         if op.ends is not None:
             found = index.insert(
                 FindGroupOp(arguments[op.ends], index.value(tile), self.schedule.cta[0], index.value(1))
             )
             tile, sequence = index.sub(tile, found.first), rows_of_group(index, arguments[op.ends], found.group)
-        inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, operands[:count])
+            parted = operands[:count]
+        inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, parted)
         if op.diagonal is not None and op.ends is None:
             tile = self.turn(index, tile, tiles, matrix)
         row = index.mul(tile, self.schedule.cta[0])
