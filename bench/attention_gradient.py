@@ -3,8 +3,9 @@
     bench/with_gpu.sh python3 bench/attention_gradient.py --json out.json
     bench/with_gpu.sh python3 bench/attention_gradient.py --cases 128x4096 --try "dQ cta=128x64x128"
 
-Method: as `attention.py`. Ours are all kernels from O, dO and the logarithms of sums to dQ, dK and dV, with the sums of
-dO * O. `error` is the largest difference of a gradient of two heads from that in f32, over the largest value.
+Method: as `attention.py`. Ours is one function from O, dO and the logarithms of sums to dQ, dK and dV, with the sums of
+dO * O, and with `--parts` each of its operations alone. `error` is the largest difference of a gradient of two heads
+from that in f32, over the largest value.
 Operations are those of five products, 10 * length^2 * width for each head, half of that where the mask is causal.
 Schedules given by `--try` are for the kernel of the results named.
 """
@@ -38,73 +39,71 @@ LOOPS = {
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def source(heads: int, length: int, width: int, causal: bool, outputs: Sequence[str]) -> str:
-    """Gradients, or "delta", the sums of dO * O, in MLIR."""
+def source(heads: int, length: int, width: int, causal: bool, parts: Sequence[str]) -> str:
+    """A function of all that a backward pass reads and makes; "delta", the sums of dO * O, and the results of each part
+    are computed by an operation."""
     matrix, row = f"memref<{heads}x{length}x{width}xbf16>", f"memref<{heads}x{length}xf32>"
-    if outputs == ["delta"]:
-        return f"""func.func @delta(%o: {matrix}, %do: {matrix}, %delta: {row}) {{
-          %zero = arith.constant 0.0 : f32
-          linalg.fill ins(%zero : f32) outs(%delta : {row})
-          linalg.generic {{indexing_maps = [affine_map<(h, m, e) -> (h, m, e)>, affine_map<(h, m, e) -> (h, m, e)>,
-              affine_map<(h, m, e) -> (h, m)>], iterator_types = ["parallel", "parallel", "reduction"]}}
-              ins(%o, %do : {matrix}, {matrix}) outs(%delta : {row}) {{
-          ^bb0(%a: bf16, %b: bf16, %s: f32):
-            %x = arith.extf %a : bf16 to f32
-            %y = arith.extf %b : bf16 to f32
-            %p = arith.mulf %x, %y : f32
-            %r = arith.addf %s, %p : f32
-            linalg.yield %r : f32
-          }}
-          return
-        }}"""
-    inputs = ("q", "k", "v", "do", "lse", "delta")
     types = {name: row if name in ("lse", "delta") else matrix for name in LOOPS}
-    given = ", ".join(f"%{name}: {types[name]}" for name in (*inputs, *outputs))
-    maps = ", ".join(f"affine_map<(h, m, n, d, e) -> {LOOPS[name]}>" for name in (*inputs, *outputs))
-    diagonal = "diagonal = 0 : i64, " if causal else ""
-    return f"""func.func @gradient({given}) {{
-      warp.attention_gradient {", ".join("%" + name for name in inputs)} into {", ".join("%" + n for n in outputs)}
-        {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = [{maps}]}}
-        : {", ".join(types[name] for name in inputs)} into {", ".join(types[name] for name in outputs)}
-      return
-    }}"""
+    delta = f"""%zero = arith.constant 0.0 : f32
+      linalg.fill ins(%zero : f32) outs(%delta : {row})
+      linalg.generic {{indexing_maps = [affine_map<(h, m, e) -> (h, m, e)>, affine_map<(h, m, e) -> (h, m, e)>,
+          affine_map<(h, m, e) -> (h, m)>], iterator_types = ["parallel", "parallel", "reduction"]}}
+          ins(%o, %do : {matrix}, {matrix}) outs(%delta : {row}) {{
+      ^bb0(%a: bf16, %b: bf16, %s: f32):
+        %x = arith.extf %a : bf16 to f32
+        %y = arith.extf %b : bf16 to f32
+        %p = arith.mulf %x, %y : f32
+        %r = arith.addf %s, %p : f32
+        linalg.yield %r : f32
+      }}"""
+    inputs, diagonal = ("q", "k", "v", "do", "lse", "delta"), "diagonal = 0 : i64, " if causal else ""
+    body = [delta] if "delta" in parts else []
+    for outputs in (part.split(",") for part in parts if part != "delta"):
+        maps = ", ".join(f"affine_map<(h, m, n, d, e) -> {LOOPS[name]}>" for name in (*inputs, *outputs))
+        body.append(f"""warp.attention_gradient {", ".join("%" + name for name in inputs)} into
+        {", ".join("%" + n for n in outputs)} {{scale = {width**-0.5:e} : f32, {diagonal}indexing_maps = [{maps}]}}
+        : {", ".join(types[name] for name in inputs)} into {", ".join(types[name] for name in outputs)}""")
+    given = ", ".join(f"%{name}: {types[name]}" for name in LOOPS)
+    return f"func.func @gradient({given}) {{\n      " + "\n      ".join([*body, "return"]) + "\n}"
+
+
+def parts_of(width: int) -> tuple[str, ...]:
+    """What each operation makes."""
+    return ("delta", "dq", "dk,dv") if width <= 128 else ("delta", "dq", "dk", "dv")
 
 
 def kernels(
-    heads: int, length: int, width: int, causal: bool, target: str, options: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    """The kernels by what they make."""
-    of_keys = ["dk,dv"] if width <= 128 else ["dk", "dv"]
-    return {
-        name: compile(
-            source(heads, length, width, causal, name.split(",")),
+    heads: int, length: int, width: int, causal: bool, target: str, options: dict[str, dict[str, Any]], only: str = ""
+) -> list[Any]:
+    """A call of all, of one part alone, or of each part with options of its own."""
+    every = parts_of(width)
+    named = [(part,) for part in every] if options else [(only,)] if only else [every]
+    return [
+        compile(
+            source(heads, length, width, causal, parts),
             target=target,
-            **options.get(name.replace(",", ""), {}),
+            **options.get("".join(parts).replace(",", ""), {}),
         )
-        for name in ("delta", "dq", *of_keys)
-    }
+        for parts in named
+    ]
 
 
 def ours(
     given: Sequence[torch.Tensor], lse: torch.Tensor, causal: bool, target: str, options: dict[str, dict[str, Any]],
     only: str = "",
 ) -> Callable[[], Gradients]:  # fmt: skip
-    """A call of our kernels, or of those with one name."""
+    """A call of our kernels, or of those of one part."""
     shape = given[0].shape
     q, k, v, o, do = (tensor.flatten(0, 1) for tensor in given)
-    every = kernels(q.shape[0], q.shape[1], q.shape[2], causal, target, options)
+    every = kernels(q.shape[0], q.shape[1], q.shape[2], causal, target, options, only)
     rows = lse.reshape(q.shape[:2]).float().contiguous()
     delta = torch.full_like(rows, float("nan"))
     results = {name: torch.full_like(q, float("nan")) for name in ("dq", "dk", "dv")}
+    named = {"q": q, "k": k, "v": v, "o": o, "do": do, "lse": rows, "delta": delta, **results}
 
     def call() -> Gradients:
-        for name, kernel in every.items():
-            if only and name != only:
-                continue
-            if name == "delta":
-                kernel(o, do, delta)
-            else:
-                kernel(q, k, v, do, rows, delta, *(results[each] for each in name.split(",")))
+        for kernel in every:
+            kernel(*(named[name] for name in LOOPS))
         dq, dk, dv = (result.view(shape) for result in results.values())
         return dq, dk, dv
 
@@ -165,8 +164,9 @@ def compiled(case: str, target: str, text: str) -> str:
     """Compiles for the cache: why there is no kernel, if there is none."""
     (width, length, heads, batch), causal = size_of(case)
     try:
-        for kernel in kernels(heads * batch, length, width, causal, target, tried(text)).values():
-            _ = kernel.cubin
+        for only in ("",) if text else ("", *parts_of(width)):
+            for kernel in kernels(heads * batch, length, width, causal, target, tried(text), only):
+                _ = kernel.cubin
     except WarploomError as error:
         return f"{case} {text}: {error}"
     return ""
@@ -188,8 +188,7 @@ def measure(
         calls[name] = peer(given, causal, backend)
     errors = {name: error_of(call(), given, causal) for name, call in calls.items()}
     if parts:
-        every = ("delta", "dq", "dk,dv") if width <= 128 else ("delta", "dq", "dk", "dv")
-        calls |= {f"warploom {name} alone": ours(given, lse, causal, target, {}, name) for name in every}
+        calls |= {f"warploom {name} alone": ours(given, lse, causal, target, {}, name) for name in parts_of(width)}
     work = 10 * length**2 * width * heads * batch / (2 if causal else 1)
     return [
         Row(width, length, causal, name, round(time, 1), round(work / time / 1e6, 1), errors.get(name, 0.0))

@@ -58,6 +58,7 @@ number of temporaries may vary:
 | scales of O | O may be multiplied by numbers, or memory that the batch and the queries index |
 | pages | K and V may be gathered from pages by a table: `tensor.extract` of a cache, by that of a table of i32 |
 | lengths | the numbers of queries and keys may differ, and may be dynamic (`?`) |
+| sequences | of several lengths one behind the other: [a loop](#sequences-of-several-lengths), or `documents` |
 | columns of a head | of Q up to 640, of V up to 256 or an even part of them; the two may differ |
 
 If f makes a score minus infinity by one of these comparisons, or by `arith.ori` of several, the keys are not computed:
@@ -199,7 +200,7 @@ The backward pass is fused by meaning as the forward pass is, one result at a ti
 
 | part | what may vary |
 |---|---|
-| S | scaled, masked by a `diagonal`, a `window`, or both, as above; other functions and `lengths` are not fused |
+| S | scaled, masked by `diagonal`, `window` and `documents`; other functions, `lengths` and sequences are not fused |
 | lse, delta | memory of f32 with a number for each query, along any loops of the batch |
 | delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
 | scale | at any place in dS; it is that of S |
@@ -213,6 +214,11 @@ Q and dO, or of K and V, and loops over tiles of the other two. Scores are compu
 registers, as operand A of the products that are added up. Nothing is added by several CTAs, so every run gives the
 same bits; Q K^T and dO V^T are computed twice for that, seven products in place of five.
 
+The launches overlap, where one CTA fills an SM: a kernel lets the next one begin when all its CTAs have begun
+(`griddepcontrol.launch_dependents`), and that one waits for it at its end (`griddepcontrol.wait`), so that its CTAs
+fill the SMs that the last ones leave. `passes/tile/overlap.py` does so for launches of which none writes what another
+one reads or writes.
+
 S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own. A row that no
 key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O. `test/attention_gradients.py` states
 the bounds on errors.
@@ -222,6 +228,34 @@ the bounds on errors.
 def of_bytes() -> Iterator[str]:
     """Operands of 8 bits."""
     yield prose("""
+## Sequences of several lengths
+
+Sequences may lie one behind the other, with memory of i32 that has where each ends, as `cu_seqlens[1:]` does. Front
+ends write a loop over them, as over [groups of experts](experts.md):
+
+```mlir
+%end, %O = scf.for %s = %c0 to %count step %c1 iter_args(%start = %c0, %old = %all) -> (index, tensor<4096x8x64xf16>) {
+  %last = tensor.extract %ends[%s] : tensor<16xi32>
+  %stop = arith.index_cast %last : i32 to index
+  %rows = arith.subi %stop, %start : index
+  %q = tensor.extract_slice %Q[%start, 0, 0] [%rows, 8, 64] [1, 1, 1] : tensor<4096x8x64xf16> to tensor<?x8x64xf16>
+  // likewise %k and %v, and %old to be written; an attention of ? queries and ? keys to %o
+  %new = tensor.insert_slice %o into %old[%start, 0, 0] [%rows, 8, 64] [1, 1, 1]
+    : tensor<?x8x64xf16> into tensor<4096x8x64xf16>
+  scf.yield %stop, %new : index, tensor<4096x8x64xf16>
+}
+```
+
+`warp-group` makes one `warp.attention ... grouped %ends` of it. Queries and keys count from the beginning of their
+sequence, so diagonals, windows and functions of indices are those of one sequence. There is a CTA for each tile that
+there may be; it finds its sequence by the ends (`warp.find_group`), and copies the rows of that alone, by tensor maps
+of [parts](experts.md#what-the-kernel-does). Sequences may be empty, and rows behind the last end are neither read nor
+written. Ends must not decrease, or pass the last row; nothing checks that. Masks, lengths, documents and sinks that a
+sequence has of its own are not fused: `--remarks` says so.
+
+Numbers of `documents` do the same where sequences are not in order, where their rows are to be masked only, and in
+gradients.
+
 ## 8-bit floats
 
 Q, K and V may be `f8E4M3FN`, and O is f16, bf16 or f32. Scales of Q and K multiply the score, that of V multiplies O:

@@ -24,6 +24,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = {"f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134), "f8E4M3FN": (2.0**-4, 2.0**-10)}
 """By how much rounding changes a number at most: relative to it, and absolute."""
 
+UNTOUCHED = 12288.0
+"""What O has before a call, in every type."""
+
 CUT = 2.0**-12
 """By how much `wgmma` cuts 32 products of bytes short, each 13 bits below the largest: relative to the sum of their
 absolute values, where they are from a normal distribution."""
@@ -74,7 +77,11 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
         # As many, in order, for queries as for keys.
         for name, size in zip(("%of_m", "%of_n"), asked.size[:2], strict=True):
             arrays[names.index(name)] = (np.arange(size) * 3 // size).astype(np.int32)
-    poison = np.full(asked.shape(output), 12345.0).astype(DTYPES[output.element])
+    if asked.sequences:
+        # Some are empty, and rows behind the last end belong to none.
+        ends = np.sort(random.integers(0, asked.size[0] + 1, asked.sequences))
+        arrays[names.index("%ends")] = ends.astype(np.int32)
+    poison = np.full(asked.shape(output), UNTOUCHED).astype(DTYPES[output.element])
     return expected(asked, [*arrays, poison])
 
 
@@ -82,7 +89,8 @@ def expected(asked: Attention, arguments: list[Array]) -> Problem:
     """What becomes of these arguments."""
     given = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}
     named = {
-        value.name: _whole(asked, *_gathered(asked, value, array, arguments[-2])) for value, array in given.items()
+        value.name: array if value.name == "%ends" else _whole(asked, *_gathered(asked, value, array, arguments[-2]))
+        for value, array in given.items()
     }
     q, k, v = (named[name] for name in ("%Q", "%K", "%V"))
     with np.errstate(invalid="ignore"):
@@ -115,6 +123,9 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, 
         scores = np.where(j >= named["%lengths"], -np.inf, scores)
     if asked.documents:
         scores = np.where(named["%of_m"] != named["%of_n"], -np.inf, scores)
+    number = np.searchsorted(ends, np.arange(m), side="right") if (ends := named.get("%ends")) is not None else None
+    if number is not None:
+        scores = np.where(number[:, None] != number[None, :], -np.inf, scores)
     sinks = named.get("%sinks", np.full(1, -np.inf))
     largest = np.maximum(scores.max(-1, keepdims=True), sinks)
     off = np.where(np.isfinite(scores), off + 2.0**-21 * (np.abs(scores) + np.abs(largest)), 0.0)
@@ -126,7 +137,11 @@ def _attention(asked: Attention, q: Array, k: Array, v: Array, named: dict[str, 
     small = 2.0**-25 + asked.of_bytes * least_of_p * 2.0**-8
     bound = (2 * off + of_p + asked.of_bytes * 5 * CUT + (n + 16) * 2.0**-23) * (p @ np.abs(v))
     bound += small * np.abs(v).sum(-2, keepdims=True)
-    return value, bound + unit * np.abs(value) * (1 + unit) + least
+    bound += unit * np.abs(value) * (1 + unit) + least
+    if number is not None:
+        behind = (number == asked.sequences)[:, None]
+        value, bound = np.where(behind, UNTOUCHED, value), np.where(behind, 0.0, bound)
+    return value, bound
 
 
 def _gathered(asked: Attention, value: Any, array: Array, table: Array) -> tuple[Any, Array]:

@@ -57,6 +57,8 @@ class Attention:
     """Rows of the pages that K and V lie in, as a table has them for each index of the first loop of the batch."""
     documents: bool = False
     """Whether keys count only for queries of the same document, whose numbers are in memory."""
+    sequences: int = 0
+    """How many sequences lie one behind the other along m and n, which are as long; memory has their ends."""
     sinks: str = ""
     """How the sums of rows have a sink, a number for each index of the last loop of the batch: "max", if the largest
     score is one of it too, "start", if the reductions start from it, "sum", if it is added alone."""
@@ -69,6 +71,7 @@ class Attention:
         given += [f"window {self.window}"] if self.window is not None else []
         given += [name for name, on in (("lengths", self.lengths), ("documents", self.documents)) if on]
         given += [f"pages of {self.pages}"] if self.pages else []
+        given += [f"{self.sequences} sequences"] if self.sequences else []
         given += [f"sinks by {self.sinks}"] if self.sinks else []
         flags = (("turned", self.turned), ("dynamic", self.dynamic), ("on memory", self.on_memory))
         return ", ".join([*given, *filter(None, [self.function]), *(name for name, on in flags if on)])
@@ -82,6 +85,7 @@ class Attention:
     def sizes(self) -> dict[str, int]:
         """By loop, and of a cache of pages."""
         sizes = dict(zip((*self.loops, *"mnde"), (*self.batch, *self.size), strict=True))
+        sizes["sequence"] = self.sequences
         if self.pages:
             blocks = sizes["n"] // self.pages
             sizes |= {"slot": self.pages, "block": blocks, "page": blocks * sizes["b0"] + 3}
@@ -129,6 +133,7 @@ class Attention:
             *([Value("%lengths", ("b0",), "i32")] if self.lengths else []),
             *([Value("%of_m", ("m",), "i32"), Value("%of_n", ("n",), "i32")] if self.documents else []),
             *([Value("%sinks", self.loops[-1:], self.stored)] if self.sinks else []),
+            *([Value("%ends", ("sequence",), "i32")] if self.sequences else []),
             *([Value(name, self.loops[-1:], "f32") for name in ("%of_qk", "%of_v")] if self.of_bytes else []),
             *pages,
             Value("%O", (*self.loops, "m", "e"), self.stored),
@@ -151,11 +156,14 @@ class _Text:
     def __init__(self, asked: Attention) -> None:
         self.asked, self.lines, self.count = asked, list[str](), 0
         self.behind: list[Value] = []
+        self.into: Value | None = None
+        # Loops whose sizes are known at a call only, or in the loop over sequences.
+        self.unknown = {*asked.loops, "m", "n"} if asked.dynamic else set("mn" if asked.sequences else "")
         self.kind = "memref" if asked.on_memory else "tensor"
 
-    def type_of(self, value: Value) -> str:
-        dynamic = {*self.asked.loops, "m", "n"} if self.asked.dynamic else set[str]()
-        sizes = ["?" if loop in dynamic else str(self.asked.sizes[loop]) for loop in value.loops]
+    def type_of(self, value: Value, *, whole: bool = False) -> str:
+        unknown = set[str]() if whole else self.unknown
+        sizes = ["?" if loop in unknown else str(self.asked.sizes[loop]) for loop in value.loops]
         return f"{self.kind}<{''.join(f'{size}x' for size in sizes)}{value.element}>"
 
     def name(self) -> str:
@@ -166,10 +174,12 @@ class _Text:
         *given, output = self.asked.arguments()
         parameters = [*given, output] if self.asked.on_memory else given
         self._begin(given)
-        result = self._attention(given, output)
-        listed = ", ".join(f"{value.name}: {self.type_of(value)}" for value in parameters)
-        returned = "" if self.asked.on_memory else f" -> {self.type_of(output)}"
-        self.lines.append("return" if self.asked.on_memory else f"return {result.name} : {self.type_of(output)}")
+        result = self._of_sequences(given, output) if self.asked.sequences else self._attention(given, output)
+        whole = bool(self.asked.sequences)
+        listed = ", ".join(f"{value.name}: {self.type_of(value, whole=whole)}" for value in parameters)
+        kind = self.type_of(output, whole=whole)
+        returned = "" if self.asked.on_memory else f" -> {kind}"
+        self.lines.append("return" if self.asked.on_memory else f"return {result.name} : {kind}")
         body = "\n".join(f"  {line}" for line in self.lines)
         return f"func.func @attention({listed}){returned} {{\n{body}\n}}\n"
 
@@ -189,11 +199,45 @@ class _Text:
                 self.lines.append(f"%at_{loop} = arith.constant {at} : index")
                 self.lines.append(f"{name} = {self.kind}.dim {source.name}, %at_{loop} : {self.type_of(source)}")
 
+    def _of_sequences(self, given: Sequence[Value], output: Value) -> Value:
+        """A loop over sequences, each of which begins where the one before ends. It hands on O."""
+        kind, (ends,) = self.type_of(output, whole=True), [value for value in given if value.name == "%ends"]
+        parts, divided = dict[str, str](), [value for value in given if not self.unknown.isdisjoint(value.loops)]
+        for value in (*divided, output):
+            sizes = ["%size_m" if loop in self.unknown else str(self.asked.sizes[loop]) for loop in value.loops]
+            at = ["%start" if loop in self.unknown else "0" for loop in value.loops]
+            parts[value.name] = f"[{', '.join(at)}] [{', '.join(sizes)}] [{', '.join('1' * len(at))}]"
+        self.lines += [
+            *(f"%c{number} = arith.constant {number} : index" for number in (0, 1)),
+            f"%count = arith.constant {self.asked.sequences} : index",
+            f"%all = tensor.empty() : {kind}",
+            "%end, %O = scf.for %e = %c0 to %count step %c1 iter_args(%start = %c0, %old = %all)"
+            f" -> (index, {kind}) {{",
+            f"%till = tensor.extract %ends[%e] : {self.type_of(ends)}",
+            "%stop = arith.index_cast %till : i32 to index",
+            "%size_m = arith.subi %stop, %start : index",
+        ]
+        of_old = output._replace(name="%old")
+        slices = [value._replace(name=f"{value.name}_part") for value in (*divided, of_old)]
+        for value, source, part in zip((*divided, output), (*divided, of_old), slices, strict=True):
+            types = f"{self.type_of(value, whole=True)} to {self.type_of(value)}"
+            self.lines.append(f"{part.name} = tensor.extract_slice {source.name}{parts[value.name]} : {types}")
+        self.into = slices.pop()
+        whole = [value for value in given if value not in (*divided, ends)]
+        made = self._attention([*slices, *whole], output)
+        types = f"{self.type_of(output)} into {kind}"
+        self.lines += [
+            f"%new = tensor.insert_slice {made.name} into %old{parts[output.name]} : {types}",
+            f"scf.yield %stop, %new : index, {kind}",
+            "}",
+        ]
+        return output
+
     # Operations
 
     def temporary(self, loops: tuple[str, ...], element: str) -> Value:
         value = Value(self.name(), loops, element)
-        sizes = [f"%size_{loop}" for loop in loops if loop in (*self.asked.loops, "m", "n") and self.asked.dynamic]
+        sizes = ["%size_m" if self.asked.sequences else f"%size_{loop}" for loop in loops if loop in self.unknown]
         make = "memref.alloc" if self.asked.on_memory else "tensor.empty"
         self.lines.append(f"{value.name} = {make}({', '.join(sizes)}) : {self.type_of(value)}")
         return value
@@ -241,7 +285,7 @@ class _Text:
         behind = [value for value in given if value.name == "%of_v"]
         beside = [value for value in given[3:] if value not in (*sinks, *behind)]
         scores = self.generic([scores, *beside], self.temporary(whole, "f32"), self._score())
-        result = output if self.asked.on_memory else self.temporary(output.loops, output.element)
+        result = output if self.asked.on_memory else self.into or self.temporary(output.loops, output.element)
         self.result, self.behind = result, behind
         if self.asked.softmax == "named":
             into = self.temporary(whole, "f32")

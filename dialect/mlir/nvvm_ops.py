@@ -374,3 +374,5 @@ COPIES = (
         traits=traits_def(Pure()),
     ),
 )  # fmt: skip
+
+GridDependencyOp = next(op for op in EXCHANGES if op.name == "nvvm.griddepcontrol")

@@ -49,6 +49,7 @@ from .elements import (
     loops_around,
     pointwise_of,
 )
+from .operands import verify_ends
 
 # `warp.attention`: two products with a softmax between them, on memory.
 
@@ -67,12 +68,13 @@ MULTIPLIED = (*HALVES, Float8E4M3FNType)
 class Keys(NamedTuple):
     """The keys that count for query m: up to m + diagonal, from m - window on, below the element of `lengths`, memory
     and its map, and with the same number in the second of two `documents` as the query has in the first, where these
-    are given."""
+    are given. With `ends`, queries and keys are those of a sequence, counted from its first one."""
 
     diagonal: int | None = None
     window: int | None = None
     lengths: tuple[SSAValue, AffineMap] | None = None
     documents: tuple[tuple[SSAValue, AffineMap], ...] = ()
+    ends: SSAValue | None = None
 
     def properties(self) -> dict[str, Attribute | None]:
         """`diagonal`, `window` and `documents_maps` as properties of an operation."""
@@ -142,6 +144,12 @@ class AttentionOp(IRDLOperation):
     With `of_keys = c`, V is the columns of K from c on, as of one latent matrix, and a CTA has one tile of both. A loop
     of the batch that indexes V alone goes on by as many columns as V has.
 
+    With `grouped`, memory of i32 has where each of several sequences ends, which lie one behind the other along m and
+    n: queries attend to the keys of their own sequence, and are counted from its first one, as keys are. Rows behind
+    the last end are neither read nor written::
+
+        warp.attention %Q, %K, %V into %O {...} : ..., memref<4096x8x64xf16> grouped %ends : memref<16xi32>
+
     In a kernel, the operation computes the tile of one CTA, `tile [%m]`: the rows of O from m on, as many as the
     schedule says, with `until %n` for the first key that does not count in place of `lengths`, and `from %n` for the
     first key that counts for any row, where `documents` tell it. If CTAs share the keys
@@ -166,6 +174,7 @@ class AttentionOp(IRDLOperation):
     lse = opt_operand_def(MemRefType)
     sinks = opt_operand_def(MemRefType)
     documents = var_operand_def(MemRefType)
+    ends = opt_operand_def(MemRefType)
     scale = prop_def(FloatAttr)
     diagonal = opt_prop_def(IntegerAttr)
     window = opt_prop_def(IntegerAttr)
@@ -184,6 +193,7 @@ class AttentionOp(IRDLOperation):
         " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
         " (`lengths` $lengths^ `:` type($lengths))? (`parts` $parts^ `:` type($parts))? (`lse` $lse^ `:` type($lse))?"
         " (`sinks` $sinks^ `:` type($sinks))? (`documents` $documents^ `:` type($documents))?"
+        " (`grouped` $ends^ `:` type($ends))?"
     )
 
     def __init__(
@@ -213,6 +223,7 @@ class AttentionOp(IRDLOperation):
             operands=[
                 *(*matrices, scores, through, list(tile), first, until, lengths, list(parts), sums, logits),
                 [memory for memory, _ in keys.documents],
+                keys.ends,
             ],
             properties={
                 "scale": FloatAttr(scale, f32),
@@ -238,8 +249,8 @@ class AttentionOp(IRDLOperation):
         diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
         documents = documents_of(self.documents, self.documents_maps)
         if self.lengths is None or self.lengths_map is None:
-            return Keys(diagonal, window, documents=documents)
-        return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents)
+            return Keys(diagonal, window, documents=documents, ends=self.ends)
+        return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents, self.ends)
 
     @property
     def batch(self) -> int:
@@ -285,6 +296,8 @@ class AttentionOp(IRDLOperation):
             around = loops_around(name, loops, map_, self.batch, len(LOOPS))
             if name == "O" and len(around) != self.batch:
                 raise VerifyException(f"expected O to be indexed by every loop of the batch, got {map_}")
+        if self.ends is not None:
+            verify_ends(self.ends)
         sizes = self.sizes
         self._verify_function("scores", self.score, f32, N, sizes)
         self._verify_function("results", self.function, memory_of(self.o).element_type, E, sizes)

@@ -330,7 +330,7 @@ def uses_of(op: Operation) -> tuple[list[MemoryUse], list[MemoryUse]] | None:
             reads += [MemoryUse("an input of the epilogue", value, map_) for value, map_ in op.placed_operands]
             writes = [MemoryUse("the result", op.d, op.maps[2])]
         case AttentionOp():
-            beside = {"lengths": op.lengths, "sinks": op.sinks}
+            beside = {"lengths": op.lengths, "sinks": op.sinks, "the ends": op.ends}
             reads = [MemoryUse(name, value) for name, value in zip("QKV", op.matrices, strict=False)]
             reads += [MemoryUse("an operand of a function", value) for value in op.function_operands]
             reads += [MemoryUse(name, value) for name, value in beside.items() if value is not None]

@@ -28,6 +28,7 @@ from ...dialect.isa import wgmma
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import BYTE, in_place_of, memory_of, target_of
 from ...dialect.warp.cta import DisjointOp
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp, with_functions
@@ -302,6 +303,41 @@ def _mixed(numbers: Sequence[int], values: Sequence[SSAValue]) -> list[int | SSA
     return [next(dynamic) if number == DYNAMIC_INDEX else number for number in numbers]
 
 
+def grouped_attention(loop: GroupLoop, op: AttentionOp) -> AttentionOp:
+    """The attention of all sequences.
+
+    Raises:
+        NotFusedError: if not all its queries and keys are those of one, or its region or sinks go along them.
+    """
+    batch, beside = op.batch, [*op.function_operands, *op.documents]
+    beside += [value for value in (op.lengths, op.sinks) if value is not None]
+    lse = [] if op.lse is None or op.lse_map is None else [(op.lse, op.lse_map.data)]
+    operands = [*zip(op.matrices, op.maps, strict=True), *lse]
+    for value, map_ in operands:
+        if loop.parted(value, map_) != {batch + M, batch + N}.intersection(loops_of(map_)):
+            decline(f"expected Q, K, V and O to have the rows of the sequence, got {value.type}")
+        if loops_of(map_)[-1] in (batch + M, batch + N) and (value, map_) not in lse:
+            decline(f"expected rows of Q, K, V and O side by side, got {value.type}")
+    if any(loop.is_inside(value) for value in beside):
+        decline("a sequence has a region, lengths, documents or sinks of its own")
+    along = [loop.along(*operand) for operand in operands]
+    # No operand has anything for each sequence.
+    if any(0 in loops_of(map_) for _, map_ in along):
+        decline("expected no part of an operand that belongs to one sequence")
+    placed = [(value, map_along(map_.num_dims - 1, (at - 1 for at in loops_of(map_)))) for value, map_ in along]
+    made = AttentionOp(
+        [value for value, _ in placed[:4]],
+        [map_ for _, map_ in placed[:4]],
+        scale=op.scale.value.data,
+        keys=op.keys._replace(ends=loop.ends),
+        scores=None if op.score is None else op.score.moved(op.score.placed, op.maps[0].num_dims, 0).function,
+        through=None if op.function is None else op.function.moved(op.function.placed, op.maps[0].num_dims, 0).function,
+        lse=placed[4] if lse else None,
+        sinks=None if op.sinks is None or op.sinks_map is None else (op.sinks, op.sinks_map.data),
+    )
+    return in_place_of(op, made)
+
+
 def grouped(loop: GroupLoop, product: MatmulOp) -> MatmulOp:
     """The product of all groups.
 
@@ -339,14 +375,15 @@ class GroupProducts(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
         loads = [o for o in op.body.block.ops if isinstance(o, memref.LoadOp)]
-        products = [o for o in op.body.block.ops if isinstance(o, MatmulOp)]
+        products = [o for o in op.body.block.ops if isinstance(o, MatmulOp | AttentionOp)]
         if not loads or not products:
             return
         others = [o.name for o in op.body.block.ops if not (o is products[0] or is_pure(o) or isinstance(o, BESIDE))]
         try:
             if others or len(loads) != 1:
                 decline(f"expected a load and a product in the loop, got also {', '.join(others) or loads[1].name}")
-            made = grouped(GroupLoop.of(op, loads[0]), products[0])
+            loop, product = GroupLoop.of(op, loads[0]), products[0]
+            made = grouped(loop, product) if isinstance(product, MatmulOp) else grouped_attention(loop, product)
             for each in with_functions(made):
                 each.verify()
         except (NotFusedError, VerifyException) as declined:
@@ -355,7 +392,7 @@ class GroupProducts(RewritePattern):
         for each in with_functions(made):
             Rewriter.insert_op(each, InsertPoint.before(op))
         check_unshared(made)
-        chose(op, GroupPass.name, f"the loop is a product of {memory_of(made.d)} in {loads[0].memref.type} groups")
+        chose(op, GroupPass.name, f"the loop is {made.name} of groups that end where {loads[0].memref.type} says")
         rewriter.erase(op)
         rewriter.has_done_action = True
 

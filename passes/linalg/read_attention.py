@@ -74,11 +74,6 @@ class Attention(NamedTuple):
         named = (replace(operand, name=name) for name, operand in matrices)
         return (*named, *scores.epilogue_operands, *values.epilogue_operands)
 
-    @property
-    def lengths(self) -> VectorOperand | None:
-        """How many keys each sequence has, where memory says it."""
-        return None if self.op.lengths is None else VectorOperand("lengths", self.op.lengths)
-
     def tiles(self, rows: int) -> int:
         """The number of tiles of `rows` rows of O; its sizes must be known."""
         return -(-self.scores.m // rows) * math.prod(self.values.batch)
@@ -86,14 +81,13 @@ class Attention(NamedTuple):
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory once."""
-        q, k, v, o, *of_scores = self.operands
-        lengths = [] if self.lengths is None else [self.lengths]
-        pages = [VectorOperand("pages", view.table) for view in self.paged]
-        lse = [] if self.op.lse is None else [VectorOperand("lse", self.op.lse)]
-        sinks = [] if self.op.sinks is None else [VectorOperand("sinks", self.op.sinks)]
+        op, (q, k, v, o, *of_scores) = self.op, self.operands
         given = [_in_memory(operand) for operand in (q, k, v)]
-        documents = [VectorOperand(f"of_{axis}", v) for axis, v in zip("mn", self.op.documents, strict=False)]
-        return each_once((*given, *of_scores, *pages, *lengths, *sinks, *documents, o, *lse))
+        beside = [("lengths", op.lengths), ("sinks", op.sinks), *zip(("of_m", "of_n"), op.documents, strict=False)]
+        named = [*(("pages", view.table) for view in self.paged), *beside, ("ends", op.ends)]
+        vectors = [VectorOperand(name, value) for name, value in named if value is not None]
+        lse = [] if op.lse is None else [VectorOperand("lse", op.lse)]
+        return each_once((*given, *of_scores, *vectors, o, *lse))
 
     @property
     def paged(self) -> list[PagedOp]:
@@ -108,7 +102,8 @@ class Attention(NamedTuple):
     @property
     def keys_differ(self) -> bool:
         """Whether keys begin or end at other places for each tile than a diagonal says."""
-        return self.op.window is not None or self.op.lengths is not None or bool(self.op.documents)
+        op = self.op
+        return op.window is not None or bool(op.documents) or (op.lengths, op.ends) != (None, None)
 
 
 def _in_memory(operand: KernelArgument) -> KernelArgument:

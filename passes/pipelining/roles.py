@@ -298,8 +298,13 @@ class ConsumerLoop(NamedTuple):
             ring.step(after, RELEASE, late=True)
         if turns is not None:
             # The first one begins, for the last one passes the turn to it, and has nobody to pass the last turn to.
-            turns.pass_if(index, index.compare("eq", turns.group, self.groups - 1))
-            turns.pass_if(after, after.compare("ne", turns.group, self.groups - 1))
+            # Nobody waits for a turn of a loop that has none.
+            first, end, last = index.folded(self.loop.lb), index.folded(self.loop.ub), self.groups - 1
+            known = isinstance(first, int) and isinstance(end, int)
+            of_last = last if known else index.where_below(first, end, last, self.groups)
+            not_of = last if known else index.where_below(first, end, last, turns.group)
+            turns.pass_if(index, index.compare("eq", turns.group, of_last))
+            turns.pass_if(after, after.compare("ne", turns.group, not_of))
         if wait is not None:
             load_ahead(wait)
 

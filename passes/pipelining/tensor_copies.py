@@ -81,6 +81,8 @@ class TensorView(NamedTuple):
         if row is None or column is None or not isinstance(memory, BlockArgument):
             decline(op, "what it copies is no matrix of an argument of the kernel")
         rank = memory_of(memory).get_num_dims()
+        if rank + len(part) > MOST_RANK:
+            decline(op, f"a tensor map has {MOST_RANK} dimensions at most, a part of rows {len(part)} of them")
         order = tuple(d for d in range(rank) if d != column)
         return TensorView(memory, (*order, column), order.index(row), others, part)
 

@@ -35,7 +35,6 @@ FIXED = tuple(field.name for field in FIELDS.values() if ATTENTION not in field.
 LONGEST_FOR_FRAGMENTS = 64
 """Queries up to which a warpgroup's rows would be mostly empty."""
 
-
 MOST_SLICED = 32
 """Queries, or heads that share K and V, up to which warps share keys: they hold all columns of O of each."""
 
@@ -66,6 +65,9 @@ FULLER = 1.3
 IN_TURNS = 1.057
 """How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
 TFLOP/s at 4096, 128 heads (H200), of 4224 and 4096 rows for each SM."""
+
+FEW_TURNS = 512
+"""Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
 
 MOST_SMS = 0.9
 """The part of the SMs that go from tile to tile, at least; else each tile has a CTA."""
@@ -293,12 +295,12 @@ class ForwardScores(ScheduledScores):
             return self._by_lanes(target)
         read, (depth, columns) = self.read, self.steps
         width, m, of_bytes = max(self.steps), read.scores.m, self.of_bytes
-        keys = 128 if columns <= 128 and depth <= DEEP else 64
-        groups = 3 if width <= 64 or of_bytes else 2
+        short = not of_bytes and read.scores.is_known("n") and read.scores.n <= FEW_TURNS
+        keys, groups = 128 if columns <= 128 and depth <= DEEP else 64, 3 if width <= 64 or of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if of_bytes else 64), 2
         fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
-        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2)
+        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2 and not short)
         in_turns, groups = in_turns and read.op.diagonal is None, 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
@@ -487,7 +489,7 @@ def _ctas(read: Attention, rows: int, target: Target) -> int:
 
 def _unsplit(read: Attention, schedule: Schedule) -> str:
     """Why CTAs cannot share the keys of a tile; "" if they can."""
-    if schedule.together > 1 or schedule.ctas:
+    if schedule.together > 1 or schedule.ctas or read.op.ends is not None:
         return "keys are split among warps that multiply fragments, one tile for each CTA"
     if read.op.lse is not None:
         return "the logarithms of sums are stored by the only CTA of a tile"

@@ -20,7 +20,7 @@ from ...dialect.warp.synchronisation import CLUSTER, ScopedBarrierOp, some_warps
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..diagnostics import fail
 from ..patterns import Index, IndexBuilder, PatternPass
-from .outline import group_end
+from .operands import group_end
 
 ADDED = ("f32", "f64", "f16", "s32")
 """Elements of accumulators."""

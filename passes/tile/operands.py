@@ -9,8 +9,8 @@ from functools import reduce
 from typing import Generic, NamedTuple
 
 from xdsl.builder import Builder
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, i8, i64
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i8, i64
 from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
@@ -467,3 +467,20 @@ class DenseProduct(FragmentProduct):
 
 
 # Products of warpgroups: four warps multiply tiles where they lie in shared memory, `warp.wgmma`.
+
+
+# Groups of rows whose ends memory has.
+
+
+def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
+    """The end of a group, which is the beginning of the next one."""
+    return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
+
+
+def rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
+    """The first row of a group, and how many it has; none behind the last group."""
+    before = index.where_equal(group, 0, 0, index.sub(group, 1))
+    last = index.minimum(group, memory_of(ends).get_shape()[0] - 1)
+    begin = index.where_equal(group, 0, 0, group_end(index, ends, index.value(before)))
+    rows = index.sub(group_end(index, ends, index.value(last)), begin)
+    return index.value(begin), index.value(rows)

@@ -7,8 +7,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -19,7 +19,7 @@ from ...dialect.mlir.gpu import ReturnOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import ScheduleAttr, in_place_of, memory_of
+from ...dialect.warp.attributes import ScheduleAttr, in_place_of
 from ...dialect.warp.elements import OPERAND_LOOPS, K, M
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import FindGroupOp
@@ -33,7 +33,7 @@ from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
-from .operands import batch_sizes, cta_number, in_matrix
+from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, Tiling, kernel_body, loops_in_tile, schedule_of
 
 if TYPE_CHECKING:
@@ -100,23 +100,6 @@ def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start:
     """The start of a CTA's tile along an axis, moved back where the tile would pass the end."""
     last = tiling.last_start(axis)
     return start if last is None else index.minimum(start, last)
-
-
-# Groups of rows whose ends memory has.
-
-
-def group_end(index: IndexBuilder, ends: SSAValue, group: SSAValue) -> SSAValue:
-    """The end of a group, which is the beginning of the next one."""
-    return index.insert(arith.IndexCastOp(index.insert(memref.LoadOp.get(ends, [group])).res, IndexType())).result
-
-
-def _rows_of_group(index: IndexBuilder, ends: SSAValue, group: Index) -> tuple[SSAValue, SSAValue]:
-    """The first row of a group, and how many it has; none behind the last group."""
-    before = index.where_equal(group, 0, 0, index.sub(group, 1))
-    last = index.minimum(group, memory_of(ends).get_shape()[0] - 1)
-    begin = index.where_equal(group, 0, 0, group_end(index, ends, index.value(before)))
-    rows = index.sub(group_end(index, ends, index.value(last)), begin)
-    return index.value(begin), index.value(rows)
 
 
 class TiledProduct(NamedTuple):
@@ -189,7 +172,7 @@ class TiledProduct(NamedTuple):
             across = index.value(grid(index, extents, self.schedule)[1])
             of_group = index.insert(FindGroupOp(ends, number, self.schedule.cta[0], across))
             tile, matrix = index.sub(number, of_group.first), of_group.group
-        begin, rows = _rows_of_group(index, ends, matrix)
+        begin, rows = rows_of_group(index, ends, matrix)
         # A tile behind the last group multiplies nothing, but by a B that there is.
         matrix = index.minimum(matrix, product.matrices - 1)
         if self.op.grouped == M:
@@ -266,8 +249,12 @@ class OutlineAttentionGradient(RewritePattern):
     def match_and_rewrite(self, op: AttentionGradientOp, rewriter: PatternRewriter) -> None:
         if not op.tile:
             from .outline_attention import TiledGradient  # with operations that a product does not need
+            from .overlap import overlap
 
+            block = op.parent
             outline(TiledGradient(AttentionGradient.of(op), schedule_of(op)))
+            if block is not None and not any(isinstance(other, AttentionGradientOp) for other in block.ops):
+                overlap(block)
 
 
 class OutlineRows(RewritePattern):

@@ -20,8 +20,9 @@ from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, E, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp
-from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of
+from ...dialect.warp.attributes import FragmentType, fragment_of, in_place_of, memory_of
 from ...dialect.warp.elements import IndexOp
+from ...dialect.warp.operands import FindGroupOp
 from ...dialect.warp.views import MatrixOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..linalg.product import Product, padded
@@ -29,7 +30,7 @@ from ..linalg.read_attention import FACTORS, Attention, AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import slices_of, state_elements, values_schedule
 from .fragment_math import below, mapped, until
-from .operands import batch_sizes, cta_number, in_matrix
+from .operands import batch_sizes, cta_number, in_matrix, rows_of_group
 from .tiling import Inside, Outliner, kernel_body, loops_in_tile
 
 # `warp-outline` of `warp.attention`: what the kernel sees of its operands, and which rows of O a CTA computes.
@@ -81,7 +82,11 @@ class TiledRows(ABC):
         """Tiles of a matrix, and the sizes of the loops that results run along."""
         scores = self.read.scores
         rows = scores.m if scores.is_known("m") else index.dim(memory[scores.a.value], scores.a.loops[0])
-        return index.ceildiv(rows, self.schedule.cta[0]), batch_sizes(index, self.result, memory)
+        # Of each of several sequences the last tile may have one row.
+        ends = self.read.op.keys.ends
+        rows = index.add(rows, 0 if ends is None else memory_of(ends).get_shape()[0] * (self.schedule.cta[0] - 1))
+        tiles = index.ceildiv(rows, self.schedule.cta[0]) if ends is None else index.div(rows, self.schedule.cta[0])
+        return tiles, batch_sizes(index, self.result, memory)
 
     def turn(self, index: IndexBuilder, tile: Index, tiles: Index, matrix: Index) -> Index:
         """The tile that a CTA computes at its turn.
@@ -125,12 +130,19 @@ class TiledAttention(TiledRows):
     ) -> Operation:
         operands, cta, parts = self.read.operands, cta_number(index), self.schedule.split_k
         number, part = index.div(cta, parts), index.rem(cta, parts)
-        tiles, batch = self.extents(index, arguments)
+        op, count, (tiles, batch) = self.read.op, len(FACTORS), self.extents(index, arguments)
         tile, matrix = in_matrix(index, number, tiles) if batch else (number, 0)
-        inside = Inside.of(index, self.read.op.score, operands, arguments, batch, matrix)
-        tile = tile if self.read.op.diagonal is None else self.turn(index, tile, tiles, matrix)
+        sequence, parted = (), ()
+        if op.ends is not None:
+            found = index.insert(
+                FindGroupOp(arguments[op.ends], index.value(tile), self.schedule.cta[0], index.value(1))
+            )
+            tile, sequence = index.sub(tile, found.first), rows_of_group(index, arguments[op.ends], found.group)
+            parted = operands[:count]
+        inside = Inside.of(index, op.score, operands, arguments, batch, matrix, sequence, parted)
+        if op.diagonal is not None and op.ends is None:
+            tile = self.turn(index, tile, tiles, matrix)
         row = index.mul(tile, self.schedule.cta[0])
-        op, count = self.read.op, len(FACTORS)
         at = index.unflattened(batch, matrix) if (op.lse, op.sinks) != (None, None) or op.documents else []
         until, first, spans = self._length(index, arguments, batch, matrix), None, self.spans
         if spans is not None:
@@ -142,14 +154,14 @@ class TiledAttention(TiledRows):
             list(map(inside.seen, operands[:count])),
             [map_along(count, loops_in_tile(operand, two)) for operand, two in zip(operands, FACTORS, strict=False)],
             scale=op.scale.value.data,
-            keys=op.keys._replace(lengths=None, documents=documents),
+            keys=op.keys._replace(lengths=None, documents=documents, ends=None),
             scores=inside.function(index, op.score, self.read.scores.epilogue_operands, 0, count),
             through=self._through(index, inside, count),
             tile=index.values([row] if parts == 1 else [row, number, part]),
             first=first,
             until=until,
             parts=scratch,
-            lse=_vector(index, arguments, op.lse, op.lse_map, at, E),
+            lse=_vector(index, arguments, op.lse, op.lse_map, at, E, sequence),
             sinks=_vector(index, arguments, op.sinks, op.sinks_map, at, E),
         )
         return in_place_of(op, tiled)
@@ -184,15 +196,17 @@ def _vector(
     map_: AffineMapAttr | None,
     at: Sequence[Index],
     column: int,
+    part: Sequence[Index] = (),
 ) -> tuple[SSAValue, AffineMap] | None:
     """Numbers of queries or keys at an index of the batch: a matrix along queries and the loop `column`, whose columns,
-    or rows, are all the same."""
+    or rows, are all the same, limited to a `part` of its rows."""
     if memory is None or map_ is None:
         return None
     loops, outer = loops_of(map_.data), len(at)
     row, along = (loops.index(outer + loop) if outer + loop in loops else None for loop in (M, N))
     indices = index.values([at[loop] for loop in loops if loop < outer])
-    return index.insert(MatrixOp(arguments[memory], indices, row, along)).matrix, map_along(len(FACTORS), (M, column))
+    matrix = MatrixOp(arguments[memory], indices, row, along, part=index.values(part))
+    return index.insert(matrix).matrix, map_along(len(FACTORS), (M, column))
 
 
 @dataclass(frozen=True)

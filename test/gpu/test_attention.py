@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import attention_grid
 import bitwise
+from attention_gradients import AttentionGradient
+from attention_gradients import problem as gradient_problem
 from attention_problems import problem, wrong
 from attentions import Attention
 
@@ -57,10 +59,86 @@ SAMPLE = (
     (Attention((1, 777, 128, 128), "bf16", (3, 2, 4), ("b2",), lengths=True), "sm_90a"),
     (Attention((1, 640, 64, 128), "f16", (3, 2, 4), ("b2",), lengths=True, pages=32), "sm_90a"),
     (Attention((90, 300, 64, 64), "f16", (1,), window=20, causal=40), "sm_90a"),
+    (Attention((130, 150, 128, 128), "f8E4M3FN", batch=(1, 2)), "sm_90a"),
+    (Attention((130, 150, 192, 128), "bf16", batch=(1,)), "sm_90a"),
+    (Attention((1, 133, 576, 512), "bf16", (1, 5), shared=("b1",)), "sm_90a"),
+    (Attention((200, 300, 64, 64), "bf16", (1,), documents=True, causal=100, function="softcap"), "sm_90a"),
+    (Attention((70, 150, 64, 64), "bf16", (1, 2), sinks="sum", softmax="inverse", function="slopes"), "sm_90a"),
+    (Attention((300, 300, 128, 128), "bf16", (2,), sequences=3, causal=0), "sm_90a"),
+    (Attention((300, 300, 64, 64), "f16", (2,), sequences=4), "sm_90a"),
+    (Attention((13, 45, 64, 64), "bf16", (3, 5)), "sm_90a"),
+    (Attention((197, 197, 64, 64), "bf16", (2, 3)), "sm_90a"),
     (Attention((70, 90, 64, 64)), "sm_90"),
     (Attention((111, 133, 128, 128), "bf16", causal=0), "sm_90"),
 )
 """By `wgmma`, and by `mma.sync`. Kernels of sm_80 are interpreted with the sums of an A100, which an H200 has not."""
+
+
+GRADIENTS = (
+    AttentionGradient((1, 2, 70, 90, 64, 64), causal=0, window=30),
+    AttentionGradient((1, 1, 200, 300, 128, 128), "f16", causal=20, delta=False),
+    AttentionGradient((1, 2, 200, 200, 128, 128), causal=120, documents=True, delta=False),
+    AttentionGradient((2, 1, 150, 140, 64, 64), documents=True),
+    AttentionGradient((1, 1, 66, 140, 256, 256), causal=3, delta=False),
+)
+
+
+@pytest.mark.parametrize("asked", GRADIENTS, ids=str)
+def test_words_of_gradients_are_the_interpreters(asked: AttentionGradient, device: GpuDevice) -> None:
+    """With the launches one after the other there, and at once here; in every run."""
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"wgmma is for sm_90a, this is {device}")
+    kernel = asked.compile("sm_90a")
+    here = gradient_problem(asked)
+    kernel(*here.arguments, device="interp")
+    assert here.wrong() == ""
+    for _ in range(3):
+        there = gradient_problem(asked)
+        kernel(*there.arguments, device="cuda")
+        for ours, other in zip(here.arguments[-3:], there.arguments[-3:], strict=True):
+            assert np.array_equal(bitwise.words(ours), bitwise.words(other))
+
+
+OF_MANY = (
+    AttentionGradient((1, 4, 1500, 1500, 128, 128), causal=300, documents=True, delta=False),
+    AttentionGradient((2, 8, 1100, 900, 64, 64), documents=True, delta=False),
+    AttentionGradient((1, 2, 1024, 1024, 256, 256), causal=0, delta=False),
+)
+"""Several turns of all SMs."""
+
+
+@pytest.mark.parametrize("asked", OF_MANY, ids=str)
+def test_gradients_are_those_of_float64(asked: AttentionGradient, device: GpuDevice) -> None:
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"wgmma is for sm_90a, this is {device}")
+    given = gradient_problem(asked)
+    asked.compile("sm_90a")(*given.arguments, device="cuda")
+    assert given.wrong() == ""
+
+
+def test_gradients_in_a_graph_are_those_of_launches(device: GpuDevice) -> None:
+    """A graph keeps which launches may begin early; what follows them in it finds all of them finished."""
+    torch: Any = pytest.importorskip("torch")
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"wgmma is for sm_90a, this is {device}")
+    asked = AttentionGradient((1, 3, 1500, 1500, 64, 64), causal=0, delta=False)
+    kernel, given = asked.compile("sm_90a"), gradient_problem(asked)
+    words = [torch.from_numpy(bitwise.words(array).view(np.int16 if array.itemsize == 2 else np.int32)).cuda()
+             for array in given.arguments]  # fmt: skip
+    arguments = [x.view(torch.bfloat16 if x.dtype == torch.int16 else torch.float32) for x in words]
+    kernel(*arguments)
+    expected, copies = [x.clone() for x in words[-3:]], [torch.zeros_like(x) for x in words[-3:]]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(*arguments)
+        for copy, result in zip(copies, words[-3:], strict=True):
+            copy.copy_(result)
+    for _ in range(5):
+        for result in words[-3:]:
+            result.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert all(map(torch.equal, copies, expected))
 
 
 @pytest.mark.parametrize(("asked", "target"), SAMPLE, ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attention_grid
@@ -11,9 +12,13 @@ import pytest
 from attention_problems import Array, expected, problem, wrong
 from attentions import SOFTMAXES, Attention
 
+from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
+from warploom.runtime.arguments.dtypes import DTYPES
 
 SIZE = (20, 70, 32, 32)
+
+PINS = Path(__file__).parents[1] / "data" / "pins"
 
 
 @pytest.mark.sampled(2)
@@ -77,6 +82,69 @@ def test_which_keys_count(asked: Attention, target: str, schedule: dict[str, Any
     assert wrong(asked, target, checks="all", **schedule) == ""
 
 
+SEQUENCES = (
+    (Attention((150, 150, 64, 64), "bf16", sequences=4), "sm_90a"),
+    (Attention((150, 150, 64, 64), sequences=3, causal=0, softmax="named"), "sm_90a"),
+    (Attention((300, 300, 128, 128), "bf16", (1, 2), shared=("b1",), sequences=3), "sm_90a"),
+    (Attention((131, 131, 72, 40), batch=(2,), sequences=5, window=20, causal=3, function="alibi"), "sm_80"),
+    (Attention((140, 140, 64, 128), batch=(2,), sequences=3, function="softcap"), "sm_90"),
+    (Attention((190, 190, 256, 256), "bf16", (1,), sequences=2, causal=5), "sm_100a"),
+)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("asked", "target"), SEQUENCES, ids=str)
+def test_sequences_of_several_lengths(asked: Attention, target: str) -> None:
+    """A loop over them is one kernel, which reads their ends; some are empty, and rows of none are left alone."""
+    assert wrong(asked, target, checks="all") == ""
+
+
+@pytest.mark.parametrize(("target", "rows"), [("sm_90a", "150"), ("sm_80", "?")])
+def test_sequences_leave_what_gradients_need(target: str, rows: str) -> None:
+    """The logarithms of sums of each row, within 2^-20 as O is within 2^-6, from a loop on memory, of any size too."""
+    text = (PINS / "sequences.mlir").read_text().replace("memref<150x2x64xbf16>", f"memref<{rows}x2x64xbf16>")
+    kernel, random = compile(text, target), np.random.default_rng(11)
+    q, k, v, o = (random.standard_normal((150, 2, 64)).astype(DTYPES["bf16"]) for _ in range(4))
+    lse, before = np.full((2, 150), 7.0, np.float32), o.copy()
+    kernel(q, k, v, o, lse, device="interp", checks="all")
+    for begin, end in ((0, 37), (37, 120)):
+        x, y, z, made = (np.moveaxis(each[begin:end].astype(np.float64), 1, 0) for each in (q, k, v, o))
+        scores = np.where(np.tri(end - begin, dtype=bool), x @ np.swapaxes(y, 1, 2) / 8, -np.inf)
+        sums = np.logaddexp.reduce(scores, -1)
+        assert np.abs(lse[:, begin:end] - sums).max() <= 2.0**-20 * np.abs(sums).max()
+        assert np.abs(made - np.exp(scores - sums[..., None]) @ z).max() <= 2.0**-6
+    assert (lse[:, 120:] == 7.0).all()
+    assert (o[120:] == before[120:]).all()
+    assert len(kernel.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (Attention((40, 40, 32, 32), sequences=3, turned=True), "expected rows of Q, K, V and O side by side"),
+        (Attention((40, 40, 32, 32), sequences=3, mask=("m",)), "a sequence has a region, lengths, documents or sinks"),
+    ],
+    ids=str,
+)
+def test_loops_over_sequences_that_stay_say_why(asked: Attention, reason: str) -> None:
+    with remarks() as heard, pytest.raises(CompileError, match="carry no values"):
+        asked.compile()
+    assert any(reason in str(one) for one in heard)
+
+
+@pytest.mark.parametrize("consumers", ["pingpong", "cooperative"])
+def test_a_sequence_may_have_no_keys(consumers: str) -> None:
+    """Warpgroups in turns have none then, and pass none on."""
+    asked = Attention((200, 256, 128, 128), "bf16", (2,), lengths=True)
+    given = problem(asked)
+    given.arguments[3][0] = 0
+    given = expected(asked, given.arguments)
+    kernel = asked.compile("sm_90a", consumers=consumers)
+    kernel(*given.arguments, device="interp", checks="all")
+    assert given.wrong() == ""
+    assert np.isnan(given.arguments[-1][0].astype(np.float32)).all()
+
+
 def test_turns_with_one_stage_are_refused() -> None:
     """Every order of the warps is a deadlock, which the check of all orders finds."""
     with pytest.raises(CompileError, match="consumers = pingpong takes 2 stages or more"):
@@ -107,7 +175,7 @@ def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) ->
     text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
     q, k, _, o = given.arguments
     kernel, given = compile(text, target, stages=2), expected(asked, [q, k, k[..., first : first + columns], o])
-    kernel(q, k, o, device="interp")
+    kernel(q, k, o, device="interp", checks="all")
     assert given.wrong() == ""
     (launch,) = kernel.launches
     schedule = kernel.schedule[-1]

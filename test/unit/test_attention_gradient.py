@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,58 @@ def test_long_sequences_have_three_warpgroups() -> None:
     """A tile that 192 rows share is read a third as often."""
     kernel = AttentionGradient((1, 2, 4096, 4096, 64, 64), results=("dQ",)).compile("sm_90a")
     assert (schedule := kernel.schedule[-1]) is not None and schedule.cta == (192, 64, 64)
+
+
+CONTROLS = re.compile(r"\.entry (\w+)|griddepcontrol\.(\w+)")
+
+
+@pytest.mark.parametrize(
+    ("width", "documents", "controls"),
+    [
+        (64, False, [[], ["launch_dependents"], ["wait"]]),
+        (64, True, [[], [], ["launch_dependents"], [], ["wait"]]),
+        (256, False, [[], ["launch_dependents"], ["launch_dependents", "wait"], ["wait"]]),
+    ],
+)
+def test_launches_that_do_not_depend_on_each_other_overlap(
+    width: int, documents: bool, controls: list[list[str]]
+) -> None:
+    """The kernel of delta ends before that of dQ begins, which dK and dV follow without waiting until their end."""
+    asked = AttentionGradient((2, 2, 300, 200, width, width), delta=False, documents=documents)
+    kernel = asked.compile("sm_90a")
+    found = dict[str, list[str]]()
+    for name, control in CONTROLS.findall(kernel.ptx):
+        last = found.setdefault(name, []) if name else [*found.values()][-1]
+        last += [control] if control else []
+    assert list(found.values()) == controls
+    if documents:
+        names = [launch.kernel for launch in kernel.launches]
+        assert names == ["gradient", "gradient_spans", "gradient_spans_1", "gradient_1", "gradient_2"]
+
+
+def test_launches_that_depend_on_each_other_do_not_overlap() -> None:
+    """dK of the rows that dQ is written to; and by `mma.sync`, whose CTAs share an SM."""
+    maps = ["m, d", "n, d", "n, e", "m, e"]
+    loops = [f"affine_map<(h, m, n, d, e) -> (h, {at})>" for at in maps]
+    rows = ["affine_map<(h, m, n, d, e) -> (h, m)>"] * 2
+    matrix, row = "memref<2x256x64xf16>", "memref<2x256xf32>"
+
+    def text(second: str) -> str:
+        def gradient(q: str, to: str, along: str) -> str:
+            result = f"affine_map<(h, m, n, d, e) -> (h, {along}, d)>"
+            return f"""warp.attention_gradient {q}, %k, %k, %q, %r, %r into {to} {{scale = 1.0 : f32,
+              indexing_maps = [{", ".join([*loops, *rows, result])}]}}
+              : {", ".join([matrix] * 4)}, {row}, {row} into {matrix}"""
+
+        return f"""func.func @f(%q: {matrix}, %k: {matrix}, %r: {row}, %dq: {matrix}, %dk: {matrix}) {{
+          {gradient("%q", "%dq", "m")}
+          {gradient(second, "%dk", "n")}
+          return
+        }}"""
+
+    assert compile(text("%q"), "sm_90a").ptx.count("griddepcontrol") == 2
+    assert "griddepcontrol" not in compile(text("%dq"), "sm_90a").ptx
+    assert "griddepcontrol" not in compile(text("%q"), "sm_90").ptx
 
 
 def test_columns_of_other_documents_are_not_read() -> None:

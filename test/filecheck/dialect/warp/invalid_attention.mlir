@@ -206,3 +206,16 @@ func.func @documents(%q: memref<32x64xf16>, %k: memref<48x64xf16>, %v: memref<48
   warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o], documents_maps = [affine_map<(m, n, d, e) -> (m)>, affine_map<(m, n, d, e) -> (n)>]} : memref<32x64xf16>, memref<48x64xf16>, memref<48x16xf16>, memref<32x16xf16> documents %m, %n : memref<32xi32>, memref<48xf32>
   return
 }
+
+// -----
+
+#q = affine_map<(m, n, d, e) -> (m, d)>
+#k = affine_map<(m, n, d, e) -> (n, d)>
+#v = affine_map<(m, n, d, e) -> (n, e)>
+#o = affine_map<(m, n, d, e) -> (m, e)>
+
+// expected-error @+2 {{warp.attention: expected the ends of groups as a vector of i32 of static size, got memref<?xi32>}}
+func.func @ends(%q: memref<32x64xf16>, %k: memref<32x64xf16>, %v: memref<32x16xf16>, %o: memref<32x16xf16>, %e: memref<?xi32>) {
+  warp.attention %q, %k, %v into %o {scale = 1.0 : f32, indexing_maps = [#q, #k, #v, #o]} : memref<32x64xf16>, memref<32x64xf16>, memref<32x16xf16>, memref<32x16xf16> grouped %e : memref<?xi32>
+  return
+}
