@@ -56,11 +56,9 @@ MOST_OF_BYTES = 128
 MIN_SLICE = 16
 """Columns of O that one of several warps that share keys stores, at least: a pair of base tiles."""
 
-SHORT = 2048
-"""Columns of scores up to which one warpgroup makes gradients; of more, CTAs of 64 rows would read tiles too often."""
-
-FULLER = 1.3
-"""How many more rows three warpgroups must take than two do, so that two are better."""
+SHORT, FULLER = 2048, 1.3
+"""Columns of scores up to which one warpgroup makes gradients; of more, CTAs of 64 rows would read tiles too often.
+How many more rows three warpgroups must take than two do, so that two are better."""
 
 IN_TURNS = 1.057
 """How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
