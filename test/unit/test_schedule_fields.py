@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from grid import wrong
+from orders import ALONE, VALUES, pairs
 from products import Product, Types, fitted
 
 from warploom.dialect.warp.matmul import MatmulOp
@@ -130,3 +131,8 @@ def test_where_the_last_tile_starts(case: Product, target: str, expected: tuple[
         assert (found.inside("m"), found.inside("n")) == tuple(
             even or start is not None for even, start in zip(whole, expected, strict=True)
         )
+
+
+def test_every_field_is_tried_in_all_orders_of_warps() -> None:
+    changed = {name for kernel in pairs() for name in (*VALUES, *ALONE) if f"{name}=" in str(kernel)}
+    assert changed == {*VALUES, *ALONE}
