@@ -40,19 +40,23 @@ COMBINED: Mapping[Kind, Callable[[SSAValue, SSAValue], SSAValue]] = {
 }
 """Two elements of a row as one."""
 
+LOWEST = float.fromhex("-0x1.fffffep127")
+"""The lowest number of f32: differences from it are no NaN."""
+
 REPEATED = (f32, f64, i32)
 """Types of values of a row that are spread out without an instruction."""
 
 FragmentOf: TypeAlias = Callable[[TypeAttribute], FragmentType]
 Load: TypeAlias = Callable[[IndexBuilder, int, Index], SSAValue]
 Store: TypeAlias = Callable[[IndexBuilder, int, SSAValue, Index], None]
-Join: TypeAlias = Callable[[IndexBuilder, Sequence[tuple[Kind, SSAValue]]], Sequence[SSAValue]]
+Join: TypeAlias = Callable[[IndexBuilder, Sequence[tuple[Kind, SSAValue]], bool], Sequence[SSAValue]]
 
 
 class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
-    row, those that do not depend on each other `together`. `length` is the length of rows, if tiles pass their end."""
+    row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
+    pass their end."""
 
     region: Region
     fragment: FragmentOf
@@ -62,6 +66,7 @@ class RowRegion(NamedTuple):
     start: Index
     join: Join
     together: bool
+    shared: bool
     length: Index | None
 
     @property
@@ -89,7 +94,13 @@ class RowRegion(NamedTuple):
                     own = [chunk.reduced(each, parts=False) for each in group]
                 else:
                     own = self._along(index, group, end, step, columns)
-                joined = self.join(index, [(each.kind.data, part) for each, part in zip(group, own, strict=True)])
+                below = step is None and self.shared and len(group) == 1 and _is_sum_below(op, group[0])
+                if below and isinstance(op, ReduceOp):
+                    own += chunk.sum_below(group[0], own, op)
+                    group.append(op)
+                kinds = [each.kind.data for each in group]
+                joined = self.join(index, list(zip(kinds, own, strict=True)), below)
+                op = None if below else op
                 for each, column in zip(group, joined, strict=True):
                     shown = step is None and not isinstance(self.length, int) and _shows_its_start(each)
                     columns[each.result] = _started(index, each.kind.data, column) if shown else column
@@ -150,6 +161,21 @@ class RowRegion(NamedTuple):
         return not isinstance(owner, ReduceOp | IndexOp) and all(map(self.is_number, owner.operands))
 
 
+def rescaled(x: Sequence[SSAValue]) -> SSAValue:
+    """A sum of exponentials below one number as that below another."""
+    less = arith.MulfOp(arith.SubfOp(x[1], x[2]).result, number(math.log2(math.e))).result
+    return arith.MulfOp(x[0], power(less)).result
+
+
+def _is_sum_below(op: Operation | None, largest: ReduceOp) -> bool:
+    """Whether a reduction is the sum of exponentials of differences from the largest element, whose logarithm is used:
+    warps add up their own, below their own largest element, and scale it when they know that of the row."""
+    exp = op.input.owner if isinstance(op, ReduceOp) and op.kind.data == Kind.Add else None
+    less = exp.operands[0].owner if isinstance(exp, math_dialect.ExpOp) and _is_in_logarithm(exp) else None
+    largest_of = isinstance(less, arith.SubfOp) and (less.lhs, less.rhs) == (largest.input, largest.result)
+    return largest_of and largest.kind.data in (Kind.Max, Kind.Maximum) and not _shows_its_start(largest)
+
+
 def _shows_its_start(op: ReduceOp) -> bool:
     """Whether the result of a reduction that ignores NaN can show its start value, which it has if all elements are
     NaN. It cannot if it is only subtracted from these elements: the differences are NaN in any case."""
@@ -180,6 +206,13 @@ class RowChunk:
         if self.region.length is not None:
             fragment = until(self.index, fragment, self.index.sub(self.at, self.region.length), IDENTITIES[kind])
         return self.index.insert(ReduceOp(kind, fragment, parts=parts)).result
+
+    def sum_below(self, largest: ReduceOp, own: list[SSAValue], op: ReduceOp) -> list[SSAValue]:
+        """The sum of exponentials below the largest element of this warp, which becomes a finite number in `own`."""
+        finite = COMBINED[largest.kind.data]
+        own[0] = mapped(self.index, lambda x: finite(x[0], number(LOWEST)), own[0])
+        below = RowChunk(self.region, self.index, self.at, {largest.result: own[0]}, dict(self.elements))
+        return [below.reduced(op, parts=False)]
 
     def stored(self, value: SSAValue) -> SSAValue:
         """A value for each element that is stored: of a row one base tile, of which the first column is."""

@@ -29,7 +29,7 @@ from ..linalg.split_rows import SUMMED
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion
+from .row_region import Load, RowRegion, rescaled
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,
@@ -240,6 +240,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
         start,
         join,
         traversal.cluster == 1,
+        traversal.warps[1] * traversal.cluster > 1,
         None if traversal.fits else length,
     )
     # Warps that hold whole rows need no loop along them.
@@ -310,7 +311,10 @@ class RowJoin:
         index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
         return RowJoin(share, full)
 
-    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]]) -> Sequence[SSAValue]:
+    def __call__(
+        self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool
+    ) -> Sequence[SSAValue]:
+        """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
         if count == 1:
             return [column for _, column in columns]
@@ -339,10 +343,12 @@ class RowJoin:
         bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
-        joined = list[SSAValue]()
+        joined, parts = list[SSAValue](), list[SSAValue]()
         for (by, _), memory, kind in zip(columns, lines, element, strict=True):
             every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, kind, layout)))
-            joined.append(index.insert(ReduceOp(by, every.fragment)).result)
+            part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and parts else every.fragment
+            parts.append(part)
+            joined.append(index.insert(ReduceOp(by, part)).result)
         return joined
 
 

@@ -149,6 +149,27 @@ def test_rows_of_a_table_are_read_by_wide_accesses(columns: int, width: int) -> 
     assert f"{width} neighbours" in kernel.ptx or width == 1
 
 
+@pytest.mark.parametrize("ctas", [1, 4])
+def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
+    monkeypatch: pytest.MonkeyPatch, ctas: int
+) -> None:
+    """Also where all that a warp has are infinities."""
+    if ctas > 1:
+        monkeypatch.setattr("warploom.passes.tile.rows.CLUSTER_WARPS", 2)
+        monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
+    x = 8 * draw(2, 4201 if ctas == 1 else 4200)
+    x[0, :3000] = x[1, 100:4000] = -torch.inf
+    kernel = compile(torch_to_linalg(lambda x: torch.log_softmax(x.float(), -1), x), target="sm_90a", cache=False)
+    result = torch.full(x.shape, 99.0)
+    kernel(x, result, device="interp", checks="all")
+    wanted = torch.log_softmax(x.double(), -1)
+    assert torch.equal(result == -torch.inf, wanted == -torch.inf)
+    off = (result - wanted).nan_to_num(0).abs().max()
+    assert off <= 2**-20 * wanted.nan_to_num(neginf=0).abs().max()
+    assert kernel.ptx.count("bar.sync") == (ctas == 1)
+    assert (f".reqnctapercluster {ctas}" in kernel.ptx) == (ctas > 1)
+
+
 def test_few_columns_are_shared_by_lanes() -> None:
     assert "shfl.sync" in run(lambda x: x.float().sum(0), (draw(67, 37),), 2**-8, 1)
 
