@@ -202,14 +202,14 @@ def width_of(nest: Nest) -> int:
     loads neighbours too, from a place that is the same for all: rows of a table, for example."""
     last = (FIXED, *nest.writes[0].loops)[-1]
     along = [access for access in nest.used if last in access.loops]
-    if nest.summed or len(nest.writes) > 1 or last == FIXED or any(last in access.loops[:-1] for access in along):
+    if nest.summed or nest.writes[1:] or last == FIXED or any(last in access.loops[:-1] for access in along):
         return 1
     from .window_kernel import BY_VECTORS  # with operations that other nests do not need
 
     differing, loads = {access.element for access in along}, list[SSAValue]()
     for op in nest.body.ops:
         values = [value for value in op.operands if value in differing or _is_index(value, last)]
-        vectors = isinstance(op, (*BY_VECTORS, arith.SelectOp, YieldOp)) and op.operands[0].type != i1
+        vectors = isinstance(op, (*BY_VECTORS, YieldOp))
         vectors = vectors or (isinstance(op, arith.SelectOp) and op.cond not in values)
         if isinstance(op, memref.LoadOp) and values == [op.indices[-1]] and values[0] not in differing:
             loads.append(op.memref)
