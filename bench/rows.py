@@ -3,6 +3,7 @@
     bench/with_gpu.sh python3 bench/rows.py --json out.json
     bench/with_gpu.sh python3 bench/rows.py --only softmax,rms_norm --columns 1024 65536
     bench/with_gpu.sh python3 bench/rows.py --warm     # compiles all of both, and times nothing
+    bench/with_gpu.sh python3 bench/rows.py --inductor 4096 65536 --kernels folder     # inductor for these columns
 
 Each case is a function of PyTorch. Ours is what `torch_to_linalg` makes of it, as one compiled function; the peer is
 what inductor makes of it. Operands are bf16 from a normal distribution, `--elements` of them in rows of each length.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import pickle
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -253,9 +255,15 @@ def size_of(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def ours(case: Case, operands: Sequence[Tensor], target: str) -> Kernel:
-    """The compiled function."""
-    return compile(torch_to_linalg(case.function, *operands), target=target)
+def ours(case: Case, operands: Sequence[Tensor], target: str, file: Path | None = None) -> Kernel:
+    """The compiled function, from a file that an earlier run has written, if there is one."""
+    if file is not None and file.exists():
+        return pickle.loads(file.read_bytes())
+    kernel = compile(torch_to_linalg(case.function, *operands), target=target)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(kernel))
+    return kernel
 
 
 def in_graph(calls: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
@@ -335,11 +343,11 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     return Result(name, m, n, mine, peer, copy, call.ptx.count(".visible .entry"), error, torch_error)
 
 
-def warm(name: str, m: int, n: int, target: str, *, alone: bool = False) -> str:
+def warm(name: str, m: int, n: int, target: str, *, alone: bool = False, file: Path | None = None) -> str:
     """Compiles both for a size, or ours `alone`."""
     case = CASES[name]
     operands = case.operands(m, n)
-    kernel = ours(case, operands, target)
+    kernel = ours(case, operands, target, file)
     results = leaves((case.function if alone else torch.compile(case.function, dynamic=False))(*operands))
     kernel(*operands, *results)
     torch.cuda.synchronize()
@@ -354,6 +362,8 @@ def main() -> None:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without inductor")
+    parser.add_argument("--inductor", nargs="*", type=int, help="the columns for which it is timed, otherwise all")
+    parser.add_argument("--kernels", type=Path, help="a folder of compiled functions, which are written once")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -365,11 +375,14 @@ def main() -> None:
         print(HEADER)
     results: list[Result] = []
     for name, m, n in sizes:
+        alone = args.alone or (args.inductor is not None and n not in args.inductor)
+        file = args.kernels and args.kernels / f"{name}-{m}x{n}"
         try:
             if args.warm:
-                print(warm(name, m, n, args.target, alone=args.alone), flush=True)
+                print(warm(name, m, n, args.target, alone=alone, file=file), flush=True)
                 continue
-            results.append(measure(name, m, n, args.target, alone=args.alone))
+            kernel = ours(CASES[name], (), args.target, file) if file and file.exists() else None
+            results.append(measure(name, m, n, args.target, alone=alone, kernel=kernel))
             print(results[-1], flush=True)
         except Exception as error:  # one case that fails leaves the others
             print(f"{name:22} {m}x{n} {type(error).__name__}: {str(error)[:300]}", flush=True)
