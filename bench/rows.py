@@ -324,7 +324,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     """A case for a size; `alone` without inductor, whose time is not a number then."""
     case = CASES[name]
     first = case.operands(m, n)
-    call, compiled = kernel or ours(case, first, target), torch.compile(case.function, dynamic=False)
+    call, compiled = kernel or ours(case, first, target), None if alone else torch.compile(case.function, dynamic=False)
     own = leaves(case.function(*first))
     moved = size_of(first) + size_of(own)
     sets = [first, *(case.operands(m, n) for _ in range(max(1, math.ceil(SETS_BYTES / moved)) - 1))]
@@ -337,7 +337,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     graphs = [
         in_graph([lambda i=i: call(*sets[i], *outputs[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
-        *([] if alone else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
+        *([] if compiled is None else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
     ]
     mine, copy, peer = *timed([(graph, len(calls)) for graph in graphs]), *([math.nan] if alone else [])
     return Result(name, m, n, mine, peer, copy, call.ptx.count(".visible .entry"), error, torch_error)
@@ -367,7 +367,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
-    torch._dynamo.config.recompile_limit = 64
+    if not args.alone:
+        torch._dynamo.config.recompile_limit = 64
     names = args.only.split(",") if args.only else list(CASES)
     sizes = [(name, args.elements // n, n) for name in names for n in args.columns]
     if not args.warm:
@@ -384,11 +385,11 @@ def main() -> None:
             kernel = ours(CASES[name], (), args.target, file) if file and file.exists() else None
             results.append(measure(name, m, n, args.target, alone=alone, kernel=kernel))
             print(results[-1], flush=True)
+            if args.json is not None:
+                args.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
         except Exception as error:  # one case that fails leaves the others
             print(f"{name:22} {m}x{n} {type(error).__name__}: {str(error)[:300]}", flush=True)
         torch.cuda.empty_cache()
-    if args.json is not None:
-        args.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
 
 
 if __name__ == "__main__":
