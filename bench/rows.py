@@ -218,6 +218,22 @@ CASES = {
 }
 
 
+ANY_LENGTH = frozenset(
+    (
+        "swiglu",
+        "swiglu_backward",
+        "mean_square",
+        "router",
+        "group_norm",
+        "concatenate",
+        "rope",
+        "quantise_blocks",
+        "cast",
+    )
+)
+"""Those whose kernel is the same for any length of rows, which are timed for one."""
+
+
 @dataclass(frozen=True)
 class Result:
     """Microseconds of ours, inductor and the copy; errors of ours and of torch."""
@@ -370,7 +386,8 @@ def main() -> None:
     if not args.alone:
         torch._dynamo.config.recompile_limit = 64
     names = args.only.split(",") if args.only else list(CASES)
-    sizes = [(name, args.elements // n, n) for name in names for n in args.columns]
+    lengths = {name: args.columns[1:2] or args.columns if name in ANY_LENGTH else args.columns for name in names}
+    sizes = [(name, args.elements // n, n) for name in names for n in lengths[name]]
     if not args.warm:
         print(torch.cuda.get_device_name())
         print(HEADER)
