@@ -102,11 +102,11 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     inputs, _ = joined(op, places, places[main], may_join)
     output, written = inputs[main], [inputs[count + i] for i in range(len(outputs))]
     inputs = {i: place for i, place in inputs.items() if i < count}
-    if not reduces:
+    summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
+    if not reduces and not summed:
         return over_elements(op, inputs, written, output)
     columns = len(output.loops) - 1
     rows = columns - 1 if columns else None
-    summed = [output for number, output in enumerate(outputs) if op.is_summed(number)]
     each_row = [place for place in (*inputs.values(), *written) if place.value not in (*of_rows, *summed)]
     sizes = RowSizes.of(columns, each_row)
     layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs)
@@ -125,9 +125,12 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     warps = (1, across) if across > 1 else (1 if rows is None else WARPS, 1)
     fits = length is not None and length % (width * parts) == 0
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
-    parts = shape_of(summed[0])[0] if summed else 0
+    apart = shape_of(summed[0])[0] if summed else 0
+    held = reduces and length is not None and layout.rows == 1 and width * parts >= length
+    if apart and not (held and min(output.kind.get_shape()) > 0 and apart % warps[0] == 0):
+        fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     along = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
-    return Traversal(op, inputs, written, output, *along, parts=parts)
+    return Traversal(op, inputs, written, output, *along, parts=apart)
 
 
 class RowShare(NamedTuple):
@@ -311,9 +314,7 @@ class RowJoin:
         index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
         return RowJoin(share, full)
 
-    def __call__(
-        self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool
-    ) -> Sequence[SSAValue]:
+    def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
         """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
         (warps, ctas), count = self.share, self.share.warps * self.share.ctas
         if count == 1:

@@ -189,3 +189,17 @@ func.func @results(%x: memref<4x8xf32>, %y: memref<4x8xf32>, %s: memref<4xf32>) 
   }
   return
 }
+
+// -----
+
+#mn = affine_map<(m, n) -> (m, n)>
+#apart = affine_map<(m, n) -> (m mod 3, n)>
+
+// expected-error @+2 {{warp.rows: expected the output to be indexed by all loops, or all but the last, got (d0, d1) -> ((d0 mod 3), d1)}}
+func.func @other_sums(%x: memref<4x8xf32>, %y: memref<2x8xf32>) {
+  warp.rows %x into %y {indexing_maps = [#mn, #apart]} : memref<4x8xf32> into memref<2x8xf32> {
+  ^bb0(%a: f32):
+    warp.yield %a : f32
+  }
+  return
+}
