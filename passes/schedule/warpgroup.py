@@ -22,6 +22,7 @@ from .defaults import can_change, laid_out, unknown_pitches
 from .model import not_packed
 from .warpgroup_model import (
     LINE,
+    MANY_WEIGHTS,
     GroupTile,
     can_exchange,
     cost,
@@ -406,8 +407,8 @@ def schedules_by_cost(
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if _has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
-    if product.products > 1 and reads_weights(product):
-        # Few rows wait for weights (H100, gates of 16x14336x4096: 84.4 us by 64x128x128, 87.1 by 64x256x64).
+    if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:
+        # Few rows wait for weights (H100, gates of 16x14336x4096: 81.7 us by 64x128x128, 87.4 by 64x256x64).
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
