@@ -153,19 +153,16 @@ LEAST_PRODUCTS, FEW_ELEMENTS = 11 << 24, 1 << 18
 is not; 2048x512x256 takes 7.0 microseconds by fragments, 6.5 by warpgroups)."""
 
 LEAST_DEEP = 1 << 30
-"""The same of fewer elements and a long K (H200: 256x256x8192 11.4 and 12.5 microseconds, 512x512x4096 13.2 and
-12.4)."""
+"""The same of fewer elements and a long K (H200, us: 256x256x8192 11.4 and 12.5, 512x512x4096 13.2 and 12.4)."""
 
 LEAST_BATCHED = 1 << 25
-"""The same of a batch, by `mma.sync` and by `wgmma` (H200, bf16, microseconds: 16 of 96 4.8 and 4.8, 16 of 160 6.3 and
-5.8, 8 of 256 6.3 and 5.7, 8 of 384 8.8 and 7.6)."""
+"""The same of a batch, by `mma.sync` and by `wgmma` (H200, us: 16 of 96 4.8 and 4.8, 8 of 384 8.8 and 7.6)."""
 
 LEAST_PACKED = 1 << 31
 """The same where operands are packed first (H200: 1281 is as fast, 1535 by a tenth faster)."""
 
 LEAST_PADDED = 1 << 21
-"""Elements of D from which its rows are worth a launch that copies them (H200: 16.8 million in odd rows of 16 bits cost
-57 microseconds, a launch that copies them about 20)."""
+"""Elements of D whose rows are worth a launch that copies them (H200: 16.8 million in odd rows cost 57 us, it 20)."""
 
 GROUP = 16
 """Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8)."""
@@ -407,8 +404,7 @@ def schedules_by_cost(
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
     if _has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
-    if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:
-        # Few rows wait for weights (H100, gates of 16x14336x4096: 81.7 us by 64x128x128, 87.4 by 64x256x64).
+    if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:  # for which they wait
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
     for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
