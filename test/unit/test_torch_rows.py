@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, float]] = {
     "softmax_backward": (softmax_backward, (draw(3, 90), torch.softmax(draw(3, 90), -1)), 2**-8),
     "swiglu_backward": (swiglu_backward, tuple(draw(5, 33, kind=torch.float32) for _ in range(3)), 2**-20),
     "rope": (rope, (draw(3, 2, 24), draw(3, 1, 24), draw(3, 1, 24)), 2**-6),
-    "total": (lambda x: x.sum(), (draw(37, 41, kind=torch.float32),), 2**-18),
+    "total": (lambda x: x.sum(), (torch.rand(37, 41),), 2**-18),
     "router": (lambda x: torch.softmax(x, -1).topk(2), (draw(7, 40, kind=torch.float32),), 2**-20),
     "quantised_blocks": (quantised_blocks, (draw(3, 256, kind=torch.float32),), 2**-4),
 }
