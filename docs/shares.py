@@ -1,5 +1,5 @@
-"""Writes the tables of README.md, docs/torch.md and bench/RESULTS.md from the measurements in bench/: models, products,
-attention and rows beside their peers.
+"""Writes the tables of README.md and docs/torch.md from the measurements in bench/: models, products and attention
+beside their peers.
 
 python docs/shares.py          # or: make docs
 """
@@ -11,13 +11,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-README, TORCH, RESULTS = ROOT / "README.md", ROOT / "docs" / "torch.md", ROOT / "bench" / "RESULTS.md"
+README, TORCH = ROOT / "README.md", ROOT / "docs" / "torch.md"
 MEASURED = ROOT / "bench" / "hopper-h200.json"
 RUN = "bf16"
 SIZES = ("1024", "2048", "4096", "8192", "4095", "16x8192x8192", "128x16384x4096")
 ATTENTION = ROOT / "bench" / "attention-h200.json"
 WIDTHS, LENGTH = (64, 128, 256), 4096
-ROWS = ROOT / "bench" / "rows-h100.json"
 MODELS = ROOT / "bench" / "torch-models-h100-2.json"
 NAMES = {
     "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
@@ -83,25 +82,6 @@ def attention() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in table)
 
 
-def rows() -> str:
-    """Microseconds of each function of rows, for each length of them, and the speed relative to a copy and inductor."""
-    found = {(row["case"], row["columns"]): row for row in json.loads(ROWS.read_text())}
-    lengths = sorted({columns for _, columns in found})
-    lines = [f"| us; of the copy; of inductor | kernels | {' | '.join(map(str, lengths))} |"]
-    lines.append(f"| --- | ---: | {' | '.join('---' for _ in lengths)} |")
-    for case in dict.fromkeys(case for case, _ in found):
-        own = [found.get((case, columns)) for columns in lengths]
-        cells = [_cell(row) if row else "" for row in own]
-        kernels = sorted({row["launches"] for row in own if row})
-        lines.append(f"| {case} | {', '.join(map(str, kernels))} | {' | '.join(cells)} |")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _cell(row: dict[str, float]) -> str:
-    shares = [row[peer] / row["ours"] for peer in ("copy", "inductor") if row[peer] == row[peer]]
-    return "; ".join([f"{row['ours']:.0f}", *(f"{share:.2f}" for share in shares)])
-
-
 def _full(size: str) -> str:
     return size if "x" in size else f"{size}x{size}x{size}"
 
@@ -109,12 +89,12 @@ def _full(size: str) -> str:
 def text(page: Path = README) -> str:
     """A page with the tables as they are measured."""
     written = page.read_text(encoding="utf-8")
-    for name, made in (("models", models), ("shares", table), ("attention", attention), ("rows", rows)):
+    for name, made in (("models", models), ("shares", table), ("attention", attention)):
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
     return written
 
 
 if __name__ == "__main__":
-    for each in (README, TORCH, RESULTS):
+    for each in (README, TORCH):
         each.write_text(text(each), encoding="utf-8")
