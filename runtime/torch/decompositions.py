@@ -12,18 +12,34 @@ import torch
 from .options import aten, decompositions, prims
 
 COMPOSITE = (
-    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
-    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
-    "native_batch_norm_backward", "_softmax", "_log_softmax", "_softmax_backward_data",
-    "_log_softmax_backward_data", "_fused_rms_norm", "_fused_rms_norm_backward", "unbind", "mean", "var_mean",
-    "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward", "t", "transpose", "detach",
-    "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward", "zeros", "zeros_like", "new_zeros",
-    "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax", "embedding", "index_select", "index_copy",
-    "index_fill", "_unsafe_index", "pixel_shuffle", "all", "std", "std_mean", "linalg_vector_norm", "norm",
-    "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss",
-    "huber_loss_backward", "glu", "glu_backward", "hardswish", "hardswish_backward", "hardsigmoid",
-    "hardsigmoid_backward",
-)  # fmt: skip
+    *(
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "native_group_norm",
+        "native_group_norm_backward",
+        "native_batch_norm",
+    ),
+    *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "native_batch_norm_backward"),
+    *("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
+    *("_fused_rms_norm", "_fused_rms_norm_backward"),
+    *("unbind", "mean", "var_mean", "var", "stack", "arange", "triu", "tril", "logsumexp", "nll_loss_backward"),
+    *("t", "transpose", "detach", "_unsafe_view", "repeat", "new_full", "select_scatter", "select_backward"),
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "floor_divide", "_safe_softmax"),
+    *(
+        "embedding",
+        "index_select",
+        "index_copy",
+        "index_fill",
+        "_unsafe_index",
+        "pixel_shuffle",
+        "all",
+        "std",
+        "std_mean",
+    ),
+    *("linalg_vector_norm", "norm", "mse_loss", "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward"),
+    *("huber_loss", "huber_loss_backward", "glu", "glu_backward"),
+    *("hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward"),
+)
 """Operations that are taken apart before, beside those that torch takes apart for export."""
 
 
@@ -38,15 +54,13 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
     rows, spread = wide.reshape(n, groups, -1), isinstance(n, int) and n >= MANY_IMAGES
     variance, mean = torch.var_mean(rows, -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
-    of_channels = [x if x is None else x.view(1, groups, -1, 1) for x in (weight, bias)]
-    if spread:
-        sizes = 1, groups, c // groups, pixels
-        of_channels = [x if x is None else x.expand(sizes).reshape(1, groups, -1) for x in of_channels]
-    shape = (n, groups, 1) if spread else (n, groups, 1, 1)
-    images = rows if spread else wide.reshape(n, groups, c // groups, -1)
-    normal = (images - mean.view(shape)) * scale.view(shape)
-    for combine, x in zip((torch.mul, torch.add), of_channels, strict=True):
-        normal = normal if x is None else combine(normal, x)
+    shape = (groups, -1) if spread else (groups, c // groups, -1)
+    sizes = 1, groups, c // groups, pixels if spread else 1
+    of_rows = n, groups, *[1] * (len(shape) - 1)
+    normal = ((rows if spread else wide.reshape(n, *shape)) - mean.view(of_rows)) * scale.view(of_rows)
+    for combine, x in ((torch.mul, weight), (torch.add, bias)):
+        if x is not None:
+            normal = combine(normal, x.view(1, groups, -1, 1).expand(sizes).reshape(1, *shape))
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
