@@ -35,7 +35,7 @@ FEW_ROWS, LONG = 16, 1 << 17
 
 SMS, SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 132, 16, 16, 4, 64
 """For sums of columns by the kernel of their rows: SMs, elements of a row that a lane holds beside sums of each, warps
-of an SM, which have registers for that, and of a CTA; and rows for each of `FEW_ROWS` CTAs."""
+of an SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""

@@ -55,7 +55,6 @@ PACKED_BITS = 4
 LARGEST_ROW = 1 << 31
 """Bytes: indices and rows stay below."""
 
-
 TRAVERSED = frozenset((4, 8, 32))
 """Bits of the integers in memory that kernels of fragments go through."""
 

@@ -1,4 +1,4 @@
-"""The region of `warp.rows` on fragments."""
+"""The region of `warp.rows` on fragments: `warp.reduce` becomes one of fragments, what is between them `warp.map`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, co
 from ..patterns import Index, IndexBuilder, Turn
 from .fragment_math import mapped, mapped_to, number, power, until
 
-# The region of `warp.rows` on fragments: `warp.reduce` becomes one of fragments, what is between them `warp.map`.
-#
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
 # value of the row a product with its inverse: what that is off by, 2^-21 and |x| 2^-23 for the exponent x, is far
@@ -209,8 +207,7 @@ class RowChunk:
 
     def sum_below(self, largest: ReduceOp, own: list[SSAValue], op: ReduceOp) -> list[SSAValue]:
         """The sum of exponentials below the largest element of this warp, which becomes a finite number in `own`."""
-        finite = COMBINED[largest.kind.data]
-        own[0] = mapped(self.index, lambda x: finite(x[0], number(LOWEST)), own[0])
+        own[0] = mapped(self.index, lambda x: COMBINED[largest.kind.data](x[0], number(LOWEST)), own[0])
         below = RowChunk(self.region, self.index, self.at, {largest.result: own[0]}, dict(self.elements))
         return [below.reduced(op, parts=False)]
 

@@ -44,8 +44,6 @@ from .traversal import (
     outline,
 )
 
-# `warp.rows`: a kernel in which each warp makes some rows, in registers, from one pass over memory.
-#
 # Lanes hold as many neighbours of a row as one access of 16 bytes takes, and follow each other along it; of short rows
 # a warp takes several at a time. Where a row is longer than a warp holds, or its length is not known, each reduction
 # is a loop along the row, and so is what is stored in the end: memory is read once for each.

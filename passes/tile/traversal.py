@@ -38,8 +38,6 @@ from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
 
-# How an elementwise operation goes through one of its memories.
-
 ACCESS_BITS = 128
 """The widest access of a thread."""
 
@@ -139,8 +137,6 @@ def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outlin
     return VectorOperand(name, value, divisor=place.divisor)
 
 
-# Kernels that go once through memory: which elements of an output each CTA, warp and lane computes.
-#
 # A warp takes a tile of the output in fragments whose layout is made for memory, not for an instruction: a lane holds
 # as many neighbours in a row as one access of 16 bytes takes, and lanes follow each other along the row; of short rows
 # a warp takes several at a time.

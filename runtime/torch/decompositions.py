@@ -35,15 +35,13 @@ def _group_norm(value: torch.Tensor, weight: Any, bias: Any, *sizes: Any) -> tup
     rows, spread = wide.reshape(n, groups, -1), isinstance(n, int) and n >= MANY_IMAGES
     variance, mean = torch.var_mean(rows, -1, correction=0)
     scale = torch.rsqrt(variance + epsilon)
-    of_channels = [x if x is None else x.view(1, groups, -1, 1) for x in (weight, bias)]
-    if spread:
-        sizes = 1, groups, c // groups, pixels
-        of_channels = [x if x is None else x.expand(sizes).reshape(1, groups, -1) for x in of_channels]
-    shape = (n, groups, 1) if spread else (n, groups, 1, 1)
-    images = rows if spread else wide.reshape(n, groups, c // groups, -1)
-    normal = (images - mean.view(shape)) * scale.view(shape)
-    for combine, x in zip((torch.mul, torch.add), of_channels, strict=True):
-        normal = normal if x is None else combine(normal, x)
+    shape = (groups, -1) if spread else (groups, c // groups, -1)
+    sizes = 1, groups, c // groups, pixels if spread else 1
+    of_rows = n, groups, *[1] * (len(shape) - 1)
+    normal = ((rows if spread else wide.reshape(n, *shape)) - mean.view(of_rows)) * scale.view(of_rows)
+    for combine, x in ((torch.mul, weight), (torch.add, bias)):
+        if x is not None:
+            normal = combine(normal, x.view(1, groups, -1, 1).expand(sizes).reshape(1, *shape))
     return normal.to(value.dtype).view(value.shape), mean.to(value.dtype), scale.to(value.dtype)
 
 
