@@ -113,6 +113,10 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return value
 
 
+def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
+    return other.to(value.dtype).expand(value.shape)
+
+
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     for shift, dim in zip(shifts, dims, strict=True) if dims else ():
         first = -shift % value.shape[dim]
@@ -242,7 +246,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.min.default: torch.amin,
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: lambda value, other, *_: other.to(value.dtype).expand(value.shape),
+    aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.topk.default: _topk,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
