@@ -203,6 +203,7 @@ The backward pass is fused by meaning as the forward pass is, one result at a ti
 | lse, delta | memory of f32 with a number for each query, along any loops of the batch |
 | delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
 | scale | at any place in dS; it is that of S |
+| mask | memory of f16, bf16 or f32, added to scaled scores, along queries, keys, heads or some; it gets no gradient |
 | P, dS | rounded to the type of the matrices that they are multiplied with |
 | batch | heads that share K and V: dK and dV are summed over what indexes Q, and not K |
 | results | dQ, dK and dV, or some of them, dV not alone; f16, bf16 or f32 |
@@ -213,9 +214,10 @@ Q and dO, or of K and V, and loops over tiles of the other two. Scores are compu
 registers, as operand A of the products that are added up. Nothing is added by several CTAs, so every run gives the
 same bits; Q K^T and dO V^T are computed twice for that, seven products in place of five.
 
-S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own. A row that no
-key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O. `test/attention_gradients.py` states
-the bounds on errors.
+S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own; with a mask S
+starts from 0, for a mask may be as low as f32 is, and an lse of -inf counts as the lowest number. Without one, a row
+that no key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O.
+`test/attention_gradients.py` states the bounds on errors.
 """)
 
 
