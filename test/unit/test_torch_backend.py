@@ -1119,6 +1119,19 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_gradients_of_attention_of_one_batch_are_compiled(heads: int) -> None:
+    """Keys without the dimension of the batch are one value, that of scores and of the gradient of queries."""
+    compiled = Compiled(functional.scaled_dot_product_attention)
+    own = [drawn(1, heads, 20, 16).requires_grad_() for _ in range(3)]
+    wide = [x.detach().double().requires_grad_() for x in own]
+    slope = drawn(1, heads, 20, 16)
+    compiled.call(*own).backward(slope)
+    functional.scaled_dot_product_attention(*wide).backward(slope.double())
+    assert all(close(x.grad, y.grad, 3.0) for x, y in zip(own, wide, strict=True))
+    assert not compiled.reasons
+
+
 @pytest.mark.parametrize("of_mask", [False, True])
 def test_gradients_with_a_mask_as_they_are_on_a_gpu(of_mask: bool) -> None:
     """Those of Q, K and V are compiled, unless the mask's is used too, which one operation computes with them."""
