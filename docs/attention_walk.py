@@ -204,6 +204,7 @@ The backward pass is fused by meaning as the forward pass is, one result at a ti
 | lse, delta | memory of f32 with a number for each query, along any loops of the batch |
 | delta | the sum of dO * O along a row: an argument, or computed before, by a kernel of its own |
 | scale | at any place in dS; it is that of S |
+| mask | memory of f16, bf16 or f32, added to scaled scores, along queries, keys, heads or some; it gets no gradient |
 | P, dS | rounded to the type of the matrices that they are multiplied with |
 | batch | heads that share K and V: dK and dV are summed over what indexes Q, and not K |
 | results | dQ, dK and dV, or some of them, dV not alone; f16, bf16 or f32 |
@@ -219,9 +220,10 @@ The launches overlap, where one CTA fills an SM: a kernel lets the next one begi
 fill the SMs that the last ones leave. `passes/tile/overlap.py` does so for launches of which none writes what another
 one reads or writes.
 
-S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own. A row that no
-key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O. `test/attention_gradients.py` states
-the bounds on errors.
+S starts from -lse / scale and dP from -delta, so that neither takes registers or instructions of its own; with a mask S
+starts from 0, for a mask may be as low as f32 is, and an lse of -inf counts as the lowest number. Without one, a row
+that no key counts for has lse = -inf and a delta of NaN, and gradients of NaN as its O.
+`test/attention_gradients.py` states the bounds on errors.
 """)
 
 

@@ -35,7 +35,7 @@ from ..linalg.product import Product, padded
 from ..linalg.read_attention import AttentionGradient
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, values_schedule
-from .attention import as_operand, multiplied, of_same_document
+from .attention import LOWEST_OF_F32, as_operand, multiplied, of_same_document
 from .fragment_math import fma, mapped, number, power
 from .operands import (
     KTurns,
@@ -216,7 +216,8 @@ class GradientBuilder:
             added = converted(index, self._mask(index, mask, place, at), f32)
 
             def masked(x: Sequence[SSAValue]) -> SSAValue:
-                exponent = arith.SubfOp(fma(x[0], number(self.scale), x[1]), x[2]).result
+                lse = arith.MaximumfOp(x[2], number(LOWEST_OF_F32)).result  # of no key, so that p is 0
+                exponent = arith.SubfOp(fma(x[0], number(self.scale), x[1]), lse).result
                 return fma(exponent, number(-factors[0]), number(shift))
 
             scores = mapped(index, masked, scores, added, of_queries[0])

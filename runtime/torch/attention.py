@@ -100,7 +100,7 @@ def lower(builder: FunctionBuilder, node: Node, values: Mapping[Node, Value]) ->
     attention, likes = _Attention(builder, own, trains=node.target in GRADIENTS), node.meta["val"]
     if node.target in GRADIENTS:
         made = attention.gradients(own["grad_out"], own["out"], own["logsumexp"], likes)
-        if any(user.args[1] >= len(made) for user in results_of(node)):
+        if len(made) in [user.args[1] for user in results_of(node)]:
             raise UnsupportedError("the gradient of a mask is not lowered")
         return made
     return attention.results([likes] if isinstance(likes, torch.Tensor) else likes)
@@ -193,7 +193,11 @@ class _Attention:
         total = self._reduced("add", above, 0.0)
 
         def result() -> Value:
-            weights = self.builder.converted(self._computed("div", above, total), self.half)
+            weights = self._computed("div", above, total)
+            if self.mask is not None:
+                rows = [weights, unsqueezed(largest, len(largest.shape))]
+                weights = self.builder.generic(rows, weights.shape, weights.dtype, _with_keys)
+            weights = self.builder.converted(weights, self.half)
             return self._sum((weights, self.around), self.v, (*self.loops, COLUMN), likes[0])
 
         def logarithm() -> Value:
@@ -317,6 +321,11 @@ class _Attention:
             dims = (*full.dims[:HEADS], None, None, *full.dims[HEADS + 1 :])
             over = replace(full, dims=dims, shape=(*self.sizes[:KEY], mask.shape[-1]))
         return reordered(over, [*self.loops, 4])
+
+
+def _with_keys(inside: Body, x: Sequence[ElementValue]) -> ElementValue:
+    """A weight, or 0 where the largest score is minus infinity: of a row without keys, as in eager mode."""
+    return RULES["where"](inside, [COMPARISONS["eq"](inside, [x[1], -math.inf]), 0.0, x[0]])
 
 
 def _split(builder: FunctionBuilder, value: Value, split: tuple[Size, ...]) -> Value:

@@ -61,6 +61,7 @@ class FunctionBuilder(Builder):
         self.block = Block()
         super().__init__(InsertPoint.at_end(self.block))
         self._indices: dict[Size, SSAValue] = {}
+        self._made: dict[tuple[Value, frozenset[int]], Value] = {}
         self._places: dict[Size, tuple[SSAValue, int]] = {}
 
     def argument(self, name: str, shape: tuple[Size, ...], dtype: torch.dtype) -> Value:
@@ -121,13 +122,15 @@ class FunctionBuilder(Builder):
         return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
 
     def only(self, value: Value, kept: Collection[int]) -> Value:
-        """A value's tensor with the dimensions `kept`. The others have size 1."""
+        """A value's tensor with the dimensions `kept`. The others have size 1. It is one value, however often asked."""
         full = value.full
         if len(kept) == len(full.shape):
             return full
         shape = tuple(size for d, size in enumerate(full.shape) if d in kept)
         groups = around([0, *sorted(kept)[1:]], len(full.shape))
-        return self.reshaped(full, shape, groups if shape else [])
+        if (key := (full, frozenset(kept))) not in self._made:
+            self._made[key] = self.reshaped(full, shape, groups if shape else [])
+        return self._made[key]
 
     def reshaped(self, value: Value, shape: tuple[Size, ...], groups: Sequence[Sequence[int]]) -> Value:
         """A reshaped tensor. `groups` are the dimensions that are collapsed, or into which one is expanded."""

@@ -134,6 +134,10 @@ def _flip(value: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
     return value
 
 
+def _copy(value: torch.Tensor, other: torch.Tensor, *_: object) -> torch.Tensor:
+    return other.to(value.dtype).expand(value.shape)
+
+
 def _roll(value: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     for shift, dim in zip(shifts, dims, strict=True) if dims else ():
         first = -shift % value.shape[dim]
@@ -263,7 +267,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.min.default: torch.amin,
     aten.index_put.default: _index_put,
     aten.convolution_backward.default: _convolution_backward,
-    aten.copy.default: lambda value, other, *_: other.to(value.dtype).expand(value.shape),
+    aten.copy.default: _copy,
     aten.native_group_norm.default: _group_norm,
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),

@@ -122,6 +122,10 @@ def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
     return product.new_empty(product.shape)
 
 
+def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     a, b = ctx.saved_tensors
     of_a, of_b = ctx.needs_input_grad
@@ -186,6 +190,10 @@ def _like_scaled(
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
+def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
+    return b.new_empty((values.shape[0], b.shape[1]))
+
+
 def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = dense.shape
     words = dense.new_empty(metadata_shape(rows, columns, dense.dtype), dtype=torch.int32)
@@ -196,10 +204,7 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
     "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
-    "sparse_matmul": (
-        partial(_computed, warploom.sparse_matmul.default),
-        lambda values, _, b: b.new_empty((values.shape[0], b.shape[1])),
-    ),
+    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""
@@ -231,9 +236,7 @@ for name in AUTOCAST:
 for name, (function, like) in OPERATORS.items():
     library.register_kernel(f"warploom::{name}", DEVICES, function)
     library.register_fake(f"warploom::{name}", like)
-library.register_autograd(
-    "warploom::matmul", _matmul_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
-)
+library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
 library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
 
 torch_operators = warploom

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
 from .options import aten, prims, pytree, sympy
 from .part import MemoryOrder, row_major
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
+
+Max: Any = import_module("torch.utils._sympy.functions").Max
 
 
 def order_of(tensor: torch.Tensor) -> MemoryOrder:
@@ -43,10 +46,11 @@ def _placed(tensor: torch.Tensor) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     return shape_of(tensor), tuple(_bounded(size_of(stride)) for stride in tensor.stride())
 
 
-def _bounded(size: Size) -> Size:
-    if isinstance(size, int):
-        return size
-    return size.replace(lambda x: x.func.__name__ == "Max" and x.args[:1] == (1,), lambda x: x.func(*x.args[1:]))
+def _bounded(stride: Any) -> Size:
+    """A stride without its bound, which torch writes as Max(1, n) among its factors."""
+    expression: Any = sympy.sympify(stride)
+    bounds: Any = [bound for bound in expression.atoms(Max) if bound.args[0] == 1]
+    return expression.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
 
 
 def hint(size: Any) -> int:

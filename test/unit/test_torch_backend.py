@@ -1126,6 +1126,8 @@ def test_gradients_of_attention_with_a_mask_are_compiled(shape: tuple[int, ...],
     torch.manual_seed(7)
     mask = drawn(*shape) if kind == "added" else torch.rand(shape) > 0.3
     mask[..., 0] = True
+    if shape == (21, 37):  # a query without keys
+        mask[5] = -torch.inf if kind == "added" else False
     q, k, v = drawn(2, 4, 21, 24), drawn(2, 2, 37, 24), drawn(2, 2, 37, 24)
     slope = drawn(2, 4, 21, 24)
 
@@ -1176,6 +1178,19 @@ def test_attention_as_it_is_on_a_gpu() -> None:
     lowered: Any = import_module("torch._inductor.lowering").lowerings
     left = [node.target for node in graph.nodes if node.op == "call_function"]
     assert not any(target in decomposed and target not in lowered for target in left), "inductor compiles no such call"
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_gradients_of_attention_of_one_batch_are_compiled(heads: int) -> None:
+    """Keys without the dimension of the batch are one value, that of scores and of the gradient of queries."""
+    compiled = Compiled(functional.scaled_dot_product_attention)
+    own = [drawn(1, heads, 20, 16).requires_grad_() for _ in range(3)]
+    wide = [x.detach().double().requires_grad_() for x in own]
+    slope = drawn(1, heads, 20, 16)
+    compiled.call(*own).backward(slope)
+    functional.scaled_dot_product_attention(*wide).backward(slope.double())
+    assert all(close(x.grad, y.grad, 3.0) for x, y in zip(own, wide, strict=True))
+    assert not compiled.reasons
 
 
 @pytest.mark.parametrize("of_mask", [False, True])
