@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from xdsl.passes import ModulePass, get_pass_option_infos
 
 from ..dialect import plugins
-from ..dialect.schedule.fields import ScheduleField, text_of
-from ..dialect.schedule.schedule import FIELDS, PARTS
+from ..dialect.schedule.fields import PARTS, ScheduleField, text_of
+from ..dialect.schedule.schedule import FIELDS
 from .universe import WARPLOOM_UNIVERSE
 
 WIDTH = 100

@@ -23,7 +23,7 @@ from . import needs
 from .defaults import UNPIPELINED, check_c, check_epilogue, check_loop, laid_out
 from .model import TILES, as_halves, bits_twice, not_packed, unpaired
 from .needs import staged_part
-from .warpgroup import MOST_PROMOTED, PLAIN, check_blocks, check_operands, check_tiles, row_of, why_not
+from .warpgroup import MOST_PROMOTED, PLAIN, check_operands, check_tiles, row_of, why_not
 from .warpgroup_model import LINE, stages_beside, why_no_pairs
 
 # Whether a schedule of warpgroups fits a product and a target; each reason why not is one error.
@@ -54,7 +54,7 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
     product = laid_out(product, schedule.transpose, schedule.padded)
     row = row_of(product, schedule, target)
     _check_promoted(schedule, row)
-    check_blocks(schedule, product)
+    _check_blocks(schedule, product)
     _check_warpgroup_registers(schedule, row)
     check_tiles(schedule, product)
     check_operands(schedule, product)
@@ -69,6 +69,21 @@ def check_warpgroup(schedule: Schedule, product: Product, target: Target) -> Non
         elif (value := schedule[name]) != plain:
             raise ScheduleError(f"products of warpgroups take {name} = {plain}, got {value}")
     _check_shared(schedule, product, target)
+
+
+def _check_blocks(schedule: Schedule, product: Product) -> None:
+    """Checks that tiles fit the blocks of scales."""
+    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
+    if not k:
+        return
+    within = all(
+        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
+    )
+    if depth % k or not within or schedule.promote == PLAIN:
+        raise ScheduleError(
+            f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
+            f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
+        )
 
 
 def _check_warpgroup_registers(schedule: Schedule, row: Wgmma) -> None:

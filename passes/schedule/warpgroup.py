@@ -89,25 +89,6 @@ def can_stack(product: Product, schedule: Schedule) -> bool:
     return bool(product.block_scales) or (plain and schedule.mma.m == ROWS and schedule.promote == PLAIN)
 
 
-def check_blocks(schedule: Schedule, product: Product) -> None:
-    """Checks that tiles fit the blocks of scales.
-
-    Raises:
-        ScheduleError: if they do not.
-    """
-    (rows, columns, k), (_, _, depth) = product.blocks, schedule.cta
-    if not k:
-        return
-    within = all(
-        block in (0, 1) or block % size == 0 for block, size in zip((rows, columns), schedule.warp, strict=True)
-    )
-    if depth % k or not within or schedule.promote == PLAIN:
-        raise ScheduleError(
-            f"scales of blocks of {rows}x{k} and {columns}x{k} elements take K tiles of multiples of {k}, warp tiles "
-            f"that divide the others, and promote = f32; got cta = {schedule.cta}, warp = {schedule.warp}"
-        )
-
-
 def schedule_of_tile(
     product: Product, tile: GroupTile, row: Wgmma, accumulate: str, target: Target, operands: Mapping[str, Any]
 ) -> Schedule:
