@@ -86,7 +86,11 @@ GLOSSARY = (
     ("tensor copy, tensor map", "a copy of a box by `cp.async.bulk.tensor`; the 128 bytes that describe the tensor"),
     ("stage", "one of the buffers of the ring in shared memory that copies fill in turn (`stages`)"),
     ("prefetch distance", "how many K tiles copies run ahead of the products (`prefetch`)"),
-    ("split-K", "CTAs share the K of a tile, and add their partial sums in a workspace in global memory (`split_k`)"),
+    (
+        "split-K",
+        "CTAs share the K of a tile, and add their partial sums in a workspace in global memory, or in the shared "
+        "memory of a cluster (`split_k`, `partial_sums`)",
+    ),
     ("sliced-K", "groups of warps share each K tile, and add their partial sums in shared memory (`sliced_k`)"),
     ("partial sum", "the sum over the part of K that one CTA of split-K, or one warp of sliced-K, computes"),
     ("epilogue", "the operations on an accumulator before it is stored: bias, activation, residual, conversion"),

@@ -33,10 +33,11 @@ NOT_OVERLAPPED = 0.1
 cover. Not measured by itself."""
 
 START_NS, COMPARED_PER_NS, STORED_PER_NS = 860, {True: 2.4, False: 1.9}, {True: 2900, False: 700}
-"""What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are lines and otherwise, and
-bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are compared with those of
-warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines, 6.9 by warpgroups; of 215
-fragments with K of 400 and more half are between 1.9 and 2.5 cycles within lines, and between 2.9 and 3.3)."""
+"""What a launch takes beside, cycles of the model in a nanosecond where rows of A and B are whole lines, or less than
+one, and otherwise, and bytes of D that memory takes, by whole lines and otherwise, by which products of fragments are
+compared with those of warpgroups (`bench/draw.py`, H100: 14968x200x16 9.4 us by fragments that store parts of lines,
+6.9 by warpgroups; of 215 fragments with K of 400 and more half are between 1.9 and 2.5 cycles within lines, and
+between 2.9 and 3.3)."""
 
 TALL, TALL_STORES = (256, 128), 1.1
 """A tile, and by how much it must be better where D has more elements than A and B, which its mirror image stores in
@@ -451,7 +452,7 @@ def nanoseconds(product: Product, cost: float, *, staged: bool) -> float:
     """Nanoseconds of a launch to which the model gives `cost` cycles. The time to store D, which `cost` lacks, depends
     on whether it is `staged` in whole lines."""
     stored = product.m * product.n * product.d.element.bits / 8
-    in_lines = all(operand.pitch_bits % LINE_BITS == 0 for operand in (product.a, product.b))
+    in_lines = all(o.pitch_bits <= LINE_BITS or o.pitch_bits % LINE_BITS == 0 for o in (product.a, product.b))
     return START_NS + cost / COMPARED_PER_NS[in_lines] + stored / STORED_PER_NS[staged]
 
 
