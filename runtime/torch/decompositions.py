@@ -18,7 +18,7 @@ _softmax_backward_data _log_softmax_backward_data _fused_rms_norm _fused_rms_nor
 var stack arange triu tril logsumexp t transpose detach _unsafe_view repeat new_full select_scatter
 select_backward zeros zeros_like new_zeros ones ones_like new_ones floor_divide _safe_softmax embedding
 index_select index_copy index_fill _unsafe_index pixel_shuffle all std std_mean linalg_vector_norm norm mse_loss
-mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_forward nll_loss_backward slice_backward
+mse_loss_backward smooth_l1_loss smooth_l1_loss_backward nll_loss_backward slice_backward
 huber_loss huber_loss_backward glu glu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward
 """
 """Operations that are taken apart before, beside those that torch takes apart for export."""
@@ -203,6 +203,17 @@ def _expm1(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.abs(x) > 16.0, u - 1.0, exact)
 
 
+def _nll_loss(value: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignored: int) -> Any:
+    """What `aten.nll_loss_forward` computes, which counts labels as floats where it takes their mean."""
+    if weight is not None or value.dim() != 2 or not reduction:
+        operator = aten.nll_loss_forward.default
+        return decompositions([operator])[operator](value, target, weight, reduction, ignored)
+    places = torch.where(target != ignored, target, 0).unsqueeze(1)
+    losses = torch.where(target != ignored, -value.gather(1, places).squeeze(1), 0)
+    total, count = losses.sum(), (target != ignored).float().sum().to(value.dtype)
+    return (total / count if reduction == 1 else total), count
+
+
 MOST_CHOSEN, LONGEST_CHOICE = 16, 1024
 """Elements of each row that are chosen one after another; and the rows' length, which a warp holds: what is left to
 torch's kernels otherwise, as each choice reads the row."""
@@ -272,6 +283,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     aten.native_layer_norm_backward.default: partial(_norm_backward, aten.native_layer_norm_backward.default, 2),
     aten._fused_rms_norm_backward.default: partial(_norm_backward, aten._fused_rms_norm_backward.default, 1),
     aten.topk.default: _topk,
+    aten.nll_loss_forward.default: _nll_loss,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }
