@@ -353,7 +353,7 @@ def measure(name: str, m: int, n: int, target: str, *, alone: bool = False, kern
     graphs = [
         in_graph([lambda i=i: call(*sets[i], *outputs[i]) for i in calls]),
         in_graph([lambda i=i: halves[2 * i].copy_(halves[2 * i + 1]) for i in calls]),
-        *([] if compiled is None else [in_graph([lambda i=i: compiled(*sets[i]) for i in calls])]),
+        *([] if compiled is None else [in_graph([lambda i=i, run=compiled: run(*sets[i]) for i in calls])]),
     ]
     mine, copy, peer = *timed([(graph, len(calls)) for graph in graphs]), *([math.nan] if alone else [])
     return Result(name, m, n, mine, peer, copy, call.ptx.count(".visible .entry"), error, torch_error)

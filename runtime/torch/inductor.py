@@ -28,6 +28,11 @@ from .products import warploom
 from .views import VIEWS, called, hint, is_tensor, take_place, transpose_pads
 
 
+def _itself(model: Callable[..., Any], *_: Any, **__: Any) -> Callable[..., Any]:
+    """A compiled graph that is called as it is, where it cannot be recorded."""
+    return model
+
+
 def compile_whole(
     module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, Sequence[Any], str], None],
     mode: str | None,
@@ -61,7 +66,7 @@ def compile_whole(
             plain, changed = compiled.current_callable, compiled.mutated_input_idxs
             told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
             kept = settings.get("static_input_idxs") or ()
-            compiled.current_callable = recorded(lambda model, *_, **__: model, plain, kept, **told)
+            compiled.current_callable = recorded(_itself, plain, kept, **told)
         return compiled
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
