@@ -46,7 +46,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "stages": (1, 2), "sync": ("barrier", "mbarrier"), "prefetch": (1,), "unroll": (3,), "ctas": (2,), "split_k": (2,),
     "sliced_k": (2,), "staging": (0, 16), "pack": ("ab",), "edges": ("predicated",), "consumers": ("pingpong",),
     "cluster": ((2, 1), (2, 2)), "transpose": ("ab",), "padded": ("d",), "in_registers": ("a", "b"),
-    "multiplied": ("ba",),
+    "multiplied": ("ba",), "partial_sums": ("cluster",),
 }  # fmt: skip
 """What fields are changed to."""
 ALONE: Mapping[str, tuple[Any, ...]] = {

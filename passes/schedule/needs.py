@@ -428,7 +428,8 @@ def shared_bytes(product: Product, schedule: Schedule) -> int:
         parts.append(prod(scales) * product.group_scales.memory_bits // BYTE)
     parts += [slice_bytes(schedule), staging_bytes(product, schedule)]
     barriers = 2 * schedule.stages * BARRIER_BYTES if schedule.sync == "mbarrier" else 0
-    return behind_each_other(parts) + barriers
+    # The tiles of parts of K lie behind the mbarriers.
+    return behind_each_other(parts) + (whole_swizzles(barriers) if schedule.cluster_parts > 1 else barriers)
 
 
 def behind_each_other(sizes: Iterable[int]) -> int:

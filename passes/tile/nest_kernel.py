@@ -211,7 +211,7 @@ def width_of(nest: Nest) -> int:
         values = [value for value in op.operands if value in differing or _is_index(value, last)]
         vectors = isinstance(op, (*BY_VECTORS, YieldOp))
         vectors = vectors or (isinstance(op, arith.SelectOp) and op.cond not in values)
-        if isinstance(op, memref.LoadOp) and values == [op.indices[-1]] and values[0] not in differing:
+        if isinstance(op, memref.LoadOp) and values and values == [*op.indices[-1:]] and values[0] not in differing:
             loads.append(op.memref)
         elif values and not (vectors and differing.issuperset(values)):
             return 1

@@ -24,7 +24,7 @@ SPELLED: list[tuple[EmittedOperand, str, list[VirtualRegister]]] = [
     (-3, "-3", []),
     (At(B), "[?]", [B]),
     (At(B, 16), "[?+16]", [B]),
-    (At(B, 8).behind(-24), "[?-16]", [B]),
+    (At(B, 8).behind(-24), "[?+-16]", [B]),
     ([A, A, B], "{?, ?, ?}", [A, A, B]),
     ([A], "{?}", [A]),
     ((0, 1), "{0, 1}", []),
