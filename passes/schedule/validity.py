@@ -113,7 +113,10 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
 
 
 def _check_cluster(schedule: Schedule, product: Product, target: Target) -> None:
-    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read."""
+    """Refuses clusters where the tiles of D are not counted, or products say to one CTA that a stage has been read; and
+    those of parts of K, whose sums are in registers, where they are in tensor memory."""
+    if schedule.cluster_parts > 1 and needs.adds_in_tensor_memory(target):
+        raise ScheduleError(f"partial_sums = cluster: sums lie in the tensor memory of {target}, not in registers")
     if (cluster := schedule.cluster) == (1, 1):
         return
     if needs.adds_in_tensor_memory(target) and (reason := _not_in_pairs(schedule, product)):

@@ -68,6 +68,12 @@ def test_parts_that_are_no_cluster(fields: dict[str, Any]) -> None:
         Product(BF16, "cleared", "A Bt", (128, 128, 1024), {**tile(64, 64, 2), **CLUSTER, **fields}).compile("sm_90a")
 
 
+def test_parts_in_tensor_memory_do_not_meet_in_a_cluster() -> None:
+    fields = {"cta": (128, 64, 64), "mma": "m128n64k16", "split_k": 2, **CLUSTER}
+    with pytest.raises(CompileError, match="partial_sums = cluster: sums lie in the tensor memory of sm_100a"):
+        Product(BF16, "cleared", "A Bt", (128, 128, 1024), fields).compile("sm_100a")
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", CASES, ids=str)
 def test_parts_are_right_and_silent(product: Product) -> None:
