@@ -153,7 +153,6 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/limits.py
 	$(BIN)/python docs/shares.py
 	$(BIN)/python docs/rooms.py
-	$(BIN)/python docs/results.py
 
 clean:
 	rm -rf $(VENV) build dist src/warploom.egg-info

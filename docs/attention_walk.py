@@ -215,7 +215,7 @@ Q and dO, or of K and V, and loops over tiles of the other two. Scores are compu
 registers, as operand A of the products that are added up. Nothing is added by several CTAs, so every run gives the
 same bits; Q K^T and dO V^T are computed twice for that, seven products in place of five.
 
-The launches overlap, where one CTA fills an SM: a kernel lets the next one begin when all its CTAs have begun
+The launches of warpgroups overlap: a kernel lets the next one begin when all its CTAs have begun
 (`griddepcontrol.launch_dependents`), and that one waits for it at its end (`griddepcontrol.wait`), so that its CTAs
 fill the SMs that the last ones leave. `passes/tile/overlap.py` does so for launches of which none writes what another
 one reads or writes.

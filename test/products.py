@@ -80,6 +80,14 @@ TYPES = (
     *(Types(a, b, c) for a in BYTES for b in BYTES for c in ("f32", "f16", "bf16")),
 )
 
+GATE = """    %one = arith.constant 1.0 : f32
+    %n = arith.negf %x : f32
+    %e = math.exp %n : f32
+    %s = arith.addf %one, %e : f32
+    %q = arith.divf %x, %s : f32
+    %r = arith.mulf %q, %y : f32"""
+"""silu(%x) * %y, the body of an operation on elements of f32, as %r."""
+
 EPILOGUES: Mapping[str, tuple[str, ...]] = {
     "bias, relu": ("f32", "f64", "i32"),
     "residual": ("f32", "f64", "i32"),

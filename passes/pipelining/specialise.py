@@ -377,10 +377,10 @@ def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int, int] |
     products, target = [op for op in kernel.walk() if isinstance(op, WgmmaOp)], target_of(kernel)
     starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
     sums, groups = sum(fragment_of(value).registers for value in starts), schedule.consumer_warps // WARPS
-    of_attention = len(starts) > 1 and any(op.a_in_registers for op in products)
+    of_attention = any(op.a_in_registers for op in products)
     if target is not None and adds_in_tensor_memory(target):
-        split = (OF_ATTENTION if any(op.a_in_registers for op in products) else OF_TENSOR_MEMORY).get(groups)
-    elif groups == 1 and of_attention and target is not None:
+        split = (OF_ATTENTION if of_attention else OF_TENSOR_MEMORY).get(groups)
+    elif groups == 1 < len(starts) and of_attention and target is not None:
         return next((each for ctas in SHARING if (each := _shared_by(ctas, kernel, sums, target))), None)
     else:
         split = MANY_SUMS if groups == 2 and sums > MOST_SUMS else REGISTERS.get(groups)

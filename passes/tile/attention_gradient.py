@@ -160,16 +160,14 @@ class GradientBuilder:
 
     def _loaded(self, index: IndexBuilder, vector: Spread, place: Place, at: Index) -> SSAValue:
         """A vector along the rows or the columns of scores from `at` on, as a fragment like them."""
-        kind, scores, (row, column) = self.scores.fragment("acc"), self.read.scores, vector.dimensions
+        kind, scores, (row, _) = self.scores.fragment("acc"), self.read.scores, vector.dimensions
         kind = kind.with_element(held_type(vector.value))
         size, step, name = (scores.n, self.schedule.cta[1], "n") if row is None else (
             scores.m, self.schedule.cta[0], "m")  # fmt: skip
         inside = scores.is_known(name) and size % step == 0
         if inside and row is None:
             at = index.minimum(at, size - step)  # behind the last turn
-        memory = index.insert(
-            MatrixOp(vector.value, index.values([place[axis(loop)] for loop in vector.batch]), row, column)
-        ).matrix
+        memory = self._matrix(index, vector, place)
         if row is None:
             where = index.values([0, at])
             load = LoadOp(memory, where, kind, bounds_attribute(True, inside), along="columns")
@@ -177,10 +175,15 @@ class GradientBuilder:
             load = LoadOp(memory, index.values([at, 0]), kind, bounds_attribute(inside, True))
         return index.insert(load).fragment
 
+    @staticmethod
+    def _matrix(index: IndexBuilder, spread: Spread, place: Place) -> SSAValue:
+        """Numbers along rows, columns or both, of one place in the batch."""
+        indices = index.values([place[axis(loop)] for loop in spread.batch])
+        return index.insert(MatrixOp(spread.value, indices, *spread.dimensions)).matrix
+
     def _mask(self, index: IndexBuilder, mask: Spread, place: Place, at: Index) -> SSAValue:
         """The mask of scores whose columns begin at `at`."""
-        indices = index.values([place[axis(loop)] for loop in mask.batch])
-        memory = index.insert(MatrixOp(mask.value, indices, *mask.dimensions)).matrix
+        memory = self._matrix(index, mask, place)
         bounds = bounds_attribute(self.scores.inside("m"), self.scores.inside("n"))
         return load(index, memory, self.scores.fragment("acc"), self.row, at, bounds)
 

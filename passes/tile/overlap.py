@@ -33,7 +33,7 @@ class _GradientLaunch(NamedTuple):
 
     @staticmethod
     def of(launch: LaunchFuncOp, kernel: FuncOp) -> _GradientLaunch | None:
-        """None for another kernel, for CTAs that share an SM, and for as many as only the call knows."""
+        """None for another kernel, for one by fragments, and for CTAs whose number only the call knows."""
         op = next((op for op in kernel.body.block.ops if isinstance(op, AttentionGradientOp)), None)
         if op is None or schedule_of(op).together == 1 or not constant_value(launch.gridSizeX):
             return None

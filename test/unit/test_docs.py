@@ -117,11 +117,6 @@ def test_the_readme_has_the_shares_that_were_measured() -> None:
         assert page.read_text(encoding="utf-8") == script("shares").text(page), "run `make docs`"
 
 
-def test_the_results_have_the_rows_that_were_measured() -> None:
-    page = DOCS.parent / "bench" / "RESULTS.md"
-    assert page.read_text(encoding="utf-8") == script("results").text(), "run `make docs`"
-
-
 def test_every_page_is_on_the_index() -> None:
     linked = set(LINK.findall((DOCS / "index.md").read_text()))
     pages = {*DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")} - {DOCS / "index.md"}

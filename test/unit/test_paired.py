@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from products import GATE
 
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, Kernel, compile
@@ -30,12 +31,7 @@ def gate(x: str, y: str, kinds: str, out: str) -> str:
     return f"""
   linalg.generic {{indexing_maps = [#e, #e, #e], {PARALLEL}}} ins({x}, {y} : {kinds}) outs(%D : {out}) {{
   ^bb0(%x: f32, %y: f32, %o: bf16):
-    %one = arith.constant 1.0 : f32
-    %n = arith.negf %x : f32
-    %e = math.exp %n : f32
-    %s = arith.addf %one, %e : f32
-    %q = arith.divf %x, %s : f32
-    %r = arith.mulf %q, %y : f32
+{GATE}
     %u = arith.truncf %r : f32 to bf16
     linalg.yield %u : bf16
   }}
