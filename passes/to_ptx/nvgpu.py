@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialect.isa.wgmma import UNIT
 from ...dialect.layouts.layout import LANES
 from ...dialect.mlir import nvgpu
-from ...dialect.mlir.nvgpu_types import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
+from ...dialect.mlir.nvgpu import TensorMapDescriptorType, WarpgroupAccumulatorType, WarpgroupDescriptorType
 from ...dialect.mlir.nvvm import NVVM
 from ...dialect.mlir.nvvm_ops import EXCHANGES, PLAIN, NvvmOp
 from ...dialect.ptx.text.syntax import Immediate
