@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...dialect.ptx.text.syntax import Immediate
 from ..interp.machine.events import Selection
+from ..interp.machine.kernel import Decoded
 from ..interp.machine.state import RegisterSlot
 from ..numerics.floats import Array
 from . import field
 from .field import Residues
 from .mirror import action_of, context_of
+from .shadow import FieldShadow
 from .values import PLANES, byte_codes, codes_of, indices, planes_of, signature
-
-if TYPE_CHECKING:
-    from ..interp.machine.kernel import Decoded
-    from .shadow import FieldShadow
 
 BITWISE = frozenset((
     "mov", "and", "or", "xor", "not", "lop3", "shl", "shr", "shf", "prmt", "bfe", "bfi", "selp", "cvt",

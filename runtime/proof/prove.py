@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..arguments.launch_values import values
+from ..arguments.signature import Signature
 from ..base.errors import ArgumentError
 from ..base.launch import Launch, Plan, dim3, text_or_file
 from ..interp.machine.kernel import Observer
@@ -24,9 +25,6 @@ from ..plan import host
 from ..reference.functions import accumulator_of
 from .counterexample import Counterexample, KernelCall
 from .question import Proof, Question, Trial, followed, of_function, of_launches
-
-if TYPE_CHECKING:
-    from ..arguments.signature import Signature
 
 
 class RunLaunch(Protocol):

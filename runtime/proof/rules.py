@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...dialect.ptx.types import bits_of
 from ..interp.machine.events import Look, Selection
+from ..interp.machine.kernel import Decoded
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, Source
 from ..interp.meaning.access import locate, space_of, vector_of
@@ -18,13 +19,8 @@ from . import field
 from .bits import Bytes
 from .field import FUNCTIONS, Residues
 from .mirror import action_of, context_of, with_control
-from .shadow import PRODUCTS, FieldProduct, reduces
+from .shadow import PRODUCTS, FieldProduct, FieldShadow, reduces
 from .values import PLANES, WIDTHS, Term, element_of, elements, indices, planes_of
-
-if TYPE_CHECKING:
-    from ..interp.machine.kernel import Decoded
-    from .shadow import FieldShadow
-
 
 # Atomic operations and bulk reductions of values: sums; and what may be done to words that are none.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.tensor_product import TensorProduct
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
+from ...dialect.ptx.text.source_lines import SourceLines
+from ...dialect.ptx.text.syntax import Operand
 from ..interp.machine.copies import OperationGroups
 from ..interp.machine.events import LANES, Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
@@ -35,11 +37,6 @@ from . import field
 from .field import FieldFunctions, Residues
 from .mirror import Issued, Mirror, PlaneMemory, action_of, context_of, operands_of, with_control
 from .values import PLANES, Table, Term, TermOperand, codes_of, planes_of, upper_half
-
-if TYPE_CHECKING:
-    from ...dialect.ptx.text.source_lines import SourceLines
-    from ...dialect.ptx.text.syntax import Operand
-
 
 MOVES = frozenset((
     "ld", "st", "ldmatrix", "stmatrix", "movmatrix", "cp.async", "cp.async.bulk", "tensor.load", "tensor.store",

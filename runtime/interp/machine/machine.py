@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ....dialect.ptx.text.syntax import Address, Symbol, ranges
 from ....dialect.ptx.types import bits_of
 from ...base.launch import Dim3, Progress
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, OperationGroups, SharedWindow
+from .copies import ClusterBarrier, OperationGroups, SharedWindow, TensorMemory
 from .events import LEFT, BoundStep, CtaQueue, Geometry, Look, Selection
 from .flow import Flow, Replay, apart, parted, together
 from .kernel import Decoded, DecodedKernel, Observer, align
@@ -36,9 +36,6 @@ from .memory import (
     Window,
 )
 from .state import RESERVED_BYTES, Prints, Sink, State
-
-if TYPE_CHECKING:
-    from .copies import TensorMemory
 
 # Launches in which every thread left goes round in a loop, or waits, and nothing changes any more.
 #

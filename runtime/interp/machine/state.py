@@ -6,20 +6,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ....dialect.ptx.text.syntax import Variable
 from ...numerics.floats import Array
-from .copies import ClusterBarrier, OperationGroups
+from .copies import ClusterBarrier, OperationGroups, TensorMemory
 from .events import BoundStep, CtaQueue, Events, Geometry, Selection
 from .flow import Clock, Flow
 from .mbarriers import MbarrierObjects
 from .memory import STACK_BYTES, FaultError, MemorySpaces, Window
-
-if TYPE_CHECKING:
-    from .copies import TensorMemory
 
 # What a kernel needs of registers and memory.
 

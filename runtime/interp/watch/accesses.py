@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import PRODUCTS, TENSOR_CORES
 from ....dialect.ptx.text.syntax import Address, Symbol
+from ...numerics.floats import Array
 from ..machine.copies import OperationGroups
-from ..machine.events import mask_of
+from ..machine.events import Look, MemoryAccess, Selection, mask_of
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.names import VariablePlace
-from ..machine.state import RegisterSlot
+from ..machine.state import RegisterSlot, State
 from .findings import Check
 from .shared import WRITING, SharedCheck
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.state import State
 
 # Shared memory that is written through the generic proxy and read through the asynchronous one.
 #

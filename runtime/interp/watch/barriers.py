@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.text.syntax import Immediate
+from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
-from ..machine.events import LANES
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.flow import Barrier
+from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
+from ..machine.state import State
 from .findings import Check
 from .shared import SharedCheck
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.flow import Barrier
-    from ..machine.kernel import DecodedKernel
-    from ..machine.state import State
 
 # Bytes that arrive at mbarrier objects, and that nobody expects: a phase then completes before its data is there.
 

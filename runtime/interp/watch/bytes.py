@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from ....dialect.ptx.text.syntax import Address, Immediate, Operand, Register, V
 from ....dialect.ptx.types import PACKED_BITS, REGISTER_BITS
 from ...numerics.floats import Array
 from ..machine.events import LANES
+from ..machine.kernel import Decoded
 from ..machine.state import RegisterSlot
-
-if TYPE_CHECKING:
-    from ..machine.kernel import Decoded
 
 # Which lanes of a warp an instruction reads its operands in, where that is not all; and through which instructions
 # lanes give values to each other.

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
 from ..machine.events import LANES
-
-if TYPE_CHECKING:
-    from ..machine.state import State
+from ..machine.state import State
 
 
 class Clocks:

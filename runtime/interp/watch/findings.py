@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ..machine.kernel import Observer
-from ..machine.memory import Finding, InterpreterError
-
-if TYPE_CHECKING:
-    from ..machine.kernel import DecodedKernel
-    from ..machine.memory import WarpOrder
-    from ..machine.state import State
+from ..machine.kernel import DecodedKernel, Observer
+from ..machine.memory import Finding, InterpreterError, WarpOrder
+from ..machine.state import State
 
 LISTED = 10
 """Findings of each check that are listed; more are counted."""

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ....dialect.ptx.instructions import Traits
+from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
+from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.kernel import DecodedKernel
+from ..machine.state import State
 from .findings import Check
 from .order_graph import MemoryEvent, MemoryModel, ThreadPlace
-
-if TYPE_CHECKING:
-    from ....dialect.ptx.instructions import Traits
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import DecodedKernel
-    from ..machine.state import State
 
 WORD = 4
 RECORDED = 1 << 20

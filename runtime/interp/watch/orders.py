@@ -8,30 +8,23 @@ waits: tests that fail change nothing. What data decides is as in this run.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.wgmma import WARPS
 from ....dialect.ptx.instructions import traits
 from ....dialect.ptx.text.syntax import ranges
+from ...numerics.floats import Array
 from ..machine.copies import BARRIER as CLUSTER_BARRIER
-from ..machine.events import LANES, LEFT
+from ..machine.events import LANES, LEFT, Look, MemoryAccess, Selection
+from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import Phases, live
-from ..machine.memory import FaultError, WarpOrder
+from ..machine.memory import FaultError, InterpreterError, WarpOrder
+from ..machine.state import State
 from .findings import Check, Findings
 from .order_graph import ContributionKind, Deviation, Meeting, OrderGraph, WarpStep, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import DecodedKernel
-    from ..machine.memory import InterpreterError
-    from ..machine.state import State
 
 FOLLOWED = 64
 """Warps of a launch that are followed, those of the first clusters; one cluster always is."""

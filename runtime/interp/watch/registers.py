@@ -11,23 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.families import LoadMatrix
 from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
-from ..machine.events import LANES
-from ..machine.state import RegisterSlot
+from ...numerics.floats import Array
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.state import RegisterSlot, State
 from ..meaning.warps import shuffle_source
 from .bytes import all_bytes, lanes_read, passed, stored
 from .findings import Check, Findings
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.state import State
 
 _NOTHING = np.zeros((), np.uint16)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ...numerics.floats import Array
-
-if TYPE_CHECKING:
-    from ..machine.memory import Buffer
+from ..machine.memory import Buffer
 
 # What is known of each piece of shared memory: who wrote and who read it last, and when.
 #

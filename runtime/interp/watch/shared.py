@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,18 +18,16 @@ from ....dialect.isa.families import LoadMatrix
 from ....dialect.isa.row import Row
 from ....dialect.ptx.instructions import Traits
 from ...numerics.floats import Array
+from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.kernel import DecodedKernel
 from ..machine.mbarriers import phase
+from ..machine.memory import Buffer
+from ..machine.state import State
 from .bytes import MULTIPLYING, Exchanges
 from .clocks import Clocks
 from .findings import Check, Findings
 from .registers import UninitialisedRegisters
 from .shadow import MANY, UNWAITED, Shadow, agreeing, unchanged
-
-if TYPE_CHECKING:
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import DecodedKernel
-    from ..machine.memory import Buffer
-    from ..machine.state import State
 
 WRITING = ("store", "atomic", "copy")
 """The kinds of accesses that write."""

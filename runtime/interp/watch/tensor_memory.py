@@ -13,24 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.tensor_product import SharedDescriptor
 from ....dialect.layouts.tensor_memory import COLUMNS, LANES
 from ....dialect.ptx.text.syntax import members
+from ...numerics.floats import Array
 from ..machine.events import LANES as WARP
+from ..machine.events import Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
-from .shared import SharedCheck
+from .shared import SharedCheck, SharedMemory
 from .warpgroups import ALIGNMENT, Descriptors
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.state import RegisterSlot, State
-    from .shared import SharedMemory
 
 _UNIT = 16
 """Lanes of which one access is kept."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.wgmma import UNIT, WARPS, DescriptorError, MatrixDescriptor, Wgmma
 from ....dialect.ptx.text.syntax import Vector
+from ...numerics.floats import Array
+from ..machine.events import Geometry, Look, Selection
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.memory import RANK_BITS
-from ..machine.state import RegisterSlot
+from ..machine.state import RegisterSlot, State
 from .findings import Check
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Geometry, Look, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.state import State
 
 # What is wrong with the words of matrix descriptors: the start of a swizzle's pattern, and the rank of a CTA in them.
 #

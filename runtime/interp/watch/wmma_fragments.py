@@ -19,22 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ....dialect.isa.wmma import WmmaMma, WmmaMove
 from ....dialect.ptx.text.syntax import Operand, Register, Vector
-from ..machine.events import LANES
+from ...numerics.floats import Array
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel
 from ..machine.names import SPECIALS
-from ..machine.state import RegisterSlot
+from ..machine.state import RegisterSlot, State
 from .findings import Check, Findings
-
-if TYPE_CHECKING:
-    from ...numerics.floats import Array
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.state import State
 
 _OWN_ARRANGEMENT = ("mma", "stmatrix", "movmatrix", "ldmatrix")
 

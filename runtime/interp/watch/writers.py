@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....dialect.isa.tensor_map import SIZE
 from ....dialect.ptx.text.syntax import Address, Indexed, Operand, Symbol
 from ...numerics.floats import Array
-from ..machine.events import LANES
-from ..machine.memory import PARAM_WINDOW, FaultError
+from ..machine.events import LANES, Look, MemoryAccess, Selection
+from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.memory import PARAM_WINDOW, Buffer, FaultError
+from ..machine.state import State
 from .clocks import GridClocks
 from .findings import Check, Findings
 from .shadow import BufferHistory, LastAccesses, agreeing, unchanged
 from .shared import SharedMemory
-
-if TYPE_CHECKING:
-    from ..machine.events import Look, MemoryAccess, Selection
-    from ..machine.kernel import Decoded, DecodedKernel
-    from ..machine.memory import Buffer
-    from ..machine.state import State
 
 # Global memory: threads of one launch that store different values to one address, read what another stores, or store
 # over what another reads, when nothing orders them.
