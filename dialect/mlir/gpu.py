@@ -51,9 +51,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from . import gpu_async, launch, subgroup
-from .gpu_async import AsyncDependencies
-from .launch import ATTRIBUTIONS, LaunchOp, TerminatorOp, parse_memory, print_memory, print_typed
+from . import launch, subgroup
+from .launch import ATTRIBUTIONS, AsyncDependencies, LaunchOp, TerminatorOp, parse_memory, print_memory, print_typed
 from .upstream import declared
 from .words import words
 
@@ -288,7 +287,7 @@ CLUSTERS = (
 OPERATIONS: tuple[type[Operation], ...] = (
     FuncOp, ReturnOp, LaunchOp, TerminatorOp, LaunchFuncOp, BarrierOp, SubgroupIdOp, BlockIdOp, ThreadIdOp,
     BlockDimOp, GridDimOp, GlobalIdOp, LaneIdOp, NumSubgroupsOp, SubgroupSizeOp, *subgroup.OPERATIONS,
-    *gpu_async.OPERATIONS, *launch.MODULES, *CLUSTERS,
+    *launch.HOST, *launch.MODULES, *CLUSTERS,
 )  # fmt: skip
 
 GPU = Dialect(

@@ -25,7 +25,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from .gpu_async import row, typed
+from .launch import row, typed
 from .subgroup import MmaMatrixType
 from .upstream import declared
 from .words import BareWordAttr, words

@@ -35,8 +35,7 @@ from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.target import Target
 
-from ...dialect.mlir.gpu_async import OPERATIONS
-from ...dialect.mlir.launch import BinaryOp, assembly
+from ...dialect.mlir.launch import HOST, BinaryOp, assembly
 from ...dialect.mlir.launch import ModuleOp as GpuModuleOp
 from ...dialect.mlir.llvm import DIRECTIVES
 from ...dialect.mlir.nvvm_types import TARGET
@@ -195,7 +194,7 @@ def converted(module: ptx.ModuleOp) -> tuple[list[Operation], Counter[str]]:
 
 # Memory of launches.
 
-_ASYNC = {op.name: op for op in OPERATIONS}
+_ASYNC = {op.name: op for op in HOST}
 
 
 def _awaited(name: str, *operands: SSAValue | Sequence[SSAValue], results: Sequence[Attribute] = ()) -> list[Operation]:
