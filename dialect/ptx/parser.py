@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..isa.row import exists
-from .declarations import ATTRIBUTE, VARIABLE, DeclarationReader
 from .text.operands import IDENTIFIER, OperandError, OperandReader
 from .text.syntax import (
     Comment,
@@ -30,7 +29,7 @@ from .text.syntax import (
     Variable,
     root_of,
 )
-from .types import REGISTER_BITS
+from .types import ATTRIBUTE, REGISTER_BITS, VARIABLE, DeclarationReader
 
 # PTX text to `syntax` records.
 #

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,7 +23,8 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from .text.syntax import Variable
+from .text.operands import IDENTIFIER
+from .text.syntax import WARP_SIZE, Cursor, RegDecl, Variable, integer
 
 # Types and attributes of the `ptx` dialect: registers and declared variables.
 #
@@ -347,3 +349,143 @@ class VarOp(IRDLOperation):
         op = cls(replace(parse_variable(parser), space=space, linking=linking))
         parse_attributes(parser, op)
         return op
+
+
+# Declarations in PTX text.
+
+
+MOST_REGISTERS = 1 << 20
+"""Registers that one declaration may make; far more than compilers do, and what memory is made for."""
+
+UNREAD = ""
+"""The type of registers whose declaration names none that there is."""
+
+ATTRIBUTE = r"(?:\s*\.attribute\s*\(\s*(?P<{}>\.[a-z](?:[^()]|\([^()]*\))*)\))?"
+VARIABLE = re.compile(
+    r"\s*" + ATTRIBUTE.format("before") + r"\s*(?:\.(?P<linking>visible|extern|weak|common)\s+)?"
+    r"\.(?P<space>global|shared|const|local|param|reg)(?P<cta>::\w+)?" + ATTRIBUTE.format("attribute")
+    + r"(?:\s*\.align\s+(?P<align>\w+))?" + ATTRIBUTE.format("after")
+    + r"(?:\s*\.v(?P<vector>[24]))?\s*\.(?P<type>\w+)"
+    r"(?P<pointer>\s*\.ptr(?:\s*\.(?:global|shared|const|local|texref|surfref|samplerref))?(?:\s*\.align\s+\d+)?)?",
+    re.ASCII,
+)  # fmt: skip
+_DECLARATOR = re.compile(
+    rf"\s*(?P<name>{IDENTIFIER})\s*(?:<\s*(?P<count>\w+)\s*>)?(?P<dims>(?:\s*\[[^\]\n;]*\])*)\s*", re.ASCII
+)
+_BRACKET = re.compile(r"[{}(),;]")
+
+
+class DeclarationReader(Cursor):
+    """Reads declarations at the cursor."""
+
+    def declared(self) -> Iterator[Variable | RegDecl]:
+        """The variables or registers of one statement."""
+        head = self.expect(VARIABLE, "a declaration such as '.shared .align 16 .b8 name[64];'")
+        line = self.line_of(self.skipped(head.start()))
+        while True:
+            tail = self.expect(_DECLARATOR, "the name of a variable")
+            if head["space"] == "reg":
+                yield self.register(head, tail, line)
+            else:
+                yield from self.variables(head, tail, line)
+            if not self.text.startswith(",", self.skip_space()):
+                break
+            self.position += 1
+        self.expect_text(";", "after the declaration")
+
+    def parameter(self, text: str, offset: int) -> Variable:
+        """One parameter of a function, from its text at `offset`."""
+        head = VARIABLE.match(text)
+        tail = head and _DECLARATOR.fullmatch(text, head.end())
+        if not head or not tail or tail["count"]:
+            raise self.error(f"expected a parameter such as '.param .u64 name', got '{text.strip()}'", offset)
+        at = self.skipped(offset)
+        return self.variable(head, tail, None, self.text.count("\n", 0, at) + 1, offset)
+
+    def register(self, head: re.Match[str], tail: re.Match[str], line: int) -> RegDecl:
+        type, count = head["type"], None if tail["count"] is None else self.number(tail["count"], tail.start("count"))
+        if type not in REGISTER_BITS:
+            types = ", ".join(f".{name}" for name in REGISTER_BITS)
+            self.note(self.error(f"'.{type}' is not a register type; expected one of {types}", head.start("type")))
+            type = UNREAD
+        if count is not None and count > MOST_REGISTERS:
+            raise self.error(
+                f"{count} registers are declared, expected at most {MOST_REGISTERS} at once", tail.start("count")
+            )
+        if tail["dims"].strip():
+            self.note(self.error(f"registers make no arrays, expected {tail['name']}<n>", tail.start("dims")))
+        if attached := next((head[part] for part in ("linking", "before", "attribute", "after") if head[part]), ""):
+            self.note(self.error(f"a register has no {attached}", head.start()))
+        if head["align"] and (align := self.number(head["align"], head.start("align"))).bit_count() != 1:
+            self.note(self.error(f"the alignment must be a power of two, got {align}", head.start("align")))
+        return RegDecl(type, tail["name"], count, line, int(head["vector"] or 1), self.column(tail.start("name")))
+
+    def variables(self, head: re.Match[str], tail: re.Match[str], line: int) -> Iterator[Variable]:
+        """The variable of one declarator, or those that `name<n>` numbers."""
+        init = self.initialiser()
+        variable = self.variable(head, tail, init, line)
+        if tail["count"] is None:
+            yield variable
+            return
+        if init is not None or variable.count is not None:
+            raise self.error("numbered variables are no arrays, and have no initial values", tail.start())
+        for number in range(self.number(tail["count"], tail.start("count"))):
+            yield replace(variable, name=f"{variable.name}{number}")
+
+    def variable(
+        self, head: re.Match[str], tail: re.Match[str], init: str | None, line: int, offset: int = 0
+    ) -> Variable:
+        extents = tuple(
+            self.extent(d.strip(), tail["name"], offset + tail.start("dims"))
+            for d in re.findall(r"\[([^\]]*)\]", tail["dims"])
+        )
+        align = head["align"]
+        return Variable(
+            head["space"] + (head["cta"] or ""),
+            head["type"],
+            tail["name"],
+            count=extent(extents) if extents else None,
+            align=self.number(align, offset + head.start("align")) if align else None,
+            linking=head["linking"] or "",
+            vector=int(head["vector"] or 1),
+            init=init,
+            pointer=" ".join((head["pointer"] or "").split()),
+            line=line,
+            dimensions=extents if len(extents) > 1 else (),
+            attribute="".join((head["before"] or head["attribute"] or head["after"] or "").split()),
+            column=self.column(self.skipped(offset + head.start())),
+        )
+
+    def number(self, text: str, position: int) -> int:
+        """A count or an alignment: a literal of 32 bits without a sign, as ptxas wants it."""
+        value = _unsigned(text, 32)
+        if value is None:
+            raise self.error(f"expected a number of 32 bits such as 64, got '{text}'", position)
+        return value
+
+    def extent(self, text: str, name: str, position: int) -> int:
+        """The elements of one dimension of an array, a literal of 64 bits; 0 where it is left open."""
+        value = _unsigned(text or "0", 64)
+        if value is None:
+            raise self.error(f"variable '{name}': expected a size such as [64], got '[{text}]'", position)
+        return value
+
+    def initialiser(self) -> str | None:
+        if not self.text.startswith("=", self.skip_space()):
+            return None
+        start, depth = self.position + 1, 0
+        for mark in _BRACKET.finditer(self.text, start):
+            if mark[0] == ";" or (mark[0] == "," and depth == 0):
+                self.position = mark.start()
+                break
+            depth += {"{": 1, "(": 1, "}": -1, ")": -1, ",": 0}[mark[0]]
+        return " ".join(self.text[start : self.position].split())
+
+
+def _unsigned(text: str, bits: int) -> int | None:
+    """A literal without a sign, if it is one of so many bits."""
+    try:
+        value = WARP_SIZE[text] if text in WARP_SIZE else integer(text)
+    except ValueError:
+        return None
+    return None if text.startswith(("-", "+")) or not 0 <= value < 1 << bits else value

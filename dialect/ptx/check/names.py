@@ -11,7 +11,6 @@ from typing import cast
 
 from ...isa.row import ALLOTTED, ANYTHING, CONSTANTS, SPECIAL_REGISTERS, unavailable
 from ...layouts.layout import LANES
-from ..declarations import UNREAD
 from ..instructions import Traits, traits
 from ..rows.arithmetic import COMPARISONS, UNSIGNED
 from ..text.syntax import (
@@ -37,7 +36,7 @@ from ..text.syntax import (
     instructions,
     members,
 )
-from ..types import OPAQUE_TYPES, REGISTER_BITS, bits_of
+from ..types import OPAQUE_TYPES, REGISTER_BITS, UNREAD, bits_of
 from ..verifier import TargetContext
 
 # Whether every register, label and symbol that PTX text mentions is declared.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,11 +38,11 @@ class SourcePlace(NamedTuple):
         return f"{self.file}:{self.line}{inside}{f', inlined at {self.caller}' if self.caller else ''}"
 
 
+@dataclass(eq=False)
 class SourceLines:
     """The source lines of a module's instructions, read at the first request."""
 
-    def __init__(self, module: Module) -> None:
-        self._module = module
+    module: Module
 
     def at(self, line: int) -> SourcePlace | None:
         """The source place of an instruction at a line of the PTX; None without a `.loc`."""
@@ -85,12 +86,12 @@ class SourceLines:
         return [line for line, _ in places], [place for _, place in places]
 
     def _functions(self) -> Iterator[Function]:
-        return (item for item in self._module.items if isinstance(item, Function))
+        return (item for item in self.module.items if isinstance(item, Function))
 
     def _directives(self) -> Iterator[str]:
         bodies: list[Sequence[Statement]] = [function.body or () for function in self._functions()]
         inside = (s for body in bodies for s in statements(body))
-        return (s.text for s in (*self._module.items, *inside) if isinstance(s, Directive))
+        return (s.text for s in (*self.module.items, *inside) if isinstance(s, Directive))
 
     def _names(self) -> dict[str, bytes]:
         """The strings of `.debug_str` by label."""
