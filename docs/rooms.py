@@ -324,8 +324,8 @@ OF_IDEAS = {
     "ping-pong": "dialect/schedule/schedule.py passes/pipelining/roles.py",
     "changes of layout": "dialect/conversions/search.py dialect/conversions/steps.py "
     "dialect/warp/fragments.py passes/to_ptx/convert_layout.py",
-    "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py dialect/mlir/subgroup.py "
-    "dialect/mlir/nvgpu.py dialect/mlir/nvgpu_types.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
+    "kernels in upstream's dialects": "dialect/mlir/gpu.py dialect/mlir/launch.py "
+    "dialect/mlir/nvgpu.py dialect/mlir/nvvm.py dialect/mlir/nvvm_ops.py "
     "dialect/mlir/nvvm_types.py passes/to_ptx/nvgpu.py passes/to_ptx/upstream.py passes/to_ptx/llvm_kernel.py "
     "passes/to_ptx/llvm_operations.py passes/tile/foreign_kernels.py",
     "kernels and launches for upstream": "passes/to_nvvm/convert.py passes/to_nvvm/nvvm_operations.py "

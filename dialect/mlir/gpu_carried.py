@@ -25,8 +25,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from .gpu import MmaMatrixType
 from .launch import row, typed
-from .subgroup import MmaMatrixType
 from .upstream import declared
 from .words import BareWordAttr, words
 

@@ -15,8 +15,7 @@ from xdsl.ir import Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ...dialect.mlir.affine import loops_of, map_along
-from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.mlir.subgroup import REDUCTION, AllReduceOp
+from ...dialect.mlir.gpu import REDUCTION, AllReduceOp, BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attention import AttentionOp, E, M, N
 from ...dialect.warp.attention_gradient import AttentionGradientOp

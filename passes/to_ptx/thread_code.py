@@ -25,8 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialect.mlir.affine import strides_of
-from ...dialect.mlir.gpu import GPU
-from ...dialect.mlir.subgroup import DynamicSharedMemoryOp
+from ...dialect.mlir.gpu import GPU, DynamicSharedMemoryOp
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_name
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions

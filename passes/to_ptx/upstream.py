@@ -12,10 +12,20 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialect.isa import wmma
 from ...dialect.isa.form import ELEMENT_TYPES, ElementType, Shape
 from ...dialect.layouts.layout import LANES
-from ...dialect.mlir import subgroup
 from ...dialect.mlir.arithmetic import INDEX
-from ...dialect.mlir.gpu import GPU
-from ...dialect.mlir.subgroup import MmaMatrixType, PrintfOp
+from ...dialect.mlir.gpu import (
+    GPU,
+    AllReduceOp,
+    MmaMatrixType,
+    PrintfOp,
+    ShuffleOp,
+    SubgroupMmaComputeOp,
+    SubgroupMmaConstantMatrixOp,
+    SubgroupMmaElementwiseOp,
+    SubgroupMmaLoadMatrixOp,
+    SubgroupMmaStoreMatrixOp,
+    SubgroupReduceOp,
+)
 from ...dialect.mlir.upstream import ATOMIC_KINDS, AtomicRMWOp
 from ...dialect.ptx.ops import FuncOp
 from ...dialect.ptx.text.syntax import Symbol, Variable
@@ -46,7 +56,7 @@ def _number(lowering: KernelLowering, kind: Attribute, bits: VirtualRegister) ->
     return HeldElement(lowering.emitter.compute("mov.b32", bits, type="f32") if kind == f32 else bits)
 
 
-@lowers(subgroup.ShuffleOp)
+@lowers(ShuffleOp)
 def _shuffle(lowering: KernelLowering, op: Any) -> None:
     """Within segments of `width` lanes: the last operand has the bits that lanes of a segment share, and the lane
     beyond which nothing is taken, the first for `up`. A warp that is not whole is one segment, of any width."""
@@ -72,7 +82,7 @@ def _combiner(word: str, kind: Attribute) -> Operation:
     return op.create(operands=Block(arg_types=(kind, kind)).args, result_types=[kind])
 
 
-@lowers(subgroup.SubgroupReduceOp)
+@lowers(SubgroupReduceOp)
 def _reduce(lowering: KernelLowering, op: Any) -> None:
     """Pairs of lanes, then pairs of pairs: every lane has the result, in the same order of operations."""
     kind, emitter = op.value.type, lowering.emitter
@@ -92,7 +102,7 @@ def _reduce(lowering: KernelLowering, op: Any) -> None:
     give(lowering, op.result, value)
 
 
-@lowers(subgroup.AllReduceOp)
+@lowers(AllReduceOp)
 def _reduce_all(lowering: KernelLowering, op: Any) -> None:
     """Reduces over the threads of a CTA by halves: each thread of the lower half combines its value with one of the
     upper half, until one value is left."""
@@ -184,7 +194,7 @@ def _registers(lowering: KernelLowering, op: Operation, kind: MmaMatrixType) -> 
     return lowering.emitter.registers(register, count)
 
 
-@lowers(subgroup.SubgroupMmaLoadMatrixOp)
+@lowers(SubgroupMmaLoadMatrixOp)
 def _load(lowering: KernelLowering, op: Any) -> None:
     kind = op.res.type
     role, layout = kind.operand.data[0].lower(), "row" if op.transpose is None else "col"
@@ -195,7 +205,7 @@ def _load(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.res] = registers
 
 
-@lowers(subgroup.SubgroupMmaStoreMatrixOp)
+@lowers(SubgroupMmaStoreMatrixOp)
 def _store(lowering: KernelLowering, op: Any) -> None:
     kind = op.src.type
     layout = "row" if op.transpose is None else "col"
@@ -206,7 +216,7 @@ def _store(lowering: KernelLowering, op: Any) -> None:
     lowering.emitter.emit(opcode, place, lowering.fragment(op.src), op.leadDimension.value.data)
 
 
-@lowers(subgroup.SubgroupMmaComputeOp)
+@lowers(SubgroupMmaComputeOp)
 def _compute(lowering: KernelLowering, op: Any) -> None:
     kinds = [value.type for value in op.operands]
     a, b, c = (kind for kind in kinds if isinstance(kind, MmaMatrixType))
@@ -221,7 +231,7 @@ def _compute(lowering: KernelLowering, op: Any) -> None:
     lowering.values[op.res] = result
 
 
-@lowers(subgroup.SubgroupMmaConstantMatrixOp)
+@lowers(SubgroupMmaConstantMatrixOp)
 def _constant(lowering: KernelLowering, op: Any) -> None:
     kind = op.res.type.matrix.element_type
     registers = _registers(lowering, op, op.res.type)
@@ -235,7 +245,7 @@ RENAMED = {"maxf": "maximumf", "minf": "minimumf", "negatef": "negf", "divs": "d
 """What `arith` calls operations on elements, where it is another word; it has none for `negates`."""
 
 
-@lowers(subgroup.SubgroupMmaElementwiseOp)
+@lowers(SubgroupMmaElementwiseOp)
 def _elementwise(lowering: KernelLowering, op: Any) -> None:
     word: str = op.opType.word.data
     if (scalar_op := _ARITH.get(RENAMED.get(word, word))) is None:
