@@ -29,7 +29,7 @@ from ...passes.diagnostics import place_of
 from ..arguments.dtypes import DTYPES, DType, rounded
 from ..base.errors import HostError
 from ..numerics.floats import Array
-from ..plan.plan import elements_of
+from ..plan.constants import elements_of
 from ..reference import elements
 from ..reference.functions import Evaluation, epilogue_nest, evaluate_product, read_multiplied
 from ..reference.nests import EXTREMES, PRODUCTS, SUBTRACTED, SUMS, along_all, sizes_of
