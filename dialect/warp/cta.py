@@ -40,7 +40,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import SHARED_SPACE, TENSOR_SPACE, Memory, element_row, memory_of, memory_space, same_words
 from .op_shapes import WHOLE_TILE, BareWord, CountedType, TilePart, bounds, flag, verify_indices
-from .operands import MEMORY
 from .views import BlocksAttr
 
 # Copies by all threads of a CTA: tiles from global to shared memory, and whole matrices to aligned rows.
@@ -428,13 +427,28 @@ class DisjointOp(IRDLOperation):
             )
 
 
-class _Divided(IRDLOperation):
-    """An operation about memory and a number of elements."""
+@irdl_op_definition
+class IsDivisibleOp(IRDLOperation):
+    """Whether, in this call, the rows of memory begin at multiples of a number of elements::
+
+        %whole = warp.is_divisible %A by 8 : memref<?x?xbf16>
+
+    It is true if the number divides the size of the contiguous dimension, every other stride, and the address of the
+    first element. Where it is true, a `memref.cast` to the same type has the attribute `warp.divisible`, by which an
+    argument of a function promises it for each call.
+    """
+
+    name = "warp.is_divisible"
 
     divisor = prop_def(IntegerAttr[i64])
+    memory = operand_def(MemRefType)
+    answer = result_def(i1)
 
     traits = traits_def(Pure())
     assembly_format = "$memory `by` $divisor attr-dict `:` type($memory)"
+
+    def __init__(self, memory: SSAValue, divisor: int):
+        super().__init__(operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[i1])
 
     @property
     def number(self) -> int:
@@ -444,43 +458,3 @@ class _Divided(IRDLOperation):
     def verify_(self) -> None:
         if self.number < 1:
             raise VerifyException(f"expected a divisor of 1 or more, got {self.number}")
-
-
-@irdl_op_definition
-class IsDivisibleOp(_Divided):
-    """Whether, in this call, the rows of memory begin at multiples of a number of elements::
-
-        %whole = warp.is_divisible %A by 8 : memref<?x?xbf16>
-
-    It is true if the number divides the size of the contiguous dimension, every other stride, and the address of the
-    first element.
-    """
-
-    name = "warp.is_divisible"
-
-    memory = operand_def(MemRefType)
-    answer = result_def(i1)
-
-    def __init__(self, memory: SSAValue, divisor: int):
-        super().__init__(operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[i1])
-
-
-@irdl_op_definition
-class AssumeDivisibleOp(_Divided):
-    """The same memory, for which `warp.is_divisible` is known to be true::
-
-        %rows = warp.assume_divisible %A by 8 : memref<?x?xbf16>
-
-    The compiler uses it in the branch where `warp.is_divisible` was true. The attribute `warp.divisible` of a
-    function's argument promises the same for each call.
-    """
-
-    name = "warp.assume_divisible"
-
-    memory = operand_def(MEMORY)
-    same = result_def(MEMORY)
-
-    def __init__(self, memory: SSAValue, divisor: int):
-        super().__init__(
-            operands=[memory], properties={"divisor": IntegerAttr(divisor, i64)}, result_types=[memory.type]
-        )

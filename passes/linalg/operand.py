@@ -27,7 +27,6 @@ from xdsl.rewriter import Rewriter
 from ...dialect.isa.form import ElementType
 from ...dialect.mlir.affine import loops_of, passed, steps_of, strides_of
 from ...dialect.warp.attributes import BYTE, Memory, element_row, memory_of, memory_space
-from ...dialect.warp.cta import AssumeDivisibleOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.operands import OperandForm
 from ...dialect.warp.stored import StoredIntegers
@@ -38,17 +37,11 @@ from ..diagnostics import fail
 # Operations whose result is the memory of their first operand, seen otherwise: which they are, and what is seen.
 
 Viewing: TypeAlias = (
-    memref.SubviewOp
-    | memref.CastOp
-    | memref.ViewOp
-    | memref.CollapseShapeOp
-    | memref.ExpandShapeOp
-    | WindowOp
-    | AssumeDivisibleOp
+    memref.SubviewOp | memref.CastOp | memref.ViewOp | memref.CollapseShapeOp | memref.ExpandShapeOp | WindowOp
 )
 
 VIEWING = (memref.SubviewOp, memref.CastOp, memref.ViewOp, memref.CollapseShapeOp, memref.ExpandShapeOp,
-           WindowOp, AssumeDivisibleOp)  # fmt: skip
+           WindowOp)  # fmt: skip
 """Operations of which a call knows what they make seen."""
 
 VIEWS = (*VIEWING, Im2colOp, memref.ReinterpretCastOp, PagedOp)
@@ -116,7 +109,7 @@ class WindowError(Exception):
 def seen(op: Viewing, source: View, number: Number) -> View:
     """The view that an operation makes of a view of memory."""
     match op:
-        case memref.CastOp() | AssumeDivisibleOp():
+        case memref.CastOp():
             return source
         case memref.ViewOp():
             return _typed(op, number)
@@ -270,8 +263,9 @@ def divisor_of(value: SSAValue) -> int:
     dynamic strides and its dynamic offset."""
     if isinstance(value.owner, MatrixOp | PagedOp):
         return divisor_of(value.owner.memory)
-    if isinstance(value.owner, AssumeDivisibleOp):
-        return math.lcm(value.owner.number, divisor_of(value.owner.memory))
+    owner = value.owner
+    if isinstance(owner, memref.CastOp) and isinstance(assumed := owner.attributes.get(DIVISIBLE), IntegerAttr):
+        return math.lcm(max(1, assumed.value.data), divisor_of(owner.source))
     function = value.block.parent_op() if isinstance(value, BlockArgument) else None
     if isinstance(value, BlockArgument) and isinstance(function, gpu.FuncOp):
         return kernel_promised(function, value.index)

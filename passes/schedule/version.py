@@ -31,12 +31,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.row import Target
 from ...dialect.mlir.affine import loops_of, strides_of
+from ...dialect.mlir.upstream import CastOp
 from ...dialect.schedule import ScheduleError
 from ...dialect.warp.attributes import BYTE, Memory, ScheduleAttr, is_memory, memory_of
-from ...dialect.warp.cta import AssumeDivisibleOp, IsDivisibleOp
+from ...dialect.warp.cta import IsDivisibleOp
 from ...dialect.warp.elements import PointwiseOp
 from ...dialect.warp.matmul import USUAL, MatmulOp
 from ...dialect.warp.operands import OperandForm
+from ...dialect.warp.views import DIVISIBLE
 from ..diagnostics import fail
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, read
@@ -191,7 +193,7 @@ class CopiedOperands:
         memory.name_hint = f"{name or 'operand'}_aligned"
         if DYNAMIC_INDEX not in kind.get_shape():
             return memory
-        same = self.index.insert(AssumeDivisibleOp(memory, self.rounding.step)).same
+        same = self.index.insert(_assumed(memory, self.rounding.step)).dest
         same.name_hint = memory.name_hint
         return same
 
@@ -204,6 +206,13 @@ class CopiedOperands:
         part = MemRefType(kind.element_type, [_static(size) for size in sizes], layout)
         rank = len(sizes)
         return self.index.insert(memref.SubviewOp.get(memory, [0] * rank, list(sizes), [1] * rank, part)).result
+
+
+def _assumed(memory: SSAValue, divisor: int) -> memref.CastOp:
+    """The same memory, of whose rows `warp.is_divisible` holds."""
+    return CastOp.create(
+        operands=[memory], result_types=[memory.type], attributes={DIVISIBLE: IntegerAttr(divisor, i64)}
+    )
 
 
 def _at_least(index: IndexBuilder, size: Index, least: int) -> SSAValue | bool:
@@ -268,11 +277,11 @@ def _by_rows(product: MatmulOp, divisors: dict[SSAValue, int]) -> MatmulOp:
     index = IndexBuilder(Builder(InsertPoint.before(product)))
     answers = [index.insert(IsDivisibleOp(memory, divisor)).answer for memory, divisor in divisors.items()]
     all_hold = reduce(lambda a, b: index.insert(arith.AndIOp(a, b)).result, answers)
-    assumed = [AssumeDivisibleOp(memory, divisor) for memory, divisor in divisors.items()]
+    assumed = [_assumed(memory, divisor) for memory, divisor in divisors.items()]
     mapped: dict[SSAValue, SSAValue] = {}
     for op in assumed:
-        op.same.name_hint = op.memory.name_hint
-        mapped[op.memory] = op.same
+        op.dest.name_hint = op.source.name_hint
+        mapped[op.source] = op.dest
     made = [op.clone(mapped) for op in _made_of(product.operands)]
     _either(all_hold, product, [*assumed, *made, chosen := product.clone(mapped)])
     return chosen

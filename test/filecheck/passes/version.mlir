@@ -10,9 +10,9 @@
 // CHECK-NEXT:    %[[AB:.*]] = arith.andi %[[A]], %[[B]] : i1
 // CHECK-NEXT:    %[[ALL:.*]] = arith.andi %[[AB]], %[[C]] : i1
 // CHECK-NEXT:    scf.if %[[ALL]] {
-// CHECK-NEXT:      %[[RA:.*]] = warp.assume_divisible %A by 8
-// CHECK-NEXT:      %[[RB:.*]] = warp.assume_divisible %B by 8
-// CHECK-NEXT:      %[[RC:.*]] = warp.assume_divisible %C by 4
+// CHECK-NEXT:      %[[RA:.*]] = memref.cast %A {warp.divisible = 8 : i64}
+// CHECK-NEXT:      %[[RB:.*]] = memref.cast %B {warp.divisible = 8 : i64}
+// CHECK-NEXT:      %[[RC:.*]] = memref.cast %C {warp.divisible = 4 : i64}
 // CHECK:           %[[M:.*]] = memref.dim %[[RC]], %{{.*}} : memref<?x?xf32>
 // CHECK:           %[[FEW:.*]] = arith.cmpi ule, %[[M]], %{{.*}} : index
 // CHECK-NEXT:      scf.if %[[FEW]] {
@@ -34,11 +34,11 @@
 // CHECK:             %[[PA:.*]] = memref.subview %[[SA]][0, 0] [%[[M2]], %[[K2:.*]]] [1, 1]
 // CHECK:             linalg.fill ins(%{{.*}}) outs(%[[SA]]
 // CHECK-NEXT:        linalg.copy ins(%A : memref<?x?xbf16>) outs(%[[PA]]
-// CHECK-NEXT:        %[[RSA:.*]] = warp.assume_divisible %[[SA]] by 8
-// CHECK:             %[[RSB:.*]] = warp.assume_divisible %{{.*}} by 8
+// CHECK-NEXT:        %[[RSA:.*]] = memref.cast %[[SA]] {warp.divisible = 8 : i64}
+// CHECK:             %[[RSB:.*]] = memref.cast %{{.*}} {warp.divisible = 8 : i64}
 // CHECK:             %[[SC:.*]] = memref.alloc
 // CHECK:             %[[PC:.*]] = memref.subview %[[SC]][0, 0] [%[[M2]], %{{.*}}] [1, 1]
-// CHECK:             %[[RSC:.*]] = warp.assume_divisible %[[SC]] by 8
+// CHECK:             %[[RSC:.*]] = memref.cast %[[SC]] {warp.divisible = 8 : i64}
 // CHECK-NEXT:        warp.matmul bf16 x bf16 %[[RSA]], %[[RSB]] init {{.*}} into %[[RSC]] {warp.usual = array<i64: 4095, 4095>} :
 // CHECK:             linalg.copy ins(%[[PC]] {{.*}}) outs(%C : memref<?x?xf32>)
 // CHECK-NEXT:        memref.dealloc %[[SC]]
@@ -92,7 +92,7 @@ func.func @static(%A: memref<64x128xbf16>, %B: memref<128x64xbf16>, %C: memref<6
 // CHECK-LABEL: func.func @views
 // CHECK:         warp.is_divisible %{{.*}} by 8 : memref<64x128xbf16, strided<[256, 1], offset: ?>>
 // CHECK:         scf.if
-// CHECK:           warp.assume_divisible
+// CHECK:           memref.cast %{{.*}} {warp.divisible
 // CHECK:           %[[F:.*]] = warp.pointwise %bias
 // CHECK:           warp.matmul {{.*}} through %[[F]]
 // CHECK:         } else {
