@@ -163,7 +163,8 @@ def _table(name: str, meaning: str, entries: Mapping[str, str | tuple[str, ...]]
     lengths = {1 if isinstance(entry, str) else len(entry) for entry in entries.values()}
     kind = "str" if lengths == {1} else "tuple[str, str]" if lengths == {2} else "tuple[str, ...]"
     lines = "".join(_line(key, entry) for key, entry in entries.items())
-    return f'\n{name}: Mapping[str, {kind}] = {{\n{lines}}}\n"""{meaning}"""\n'
+    end = "  # fmt: skip" if kind == "tuple[str, ...]" else ""
+    return f'\n{name}: Mapping[str, {kind}] = {{\n{lines}}}{end}\n"""{meaning}"""\n'
 
 
 def _by_modules(entries: Mapping[str, str | tuple[str, ...]]) -> str:
@@ -184,11 +185,13 @@ def _entry(module: str, names: str) -> str:
 
 
 def _line(key: str, entry: str | tuple[str, ...]) -> str:
-    """An entry, on a line for each part if it is long."""
+    """An entry, with as many parts on a line as fit."""
     line = f"    {_shown(key)}: {_shown(entry)},\n"
     if isinstance(entry, str) or len(line) <= WIDTH:
         return line
-    return f"    {_shown(key)}: (\n" + "".join(f"        {_shown(part)},\n" for part in entry) + "    ),\n"
+    indent = " " * 8
+    parts = textwrap.fill(", ".join(map(_shown, entry)), WIDTH - 1, initial_indent=indent, subsequent_indent=indent)
+    return f"    {_shown(key)}: (\n{parts},\n    ),\n"
 
 
 def _shown(entry: str | tuple[str, ...]) -> str:
