@@ -50,57 +50,17 @@ if TYPE_CHECKING:
     from .torch.part import torch_load
 
 __all__ = [
-    "ArgumentError",
-    "AssemblerError",
-    "CompileError",
-    "CudaError",
-    "DeviceUnavailableError",
-    "Diagnostic",
-    "HostError",
-    "JudgeFinding",
-    "Kernel",
-    "KernelLaunch",
-    "LaunchReport",
-    "LaunchTrace",
-    "Launching",
-    "MatrixDescriptor",
-    "Order",
-    "PixelBox",
-    "Problem",
-    "Proof",
-    "PtxModule",
-    "Struct",
-    "TensorMap",
-    "TensorMapFields",
-    "TraceEvent",
-    "Verdict",
-    "WarploomError",
-    "check_metadata",
-    "check_ptx",
-    "compile",
-    "compress",
-    "expand",
-    "explain",
-    "fastest",
-    "judge",
-    "load_kernels",
-    "load_ptx",
-    "order",
-    "pack_weights",
-    "prove",
-    "prune",
-    "unpack_weights",
-]
+    "ArgumentError", "AssemblerError", "CompileError", "CudaError", "DeviceUnavailableError", "Diagnostic", "HostError",
+    "JudgeFinding", "Kernel", "KernelLaunch", "LaunchReport", "LaunchTrace", "Launching", "MatrixDescriptor", "Order",
+    "PixelBox", "Problem", "Proof", "PtxModule", "Struct", "TensorMap", "TensorMapFields", "TraceEvent", "Verdict",
+    "WarploomError", "check_metadata", "check_ptx", "compile", "compress", "expand", "explain", "fastest", "judge",
+    "load_kernels", "load_ptx", "order", "pack_weights", "prove", "prune", "unpack_weights",
+]  # fmt: skip
 
 if find_spec("torch"):
     __all__ += [
-        "register_torch_sharding",
-        "torch_backend",
-        "torch_load",
-        "torch_operators",
-        "torch_save",
-        "torch_to_linalg",
-    ]
+        "register_torch_sharding", "torch_backend", "torch_load", "torch_operators", "torch_save", "torch_to_linalg",
+    ]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -117,25 +117,12 @@ def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
 # All instruction rows, and finding the ones an opcode spells.
 
 ROWS: tuple[PatternRow, ...] = (
-    *arithmetic.INTEGER_ROWS,
-    *arithmetic.FLOATING_ROWS,
-    *arithmetic.COMPARISON_ROWS,
-    *data.MOVE_ROWS,
-    *data.CONVERSION_ROWS,
-    *data.MEMORY_ROWS,
-    *copies.ASYNCHRONOUS_ROWS,
-    *synchronisation.CONTROL_ROWS,
-    *synchronisation.BARRIER_ROWS,
-    *synchronisation.ATOMIC_ROWS,
-    *synchronisation.MBARRIER_ROWS,
-    *copies.MULTIMEM_ROWS,
-    *copies.TENSOR_ROWS,
-    *synchronisation.WARPGROUP_ROWS,
-    *tcgen05.TENSOR_CORE_ROWS,
-    *arithmetic.VIDEO_ROWS,
-    *opaque.TEXTURE_ROWS,
-    *opaque.FABRIC_ROWS,
-)
+    *arithmetic.INTEGER_ROWS, *arithmetic.FLOATING_ROWS, *arithmetic.COMPARISON_ROWS, *data.MOVE_ROWS,
+    *data.CONVERSION_ROWS, *data.MEMORY_ROWS, *copies.ASYNCHRONOUS_ROWS, *synchronisation.CONTROL_ROWS,
+    *synchronisation.BARRIER_ROWS, *synchronisation.ATOMIC_ROWS, *synchronisation.MBARRIER_ROWS, *copies.MULTIMEM_ROWS,
+    *copies.TENSOR_ROWS, *synchronisation.WARPGROUP_ROWS, *tcgen05.TENSOR_CORE_ROWS, *arithmetic.VIDEO_ROWS,
+    *opaque.TEXTURE_ROWS, *opaque.FABRIC_ROWS,
+)  # fmt: skip
 """All but those of the matrix instructions, which `families.find` makes when they are asked for."""
 
 

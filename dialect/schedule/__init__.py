@@ -4,13 +4,5 @@ from .fields import ScheduleError, roles
 from .schedule import ALWAYS, FIELDS, NAMES, SHARED_ALIGNMENT, SWIZZLES, Schedule, parse_options
 
 __all__ = (
-    "ALWAYS",
-    "FIELDS",
-    "NAMES",
-    "SHARED_ALIGNMENT",
-    "SWIZZLES",
-    "Schedule",
-    "ScheduleError",
-    "parse_options",
-    "roles",
-)
+    "ALWAYS", "FIELDS", "NAMES", "SHARED_ALIGNMENT", "SWIZZLES", "Schedule", "ScheduleError", "parse_options", "roles",
+)  # fmt: skip

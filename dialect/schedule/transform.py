@@ -201,15 +201,9 @@ class AnnotateOp(IRDLOperation):
 
 
 OWN = (
-    ForeachOp,
-    AlternativesOp,
-    IncludeOp,
-    SplitHandleOp,
-    MergeHandlesOp,
-    FuseIntoContainingOp,
-    ParamConstantOp,
+    ForeachOp, AlternativesOp, IncludeOp, SplitHandleOp, MergeHandlesOp, FuseIntoContainingOp, ParamConstantOp,
     AnnotateOp,
-)
+)  # fmt: skip
 
 
 def _all(own: Sequence[type[IRDLOperation]]) -> list[type]:

@@ -67,19 +67,10 @@ TENSOR_SPACE = 6
 _FLOATS: dict[str, AnyFloat] = {
     str(kind): kind
     for kind in (
-        Float16Type(),
-        BFloat16Type(),
-        Float32Type(),
-        FloatTF32Type(),
-        Float64Type(),
-        Float8E4M3FNType(),
-        Float8E5M2Type(),
-        Float6E3M2FNType(),
-        Float6E2M3FNType(),
-        Float4E2M1FNType(),
-        Float8E8M0FNUType(),
+        Float16Type(), BFloat16Type(), Float32Type(), FloatTF32Type(), Float64Type(), Float8E4M3FNType(),
+        Float8E5M2Type(), Float6E3M2FNType(), Float6E2M3FNType(), Float4E2M1FNType(), Float8E8M0FNUType(),
     )
-}
+}  # fmt: skip
 
 SCALES = {"ue4m3": "e4m3"}
 """Types of scales that MLIR has no name for, and the type whose name they take: ue4m3 is e4m3 without a sign."""

@@ -28,24 +28,9 @@ from . import (
 )
 
 _MODULES = (
-    *(
-        matmul,
-        attention,
-        attention_gradient,
-        rows,
-        mma,
-        operands,
-        views,
-        stored,
-        cta,
-        tile_mma,
-        epilogue,
-        elements,
-        matrices,
-        memory,
-    ),
-    *(fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps),
-)
+    matmul, attention, attention_gradient, rows, mma, operands, views, stored, cta, tile_mma, epilogue, elements,
+    matrices, memory, fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps,
+)  # fmt: skip
 """In the order of the reference."""
 
 KindT = TypeVar("KindT", Operation, Attribute)
