@@ -355,10 +355,8 @@ def tiled(layout: Layout, down: int = 1, across: int = 1) -> Layout:
         if count < 1 or count & count - 1:
             raise LayoutMismatchError(f"expected tiles by powers of two, got {down} down and {across} across")
     rows, columns = (extent.bit_length() - 1 for extent in (layout.rows, layout.columns))
-    further = (
-        *(column(columns + i) for i in range(across.bit_length() - 1)),
-        *(row(rows + i) for i in range(down.bit_length() - 1)),
-    )
+    ends = columns + across.bit_length() - 1, rows + down.bit_length() - 1
+    further = (*map(column, range(columns, ends[0])), *map(row, range(rows, ends[1])))
     return Layout(layout.lane, (*layout.element, *further), layout.warp)
 
 

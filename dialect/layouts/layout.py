@@ -458,13 +458,8 @@ def origins(layout: Layout, instruction: Layout, tiles: tuple[int, int]) -> list
 def places_of(layout: Layout, tiles: tuple[int, int], step: int) -> list[tuple[int, int]]:
     """(row, column) of each element of lane 0 that is number `step`, or a multiple, in its base tile, tile by tile."""
     inner = [layout.element_offset(element) for element in range(0, layout.elements, step)]
-    down, across = tiles
-    return [
-        (i * layout.rows + row, j * layout.columns + column)
-        for i in range(down)
-        for j in range(across)
-        for row, column in inner
-    ]
+    corners = [(i * layout.rows, j * layout.columns) for i in range(tiles[0]) for j in range(tiles[1])]
+    return [(top + row, left + column) for top, left in corners for row, column in inner]
 
 
 def disagreement(name: str, axis: str, ours: Sequence[int], other: str, theirs: Sequence[int]) -> str | None:

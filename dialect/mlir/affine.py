@@ -127,10 +127,8 @@ def passed(map_: AffineMap, sizes: Sequence[int], shape: Sequence[int]) -> int |
         if size < 0 or min(lengths.values(), default=1) < 1:
             continue
         ways = [factor * (lengths[loop] - 1) for loop, factor in by.items()]
-        if (
-            offset + sum(min(0, extent) for extent in ways) < 0
-            or offset + sum(max(0, extent) for extent in ways) >= size
-        ):
+        first, last = (offset + sum(end(0, extent) for extent in ways) for end in (min, max))
+        if first < 0 or last >= size:
             return dimension
     return None
 

@@ -81,10 +81,8 @@ def check_symbol(symbol: Symbol, bindings: Bindings, rules: AddressRules) -> str
 
     Where an opcode leaves out its `P`, the address is generic, but one of shared memory (9.7.9.23, .24).
     """
-    where, space = (
-        rules.space_of(symbol.name),
-        (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0],
-    )
+    where = rules.space_of(symbol.name)
+    space = (bindings.get("P", "") or "shared" * ("P" in bindings)).partition("::")[0]
     if where is None:
         return None
     if where == "label" or (where == "function" and symbol.offset):

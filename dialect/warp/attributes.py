@@ -265,6 +265,10 @@ class FragmentType(ParametrizedAttribute, TypeAttribute):
         """The same fragment of another element type, without gaps between elements."""
         return FragmentType.of(self.role.data, *self.shape, element_type, self.layout.data)
 
+    def with_shape(self, rows: int, columns: int) -> FragmentType:
+        """A fragment of more or fewer of its base tiles."""
+        return FragmentType.of(self.role.data, rows, columns, self.element_type, self.layout.data, self.bits)
+
     def with_layout(self, layout: Layout) -> FragmentType:
         """The same matrix in another layout."""
         return FragmentType.of(self.role.data, *self.shape, self.element_type, layout, self.bits)

@@ -204,14 +204,9 @@ class PackOp(IRDLOperation):
         blocks: BlocksAttr | None = None,
         packed: StringAttr | None = None,
     ):
-        super().__init__(
-            operands=[source, destination, share],
-            properties={
-                "shares": None if shares is None else IntegerAttr(shares, i64),
-                "blocks": blocks,
-                "packed": packed,
-            },
-        )
+        count = None if shares is None else IntegerAttr(shares, i64)
+        properties = {"shares": count, "blocks": blocks, "packed": packed}
+        super().__init__(operands=[source, destination, share], properties=properties)
 
     def verify_(self) -> None:
         source, destination = memory_of(self.source), memory_of(self.destination)

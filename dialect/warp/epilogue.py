@@ -171,11 +171,8 @@ class SubfragmentOp(IRDLOperation):
     assembly_format = "$source `` $offsets attr-dict `:` type($source) `to` type($fragment)"
 
     def __init__(self, source: SSAValue, offsets: tuple[int, int], shape: tuple[int, int]):
-        kind = fragment_of(source)
-        part = FragmentType.of(kind.role.data, *shape, kind.element_type, kind.layout.data, kind.bits)
-        super().__init__(
-            operands=[source], properties={"offsets": DenseArrayBase.from_list(i64, offsets)}, result_types=[part]
-        )
+        part, at = fragment_of(source).with_shape(*shape), DenseArrayBase.from_list(i64, offsets)
+        super().__init__(operands=[source], properties={"offsets": at}, result_types=[part])
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -184,12 +181,7 @@ class SubfragmentOp(IRDLOperation):
 
     def verify_(self) -> None:
         source, part = fragment_of(self.source), fragment_of(self.fragment)
-        if (source.role, source.element_type, source.layout, source.bits) != (
-            part.role,
-            part.element_type,
-            part.layout,
-            part.bits,
-        ):
+        if part != source.with_shape(*part.shape):
             raise VerifyException(f"expected only the shape to change, got {source} to {part}")
         layout = source.layout.data
         if len(self.at) != 2 or self.at[0] % layout.rows or self.at[1] % layout.columns:
@@ -226,8 +218,7 @@ class StackOp(IRDLOperation):
 
 
 def _stacked(top: FragmentType, bottom: FragmentType) -> FragmentType:
-    rows = top.shape[0] + bottom.shape[0]
-    return FragmentType.of(top.role.data, rows, top.shape[1], top.element_type, top.layout.data, top.bits)
+    return top.with_shape(top.shape[0] + bottom.shape[0], top.shape[1])
 
 
 @irdl_op_definition

@@ -53,18 +53,9 @@ class Key(NamedTuple):
     scale_type: str = ""
 
     def __str__(self) -> str:
-        words = [str(self.shape), self.layouts, "sparse" * self.sparse, "ordered" * self.ordered]
-        words += [
-            "satfinite" * self.satfinite,
-            self.rounding,
-            self.bit_op,
-            self.kind,
-            self.a,
-            "x",
-            self.b,
-            "->",
-            self.d,
-        ]
+        words = [str(self.shape), self.layouts]
+        words += ["sparse" * self.sparse, "ordered" * self.ordered, "satfinite" * self.satfinite]
+        words += [self.rounding, self.bit_op, self.kind, f"{self.a} x {self.b} -> {self.d}"]
         words += [f"from {self.c}"] * (self.c != self.d)
         words += [f"scaled by {self.scales} x {self.scale_type}"] * bool(self.scales)
         return " ".join(filter(None, words))

@@ -220,11 +220,8 @@ class TileMmaOp(FactorsOp):
         if self.group_scales is None and self.group is None and not self.group_at and self.row_scales is None:
             return
         if not all(parts) or (self.group is not None and self.group.value.data < 1):
-            what = (
-                ("groups of integers", "size, and [k, n]")
-                if self.row_scales is None
-                else ("blocks", "sizes, and [k, n, m]")
-            )
+            of_groups = "groups of integers", "size, and [k, n]"
+            what = of_groups if self.row_scales is None else ("blocks", "sizes, and [k, n, m]")
             raise VerifyException(f"expected scales of {what[0]} with their {what[1]} of the tiles")
 
     def _verify_held(self, a: FragmentType) -> None:

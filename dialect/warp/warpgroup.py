@@ -304,10 +304,8 @@ class WgmmaOp(IRDLOperation):
         types = a if self.a_in_registers else multiplied(a, kind), multiplied(b, kind), sums.element
         rows, columns = sums.shape
         sparse = self.e is not None or len(self.side_operands) == 1
-        scale, satfinite = (
-            scale_type(self.side_operands) if len(self.side_operands) > 1 else "",
-            self.satfinite is not None,
-        )
+        satfinite = self.satfinite is not None
+        scale = scale_type(self.side_operands) if len(self.side_operands) > 1 else ""
         return find_row(*types, columns, rows, satfinite=satfinite, sparse=sparse, kind=kind, scale=scale)
 
     @property

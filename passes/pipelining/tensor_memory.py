@@ -430,7 +430,7 @@ class AttentionProducts(TensorProducts):
                 at, parts = inside.values([group, 0, left]), list[SSAValue]()
                 for value in change.inputs:
                     kind = fragment_of(value)
-                    part = FragmentType.of(kind.role.data, rows, width, kind.element_type, kind.layout.data, kind.bits)
+                    part = kind.with_shape(rows, width)
                     if not alike(kind, fragment_of(old)):
                         parts.append(value)
                     elif value is old:

@@ -172,11 +172,8 @@ def _global(op: VarOp) -> Operation:
     variable = op.variable
     if variable.init is not None:
         fail(op, f"'{variable.name}': a variable with initial values is not converted")
-    kind = (
-        llvm.LLVMArrayType.new([*_array(variable)])
-        if variable.count is not None
-        else IntegerType(bits_of(variable.type))
-    )
+    single = variable.count is None
+    kind = IntegerType(bits_of(variable.type)) if single else llvm.LLVMArrayType.new([*_array(variable)])
     linkage = "external" if variable.linking else "internal"
     return llvm.GlobalOp(kind, variable.name, linkage, SPACES[variable.space], alignment=variable.align)
 

@@ -306,11 +306,8 @@ def product_of_opaque(of: PtxInstruction, row: WmmaMma) -> bool:
     properties: dict[str, Attribute] = dict(zip("mnk", (IntegerAttr(size, 32) for size in row.shape), strict=True))
     properties |= {"layoutA": MMA_LAYOUT.of(row.a_layout), "layoutB": MMA_LAYOUT.of(row.b_layout)}
     properties |= {"eltypeA": MMA_TYPE.of(row.a.name), "eltypeB": MMA_TYPE.of(row.d.name)}
-    operands = [
-        of.read(item, _fragment_type(row.element(role).name))
-        for i, role in enumerate("abc")
-        for item in of.items(i + 1)
-    ]
+    kinds = [_fragment_type(row.element(role).name) for role in "abc"]
+    operands = [of.read(item, kind) for i, kind in enumerate(kinds) for item in of.items(i + 1)]
     return _add_product(of, WmmaMmaOp, [operands], properties, _fragment_type(row.d.name))
 
 

@@ -146,11 +146,8 @@ def parameters(kernel: DecodedKernel, function: Function, args: Sequence[object]
     for i in in_memory(passed):
         struct, owner = cast(Packed, passed[i]), owners[i]
         data = np.frombuffer(bytearray(struct.filled(addresses.__getitem__)), np.uint8)
-        what = (
-            f"struct of {data.size} bytes"
-            if len(struct.maps) * SIZE != data.size
-            else f"{len(struct.maps)} tensor maps"
-        )
+        maps = len(struct.maps)
+        what = f"{maps} tensor maps" if maps * SIZE == data.size else f"struct of {data.size} bytes"
         addresses[i] = memory.add(Buffer(f"argument {owner} ({declared[owner][0].name}, {what})", data))
     data = np.zeros(kernel.layout.parameter_bytes, np.uint8)
     for i, (variable, offset) in enumerate(declared):

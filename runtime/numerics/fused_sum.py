@@ -320,10 +320,8 @@ def scales(row: BlockScale, role: str, words: Array, byte_id: int, thread_id: in
     axis, along = ("r", "c") if role == "a" else ("c", "r")
     size = layout.extent(axis)
     chosen = row.byte_ids.index(byte_id)
-    places = [
-        [layout.find(**{axis: i, along: v, "t": thread_id, "b": chosen}) for i in range(size)]
-        for v in range(row.vector)
-    ]
+    at = {"t": thread_id, "b": chosen}
+    places = [[layout.find(**{axis: i, along: v}, **at) for i in range(size)] for v in range(row.vector)]
     lanes, number = np.moveaxis(np.array(places), -1, 0)
     return (words[lanes] >> (number.astype(np.uint32) * np.uint32(8))[..., None]).astype(np.uint8)
 

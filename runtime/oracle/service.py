@@ -134,10 +134,8 @@ class Service:
 
     def _changed(self) -> list[tuple[Any, Any]]:
         """The outputs of the last call as they were, and as they are."""
-        return [
-            (kept, now)
-            for (_, kept), now in zip(self._returned, to_arrays([r for r, _ in self._returned]), strict=True)
-        ]
+        now = to_arrays([returned for returned, _ in self._returned])
+        return [(kept, one) for (_, kept), one in zip(self._returned, now, strict=True)]
 
     def _inspect(self, candidate: Candidate, call: CandidateCall) -> Answer:
         """A run of a kernel under all checks, with the counts of its report and what it accesses."""
@@ -158,10 +156,8 @@ class Service:
         for report in place.reports:
             kept = ("multiply_adds", "wavefronts", "wavefronts_extra", "sectors", "sectors_extra")
             every = report.as_json()
-            answer.counts = {key: every[key] for key in kept} | {
-                "instructions": sum(report.mix.values()),
-                "mix": report.mix,
-            }
+            counts = {"instructions": sum(report.mix.values()), "mix": report.mix}
+            answer.counts = {key: every[key] for key in kept} | counts
         answer.accesses, answer.seconds = touched.bytes(), time.monotonic() - start
         wanted = (*call.written, *call.outputs)
         for name, accessed in answer.accesses.items():

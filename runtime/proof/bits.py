@@ -189,15 +189,10 @@ class Bytes:
 
     def _sign(self, threads: Array, data: Sequence[RegisterSlot]) -> tuple[Residues, str, Array] | None:
         """The number of an f32 whose sign an `xor` flips or an `and` clears; None for other instructions."""
-        if (
-            self.shadow.table.ordered
-            or len(data) != 1
-            or data[0].bits != 32
-            or self.decoded.row.root not in ("xor", "and")
-        ):
+        wanted = {"xor": 0x80000000, "and": 0x7FFFFFFF}.get(self.decoded.row.root)
+        if self.shadow.table.ordered or [slot.bits for slot in data] != [32] or wanted is None:
             return None
         literal = next((o for o in self.decoded.source.operands if isinstance(o, Immediate)), None)
-        wanted = {"xor": 0x80000000, "and": 0x7FFFFFFF}[self.decoded.row.root]
         if literal is None or int(literal.value) & 0xFFFFFFFF != wanted:
             return None
         table = self.shadow.table

@@ -148,11 +148,8 @@ def load(path: str, parameter: Parameter) -> Array:
         ArgumentError: if the file is no `.npy` file, or holds another shape or type.
     """
     array = read_npy(path)
-    if (
-        array.dtype.kind in "uV"
-        and parameter.dtype.kind not in "iu"
-        and array.dtype.itemsize == parameter.dtype.itemsize
-    ):
+    held, wanted = array.dtype, parameter.dtype
+    if held.kind in "uV" and wanted.kind not in "iu" and held.itemsize == wanted.itemsize:
         array = array.view(parameter.dtype)
     if not parameter.takes_shape(array.shape) or array.dtype != parameter.dtype:
         got = describe(array.shape, element_of(array.dtype))

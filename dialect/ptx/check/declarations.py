@@ -148,11 +148,8 @@ def address_problems(variable: Variable, space_of: SpaceOf) -> Iterator[str]:
     name that was declared before, "function" for functions."""
     values = (text.strip() for text in re.split(r"[{},]", variable.init or ""))
     for text in values:
-        if (
-            variable.type not in OPAQUE_TYPES
-            and _is_address(text)
-            and (problem := _address(text, variable.type, space_of))
-        ):
+        address = variable.type not in OPAQUE_TYPES and _is_address(text)
+        if address and (problem := _address(text, variable.type, space_of)):
             yield f"variable '{variable.name}': {problem}"
             return
 
@@ -309,12 +306,8 @@ def _function_problems(variable: Variable, function: Function) -> Iterator[str]:
         yield f"{start}: the alignment of a parameter is at most {PARAMETER_ALIGNMENT}, got {variable.align}"
     if space == "reg" and (not single or variable.type not in REGISTER_BITS):
         yield f"{start}: a register is of a type of registers, and no array"
-    if (
-        function.body is not None
-        and single
-        and space == "param"
-        and (variable.vector > 1 or variable.type in OPAQUE_TYPES)
-    ):
+    defined = function.body is not None and single
+    if defined and space == "param" and (variable.vector > 1 or variable.type in OPAQUE_TYPES):
         yield f"{start}: a parameter in .param is a number or an array of numbers"
-    if function.body is not None and single and variable.type in NARROW_INTEGERS:
+    if defined and variable.type in NARROW_INTEGERS:
         yield f"{start}: ptxas passes no .{variable.type} to a function, expected .b8, .b16 or a wider type"

@@ -141,10 +141,8 @@ def _scaled() -> Iterator[PatternRow]:
             for vector, only, ptx in spelled:
                 for a in ("descriptor", "[tensor^]"):
                     operands = f"a:[tensor^], x:{a}, b:descriptor{meta}, i:b32, sa:[tensor^], sb:[tensor^], p:flag"
-                    head, section = (
-                        f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}",
-                        "10.9.2" if sparse else "10.9.1",
-                    )
+                    head = f"mma{sparse}{_GROUP}.K{{kind::{kind}}}.block_scale{vector}"
+                    section = "10.9.2" if sparse else "10.9.1"
                     yield _row(head + _COLLECTORS, operands, section, "mma", ptx=ptx, only=only)
                     later = SM_107A if only == EACH_ALONE else SM_107F
                     yield _row(head + _BOTH, operands, section, "mma", ptx=ptx, only=later)

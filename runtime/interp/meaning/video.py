@@ -155,10 +155,8 @@ def multiply_add_video(ctx: Context, bound: Bindings) -> Action:
     first, second = (_selector(o)[1] for o in ctx.operands[1:3])
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        left, right = (
-            _extended(a, _place(first), bound["A"] == "s32"),
-            _extended(b, _place(second), bound["B"] == "s32"),
-        )
+        left = _extended(a, _place(first), bound["A"] == "s32")
+        right = _extended(b, _place(second), bound["B"] == "s32")
         # Exact: products of 32 bits and a sum need 65 bits.
         addend = _extended(c, (0, 32), signed).astype(object) + bool(bound["PO"])
         value = left.astype(object) * right.astype(object) + addend >> shift

@@ -272,11 +272,8 @@ class Flags(Check):
                 if deed.word == word:
                     read[position[i]] = deed, source
                 else:
-                    same = (
-                        w
-                        for w in writes[event.location]
-                        if values.get(w) is not None and values[w] == values.get(source)
-                    )
+                    value = values.get(source)
+                    same = (w for w in writes[event.location] if value is not None and values.get(w) == value)
                     event = replace(event, chosen=tuple({source, *same}))
             if event.writes and event.location is not None:
                 writes[event.location].append(position[i])
