@@ -17,7 +17,7 @@ from ..base.launch import DEVICES, STDIN, is_ptx, read_source
 from .compile import add_compile
 from .judge import add_judge
 from .lookups import add_explain, add_isa, add_layout
-from .options import add_cache, add_compilation, add_no_cache, add_seed, filled, natural, positive
+from .options import add_cache, add_command, add_compilation, add_no_cache, add_seed, filled, natural, positive
 from .prove import add_prove
 from .tune import add_tune
 
@@ -148,23 +148,12 @@ def _read_checks(args: argparse.Namespace) -> None:
 
 
 _REPORT_ONLY = {"--json": "json", "--problem": "problem"}
-_FUNCTION_ONLY = {
-    "--in": "inputs",
-    "--check": "check",
-    "--schedule": "schedule",
-    "--tf32": "tf32",
-    "--tuned": "tuned",
-    "--function": "function",
-}
-_LAUNCH_ONLY = {
-    "--kernel": "kernel",
-    "--grid": "grid",
-    "--block": "block",
-    "--arg": "arguments",
-    "--shared": "shared",
-    "--problem": "problem",
-    "--replay": "replay",
-}
+_FUNCTION_ONLY = {"--in": "inputs"} | {
+    f"--{name}": name for name in ("check", "schedule", "tf32", "tuned", "function")
+}  # fmt: skip
+_LAUNCH_ONLY = {"--arg": "arguments"} | {
+    f"--{name}": name for name in ("kernel", "grid", "block", "shared", "problem", "replay")
+}  # fmt: skip
 
 
 def _refuse_options(args: argparse.Namespace, launched: bool) -> None:
@@ -200,14 +189,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="warploom", description="A compiler for NVIDIA tensor cores.")
     top.add_argument("-v", "--version", action=_ShowVersions, nargs=0, help="print the versions and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    run = commands.add_parser(
-        "run",
-        help="compile and run an .mlir file, or launch a kernel of a .ptx file",
-        description=RUN_TEXT,
-        epilog=RUN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    run.set_defaults(command=_run)
+    summary = "compile and run an .mlir file, or launch a kernel of a .ptx file"
+    run = add_command(commands, "run", _run, summary, RUN_TEXT, RUN_EXAMPLES)
     _add_common(run)
     _add_mlir(run.add_argument_group("for functions of .mlir files"))
     _add_ptx(run.add_argument_group("for kernels of .ptx files, and of a gpu.module of .mlir files"))
@@ -281,7 +264,6 @@ def _add_common(run: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_seed(run)
     add_no_cache(run)
-    run.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_mlir(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

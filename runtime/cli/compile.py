@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from ..base.cache import unused
 from ..base.errors import ArgumentError, WarploomError
 from ..base.launch import STDIN, read_mlir
-from .options import add_compilation, add_no_cache, add_target, filled, schedule_options
+from .options import (
+    Commands,
+    add_command,
+    add_compilation,
+    add_no_cache,
+    add_target,
+    compiled,
+    filled,
+    schedule_options,
+)
 
 if TYPE_CHECKING:
     from ..kernel.kernel import Kernel
@@ -44,16 +53,10 @@ ENDINGS = {"mlir": ".mlir", "linalg": ".mlir", "ptx": ".ptx", "cubin": ".cubin",
 """How the name of a file with each level ends."""
 
 
-def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    parser = commands.add_parser(
-        "compile",
-        help="compile an .mlir file to PTX or machine code",
-        description=COMPILE_TEXT,
-        epilog=COMPILE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(command=_run)
+def add_compile(commands: Commands) -> None:
+    """Adds `warploom compile`."""
+    summary = "compile an .mlir file to PTX or machine code"
+    parser = add_command(commands, "compile", _run, summary, COMPILE_TEXT, COMPILE_EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="an .mlir file, or - for standard input")
     parser.add_argument(
         "-o", dest="out", type=filled, metavar="OUT", help="write to a file; default: -, standard output"
@@ -65,7 +68,6 @@ def add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--prove", action="store_true", help="prove that the kernels compute the function, or fail (docs/prove.md)"
     )
     add_no_cache(parser)
-    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -136,19 +138,8 @@ def _refuse_idle(args: argparse.Namespace, level: str) -> None:
 
 
 def _compiled(args: argparse.Namespace, text: str, level: str, schedule: Mapping[str, str]) -> bytes:
-    from ..kernel.compile import compile
-
-    kernel = compile(
-        text + "\n" if args.file == STDIN else Path(args.file),  # text that ends a line is no path
-        args.target,
-        args.function,
-        file=args.file,
-        on_phase=None,
-        tf32=args.tf32,
-        tuned=args.tuned,
-        cache=True,
-        **schedule,
-    )
+    source = text + "\n" if args.file == STDIN else Path(args.file)  # text that ends a line is no path
+    kernel = compiled(args, source, args.target, args.file)
     if args.prove:
         _prove(args, kernel, text)
     return _EMITTED[level](kernel)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..base.errors import ArgumentError, WarploomError
-from .options import add_seed, filled, positive
+from .options import Commands, add_command, add_seed, filled, positive
 
 JUDGE_TEXT = """\
 Judge whether a candidate computes what a reference says, and what is wrong with it.
@@ -33,16 +33,10 @@ examples:
 """
 
 
-def add_judge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    parser = commands.add_parser(
-        "judge",
-        help="judge whether a candidate computes what a reference says",
-        description=JUDGE_TEXT,
-        epilog=JUDGE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(command=_run)
+def add_judge(commands: Commands) -> None:
+    """Adds `warploom judge`."""
+    summary = "judge whether a candidate computes what a reference says"
+    parser = add_command(commands, "judge", _run, summary, JUDGE_TEXT, JUDGE_EXAMPLES)
     parser.add_argument("file", nargs="?", metavar="CANDIDATE", help="a .ptx, .cu or .py file")
     parser.add_argument("reference", nargs="?", metavar="REFERENCE", help="an .mlir or .py file")
     parser.add_argument(
@@ -74,7 +68,6 @@ def add_judge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add_seed(parser)
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     parser.add_argument("--mcp", action="store_true", help="answer a client of the Model Context Protocol, on stdio")
-    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import WarploomError
-from .options import filled, natural
+from .options import Commands, add_command, filled, natural
 
 if TYPE_CHECKING:
     from ...dialect.layouts.pictures import Picture
@@ -33,16 +33,11 @@ examples:
 """
 
 
-def add_isa(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    isa = commands.add_parser(
-        "isa",
-        help="list the matrix instructions and what has them",
-        description=ISA_TEXT,
-        epilog=ISA_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    isa.set_defaults(command=_run_isa, file="isa")
+def add_isa(commands: Commands) -> None:
+    """Adds `warploom isa`."""
+    summary = "list the matrix instructions and what has them"
+    isa = add_command(commands, "isa", _run_isa, summary, ISA_TEXT, ISA_EXAMPLES)
+    isa.set_defaults(file="isa")
     isa.add_argument("--target", type=filled, metavar="SM", help="what this GPU has, and since which PTX version")
     isa.add_argument("--ptx", metavar="VERSION", help="what this PTX version has, such as 8.0")
     isa.add_argument("--family", metavar="NAME", help="one instruction: mma, mma.sp, wmma, wmma.load, ldmatrix, ...")
@@ -50,7 +45,6 @@ def add_isa(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     isa.add_argument("--shape", metavar="SHAPE", help="of this shape, such as m16n8k16")
     isa.add_argument("--all", action="store_true", help="a line for each form")
     isa.add_argument("--json", action="store_true", help="print a list of objects, one for each form")
-    isa.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run_isa(args: argparse.Namespace) -> int:
@@ -89,16 +83,11 @@ examples:
 """
 
 
-def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    layout = commands.add_parser(
-        "layout",
-        help="show which lane holds which element",
-        description=LAYOUT_TEXT,
-        epilog=LAYOUT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    layout.set_defaults(command=_run_layout, file="layout")
+def add_layout(commands: Commands) -> None:
+    """Adds `warploom layout`."""
+    summary = "show which lane holds which element"
+    layout = add_command(commands, "layout", _run_layout, summary, LAYOUT_TEXT, LAYOUT_EXAMPLES)
+    layout.set_defaults(file="layout")
     layout.add_argument("instruction", metavar="INSTRUCTION", help="such as mma.m16n8k16.f16")
     layout.add_argument("operand", metavar="OPERAND", help="A, B, C, D, E, scale_a, ...")
     layout.add_argument("--to", nargs=2, metavar=("INSTRUCTION", "OPERAND"), help="show the ways to this operand")
@@ -109,7 +98,6 @@ def add_layout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     layout.add_argument(
         "--svg", type=filled, metavar="FILE", help="write the picture to a file instead of the terminal"
     )
-    layout.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run_layout(args: argparse.Namespace) -> int:
@@ -177,18 +165,12 @@ examples:
 """
 
 
-def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    explain = commands.add_parser(
-        "explain",
-        help="show the fields of a matrix descriptor or tensor map",
-        description=EXPLAIN_TEXT,
-        epilog=EXPLAIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    explain.set_defaults(command=_run_explain, file="explain")
+def add_explain(commands: Commands) -> None:
+    """Adds `warploom explain`."""
+    summary = "show the fields of a matrix descriptor or tensor map"
+    explain = add_command(commands, "explain", _run_explain, summary, EXPLAIN_TEXT, EXPLAIN_EXAMPLES)
+    explain.set_defaults(file="explain")
     explain.add_argument("value", metavar="VALUE", help="a number, hexadecimal digits, or a file")
-    explain.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _run_explain(args: argparse.Namespace) -> int:

@@ -5,15 +5,35 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...passes.pipeline import DEFAULT_TARGET
 from ..base.errors import ArgumentError
+from ..base.launch import Dim3, dim3
 from ..kernel.lowering import target_name
 
-# Options that several commands have.
+if TYPE_CHECKING:
+    from ..kernel.kernel import Kernel, OnPhase
+
+# Commands, and options that several of them have.
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+
+
+def add_command(
+    commands: Commands, name: str, run: Run, summary: str, text: str, examples: str | None = None
+) -> argparse.ArgumentParser:
+    """Adds a command, with what its help says in front of the options and behind them."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = commands.add_parser(name, help=summary, description=text, epilog=examples, formatter_class=form)
+    parser.set_defaults(command=run)
+    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    return parser
 
 
 def filled(text: str) -> str:
@@ -87,6 +107,31 @@ def schedule_options(texts: Sequence[str]) -> dict[str, str]:
     return options
 
 
+def compiled(
+    args: argparse.Namespace, source: str | Path | ModuleOp, target: str | None, file: str,
+    on_phase: OnPhase | None = None,
+) -> Kernel:  # fmt: skip
+    """The kernel of text, a file or a module, as the options of `add_compilation` say. Messages call it `file`."""
+    from ..kernel.compile import compile
+
+    return compile(
+        source, target, args.function, file=file, on_phase=on_phase, tf32=args.tf32, tuned=args.tuned, cache=True,
+        **schedule_options(args.schedule),
+    )  # fmt: skip
+
+
+def sizes_of(option: str, text: str) -> Dim3:
+    """The sizes of an option such as `--grid`.
+
+    Raises:
+        ArgumentError: naming the option, if they are not one to three numbers.
+    """
+    try:
+        return dim3([int(size) for size in text.replace("x", ",").split(",")], option)
+    except ValueError:
+        raise ArgumentError(f"{option}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
+
+
 # The GPU that a command compiles a module for.
 
 
@@ -113,17 +158,11 @@ With `--no-cache` the other commands neither read nor write the cache.
 """
 
 
-def add_cache(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    cache = commands.add_parser(
-        "cache",
-        help="show or clear the cache of compiled kernels",
-        description=CACHE_TEXT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    cache.set_defaults(command=_run_cache, file="cache")
+def add_cache(commands: Commands) -> None:
+    """Adds `warploom cache`."""
+    cache = add_command(commands, "cache", _run_cache, "show or clear the cache of compiled kernels", CACHE_TEXT)
+    cache.set_defaults(file="cache")
     cache.add_argument("--clear", action="store_true", help="delete all entries")
-    cache.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def add_no_cache(parser: argparse.ArgumentParser) -> None:

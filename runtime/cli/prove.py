@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import ArgumentError
-from ..base.launch import STDIN, dim3, is_ptx, read_source
-from .options import add_compilation, add_seed, add_target, filled, natural, schedule_options
+from ..base.launch import STDIN, is_ptx, read_source
+from .options import Commands, add_command, add_compilation, add_seed, add_target, compiled, filled, natural, sizes_of
 
 if TYPE_CHECKING:
     from .. import KernelLaunch, Order, Proof
@@ -41,16 +41,9 @@ examples:
 """
 
 
-def add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    parser = commands.add_parser(
-        "prove",
-        help="prove that a kernel computes a function",
-        description=PROVE_TEXT,
-        epilog=PROVE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(command=_run)
+def add_prove(commands: Commands) -> None:
+    """Adds `warploom prove`."""
+    parser = add_command(commands, "prove", _run, "prove that a kernel computes a function", PROVE_TEXT, PROVE_EXAMPLES)
     parser.add_argument("file", metavar="FILE", help="a .ptx file with a kernel, or an .mlir file with a function")
     parser.add_argument(
         "--against", type=filled, metavar="FILE", help="an .mlir file with the function, or a .ptx file"
@@ -74,7 +67,6 @@ def add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add_compilation(parser)
     add_seed(parser)
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_launch(parser: argparse.ArgumentParser, prefix: str) -> None:
@@ -137,31 +129,14 @@ def _order(args: argparse.Namespace, file: str, text: str, prefix: str) -> Order
     if is_ptx(file, text):
         named = _arrays(inputs, args.seed)
         return order(_launch(args, PtxModule(text, file), prefix, list(named)), named)
-    kernel = _kernel(args, text, file)
+    kernel = compiled(args, text, args.target, file)
     drawn = arrays(kernel.function, inputs, args.seed, poisoned=False)
     return order(kernel, {p.name: array for p, array in zip(kernel.function.parameters, drawn, strict=True)})
 
 
-def _kernel(args: argparse.Namespace, text: str, file: str) -> Kernel:
-    from ..kernel.compile import compile
-
-    asked = schedule_options(args.schedule)
-    return compile(
-        text,
-        args.target,
-        args.function,
-        file=file,
-        on_phase=None,
-        tf32=args.tf32,
-        tuned=args.tuned,
-        cache=True,
-        **asked,
-    )
-
-
 def _compiled(args: argparse.Namespace, text: str) -> Proof:
     """An .mlir file, compiled and proven against itself or another."""
-    kernel = _kernel(args, text, args.file)
+    kernel = compiled(args, text, args.target, args.file)
     against = text if args.against is None else read_source(args.against)
     return prove_kernel(kernel, against, args.inputs, args.seed, args.function)
 
@@ -234,15 +209,8 @@ def _launch(args: argparse.Namespace, module: PtxModule, prefix: str, names: lis
             option = f"--{prefix.replace('_', '-')}arg"
             raise ArgumentError(f"{option}: no array is called {text}; there are {', '.join(names)}")
     passed = [t if t in names else kernel_argument(t, args.seed, i) for i, t in enumerate(texts)]
-    grid, block = (_dim3(options[prefix + option], option) for option in ("grid", "block"))
+    grid, block = (sizes_of(f"--{option}", options[prefix + option]) for option in ("grid", "block"))
     return KernelLaunch(module, name or next(iter(module.kernels)), grid, block, passed, options[f"{prefix}shared"])
-
-
-def _dim3(text: str, what: str) -> tuple[int, int, int]:
-    try:
-        return dim3([int(size) for size in text.replace("x", ",").split(",")], what)
-    except ValueError:
-        raise ArgumentError(f"--{what}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
 
 
 def _report(args: argparse.Namespace, proof: Proof) -> int:

@@ -21,14 +21,13 @@ from ..arguments.dtypes import element_of
 from ..arguments.launch_values import values as check_values
 from ..arguments.signature import Parameter
 from ..base.errors import ArgumentError, AssemblerError
-from ..base.launch import Launch, Problem, dim3, is_ptx, known_target
+from ..base.launch import Launch, Problem, is_ptx, known_target
 from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS
 from ..interp.watch.timeline import DESCRIPTION, LaunchTrace, chrome_trace
 from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
-from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
 from ..kernel.lowering import parse, without_tensors
 from ..kernel.module import LaunchPlace, PtxModule, choose_place
@@ -37,7 +36,7 @@ from ..plan import host
 from ..reference import functions as reference
 from ..reference import inputs
 from ..reference.inputs import check_writable
-from .options import schedule_options, target_asked
+from .options import compiled, sizes_of, target_asked
 from .report import Report, progress_bar
 
 # The file that `warploom run --trace` writes.
@@ -92,17 +91,7 @@ def run_mlir(args: argparse.Namespace, text: str) -> int:
     module = parse(text, args.file, report.phase)
     target = target_asked(args, module, place.gpu.device.target if place.gpu else DEFAULT_TARGET)
     without_tensors(module, tf32=args.tf32)
-    kernel = compile(
-        module,
-        target,
-        args.function,
-        file=args.file,
-        on_phase=report.phase,
-        tf32=args.tf32,
-        tuned=args.tuned,
-        cache=True,
-        **schedule_options(args.schedule),
-    )
+    kernel = compiled(args, module, target, args.file, report.phase)
     if place.gpu is not None:
         place = choose_place(report_device(args), target)
     function = host.choose(module, kernel.function.name)
@@ -177,16 +166,17 @@ def report_device(args: argparse.Namespace) -> str:
     Raises:
         ArgumentError: if one of them and a GPU are asked for.
     """
-    if args.report and args.device == "cuda":
-        raise ArgumentError("--report counts what the interpreter executes; use --device interp")
-    if args.checks and args.device == "cuda":
-        raise ArgumentError(f"--check={','.join(args.checks)} is made by the interpreter; use --device interp")
-    if args.trace and args.device == "cuda":
-        raise ArgumentError("--trace shows what the interpreter executes; use --device interp")
-    if args.max_steps is not None and args.device == "cuda":
-        raise ArgumentError("--max-steps counts what the interpreter executes; use --device interp")
-    interpreted = args.report or args.trace or args.checks or args.max_steps is not None
-    return "interp" if interpreted else args.device
+    wishes = (
+        (args.report, "--report counts what the interpreter executes"),
+        (args.checks, f"--check={','.join(args.checks)} is made by the interpreter"),
+        (args.trace, "--trace shows what the interpreter executes"),
+        (args.max_steps is not None, "--max-steps counts what the interpreter executes"),
+    )
+    if (wish := next((text for wanted, text in wishes if wanted), None)) is None:
+        return args.device
+    if args.device == "cuda":
+        raise ArgumentError(f"{wish}; use --device interp")
+    return "interp"
 
 
 def _execute(
@@ -261,7 +251,7 @@ def run_ptx(args: argparse.Namespace, text: str) -> int:
             raise ArgumentError(f"--out: argument {'.'.join(map(str, place))} is given twice")
         outputs[place] = path
     shared = module.shared.get(name, 0) if args.shared is None else args.shared
-    launch = Launch(name, _dim3(args.grid, "--grid"), _dim3(args.block, "--block"), shared, ())
+    launch = Launch(name, sizes_of("--grid", args.grid), sizes_of("--block", args.block), shared, ())
     check_values(function, values)
     instead = f", as {arch} runs it" if arch else ""
     report.line("kernel", f"{name} of {args.file}, for {', '.join(module.syntax.targets)}{instead}")
@@ -338,7 +328,7 @@ def _module(args: argparse.Namespace, text: str) -> PtxModule:
         return PtxModule(text, args.file)
     from ..kernel.lowering import kernels, parse
 
-    return kernels(parse(text, args.file), args.target, args.file, _dim3(args.block, "--block"))
+    return kernels(parse(text, args.file), args.target, args.file, sizes_of("--block", args.block))
 
 
 def _interpreted_as(args: argparse.Namespace, module: PtxModule) -> str | None:
@@ -390,13 +380,6 @@ def _output(text: str, parameters: tuple[Parameter, ...]) -> tuple[tuple[int, ..
     if not all(field.isdecimal() for field in fields):
         raise ArgumentError(f"--out: expected the number of a field, such as 0.1=c.npy, got '{text}'")
     return (inputs.named("--out", name, parameters), *map(int, fields)), bound.value
-
-
-def _dim3(text: str, what: str) -> tuple[int, int, int]:
-    try:
-        return dim3([int(size) for size in text.replace("x", ",").split(",")], what)
-    except ValueError:
-        raise ArgumentError(f"{what}: expected one to three sizes, such as 4 or 4,2,1, got '{text}'") from None
 
 
 def _summary(report: Report, name: str, array: Array) -> None:

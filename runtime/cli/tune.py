@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..base.errors import ArgumentError
-from .options import add_seed, add_target, add_tf32, filled, positive
+from .options import Commands, add_command, add_seed, add_target, add_tf32, filled, positive
 
 TUNE_TEXT = """\
 Measure schedules of the one product of FILE.mlir on the GPU and keep the times in a JSON file, that of --tuned.
@@ -37,16 +37,10 @@ SHOWN = 5
 """How many of the fastest are shown unless `--top` says so."""
 
 
-def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
-    """Add the subcommand to the parser."""
-    tune = commands.add_parser(
-        "tune",
-        help="find the fastest schedule of a product by measuring on the GPU",
-        description=TUNE_TEXT,
-        epilog=TUNE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    tune.set_defaults(command=_run)
+def add_tune(commands: Commands) -> None:
+    """Adds `warploom tune`."""
+    summary = "find the fastest schedule of a product by measuring on the GPU"
+    tune = add_command(commands, "tune", _run, summary, TUNE_TEXT, TUNE_EXAMPLES)
     tune.add_argument(
         "file", metavar="FILE", nargs="?",
         help="an .mlir file with one function and one product, or - for standard input",
@@ -67,7 +61,6 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     tune.add_argument(
         "--list", action="store_true", help="only list the schedules that would be measured; needs no GPU"
     )
-    tune.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
 
 
 def _path(text: str) -> Path:
