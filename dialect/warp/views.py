@@ -427,8 +427,13 @@ def paged_type(
     rank = len({*along, *table_along})
     named = [*(d for i, d in enumerate(along) if i != page), *table_along]
     fits = len(along) == len(shape) and len(table_along) == len(blocks) - 1 and page != slot
-    fits = fits and sorted(named) == list(range(rank)) and along[page] == along[slot]
-    if strides is None or None in strides or not fits:
+    if (
+        strides is None
+        or None in strides
+        or not fits
+        or sorted(named) != list(range(rank))
+        or along[page] != along[slot]
+    ):
         raise VerifyException(f"expected dimensions of the result for those of {memory} and of {table}, got {along}")
     if table.element_type != i32 or min(*shape, *blocks) < 0:
         raise VerifyException(f"expected known sizes, and a table of i32, got {memory} and {table}")

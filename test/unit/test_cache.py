@@ -336,5 +336,31 @@ class TestCommand:
 
 def test_the_key_depends_on_every_source_that_compiles() -> None:
     """Also where packages are links to their folders."""
-    names = {path.relative_to(cache.ROOT).as_posix() for path in cache.sources()}
+    names = {Path(path).relative_to(cache.ROOT).as_posix() for path, _, _ in cache.sources()}
     assert names >= {"dialect/isa/form.py", "passes/opt.py", "runtime/base/cache.py"}
+
+
+def test_a_source_that_changes_makes_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its size, or by its time alone; what Python keeps beside it changes nothing."""
+    for package in cache.PACKAGES:
+        (tmp_path / package / "inner").mkdir(parents=True)
+    source = tmp_path / "passes" / "inner" / "a.py"
+    source.write_text("x = 1\n")
+    monkeypatch.setattr(cache, "ROOT", tmp_path)
+    keys: list[str] = []
+
+    def key() -> str:
+        return cache.compiler.__wrapped__()
+
+    keys.append(key())
+    (source.parent / "__pycache__").mkdir()
+    (source.parent / "__pycache__" / "a.py").write_text("")
+    assert key() == keys[0]
+    os.utime(source, ns=(1, 1))
+    keys.append(key())
+    source.write_text("x = 10\n")
+    os.utime(source, ns=(1, 1))
+    keys.append(key())
+    (source.parent / "b.py").write_text("")
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
