@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, f32, i32, i64
-from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -53,7 +52,7 @@ class OperandType(ParametrizedAttribute, TypeAttribute):
 MEMORY = VarConstraint("Memory", base(MemRefType))
 
 
-class OperandForm(IRDLOperation, ABC):
+class OperandForm(IRDLOperation):
     """A form in which a product reads A or B. The first operand is the matrix in memory. The others are read with
     it."""
 
@@ -63,6 +62,10 @@ class OperandForm(IRDLOperation, ABC):
 
     SIDES: ClassVar = "AB"
     """The operands of a product that may be of this form."""
+
+    def __init__(self, memory: SSAValue, *side_operands: SSAValue | None, **properties: Attribute | None) -> None:
+        kind = OperandType(memory_of(memory))
+        super().__init__(operands=[memory, *side_operands], properties=properties, result_types=[kind])
 
     @property
     def matrix(self) -> SSAValue:
@@ -79,9 +82,10 @@ class OperandForm(IRDLOperation, ABC):
         """Operands other than the elements."""
         return self.operands[1:]
 
-    @abstractmethod
     def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> OperandForm:
         """The same form on other memory."""
+        kinds, properties = [OperandType(memory_of(memory))], dict(self.properties)
+        return self.create(operands=[memory, *side_operands], properties=properties, result_types=kinds)
 
     def verify_multiplied(self, name: str) -> None:
         """Checks that a product can use the elements as an ISA type of that name.
@@ -203,11 +207,7 @@ class ScaledOp(OperandForm):
     assembly_format = "$memory `,` $scales attr-dict `:` type($memory) `,` type($scales)"
 
     def __init__(self, memory: SSAValue, scales: SSAValue, *, across: bool = False):
-        super().__init__(
-            operands=[memory, scales],
-            properties={"across": flag(across)},
-            result_types=[OperandType(memory_of(memory))],
-        )
+        super().__init__(memory, scales, across=flag(across))
 
     @property
     def of_any_blocks(self) -> bool:
@@ -320,19 +320,11 @@ class SparseOp(OperandForm):
     assembly_format = "$memory `,` $metadata attr-dict `:` type($memory) `,` type($metadata)"
 
     def __init__(self, memory: SSAValue, metadata: SSAValue, *, padded: bool = False):
-        super().__init__(
-            operands=[memory, metadata],
-            properties={"padded": flag(padded)},
-            result_types=[OperandType(memory_of(memory))],
-        )
+        super().__init__(memory, metadata, padded=flag(padded))
 
     @property
     def sparsity(self) -> int:
         return SPARSITY
-
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> SparseOp:
-        (metadata,) = side_operands
-        return SparseOp(memory, metadata, padded=self.padded is not None)
 
     def verify_(self) -> None:
         if str(memory_of(self.metadata).element_type) != "i32":
@@ -385,11 +377,7 @@ class PairedOp(OperandForm):
     assembly_format = "$first `,` $second attr-dict `:` type($first) `,` type($second)"
 
     def __init__(self, first: SSAValue, second: SSAValue):
-        super().__init__(operands=[first, second], result_types=[OperandType(memory_of(first))])
-
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> PairedOp:
-        (second,) = side_operands
-        return PairedOp(memory, second)
+        super().__init__(first, second)
 
     def verify_(self) -> None:
         if not lie_alike(*map(memory_of, self.operands)):

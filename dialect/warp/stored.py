@@ -23,7 +23,7 @@ from ..isa.mma import Variant
 from ..layouts.layout import Layout
 from .attributes import BYTE, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional, flag
-from .operands import MEMORY, OperandForm, OperandType
+from .operands import MEMORY, OperandForm
 
 # Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
 
@@ -173,15 +173,9 @@ class StoredOp(OperandForm):
         packed: bool = False,
         group: int = 0,
     ):
+        rounded, size = flag(integers.rounded), IntegerAttr(group, i64) if group else None
         super().__init__(
-            operands=[memory, scales, points],
-            properties={
-                **integers.properties(),
-                "rounded": flag(integers.rounded),
-                "packed": flag(packed),
-                "group": IntegerAttr(group, i64) if group else None,
-            },
-            result_types=[OperandType(memory_of(memory))],
+            memory, scales, points, **integers.properties(), rounded=rounded, packed=flag(packed), group=size
         )
 
     @property

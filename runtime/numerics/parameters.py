@@ -104,11 +104,13 @@ _COMPARED: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 _H200 = "results of an H200 for normal, wide, subnormal, cancelling, random and special operands: no difference"
 _LIKE_DENSE = "assumed, as no published model covers mma.sp: the selected products form blocks as in the dense form"
-_ISA = "the ISA defines the result exactly (9.7.14.5.14)"
+_EXACT = "the ISA defines the result exactly"
+_ISA = f"{_EXACT} (9.7.14.5.14)"
 _TENSOR_MEMORY = (
     "MMA-Sim 2.1.1's model of tcgen05.mma, of which test/public_models.py finds no difference; no recorded word is "
     "known to come from it"
 )
+_VOLTA = f"{_PUBLIC}; ptxas 12.4 assembles wmma to the machine instruction of m8n8k4"
 _SASS = "machine code of ptxas 13.0"
 
 
@@ -125,16 +127,7 @@ def _blocks(sm: int, half: int, fraction: int, zero: int, evidence: str, sparse:
 
 ROWS: tuple[Arithmetic, ...] = (
     # Half precision, bf16, tf32
-    Arithmetic(
-        70,
-        "f16",
-        FUSED,
-        f"{_PUBLIC}; ptxas 12.4 assembles wmma to the machine instruction of m8n8k4",
-        block=4,
-        fraction=23,
-        zero_exponent=-131,
-        half_addend=True,
-    ),
+    Arithmetic(70, "f16", FUSED, _VOLTA, block=4, fraction=23, zero_exponent=-131, half_addend=True),
     *_blocks(75, 8, 24, -132, _MODELS, ""),
     *_blocks(80, 8, 24, -132, _PUBLIC, _LIKE_DENSE),
     *_blocks(90, 16, 25, -133, _H200, _H200),
@@ -194,17 +187,7 @@ ROWS: tuple[Arithmetic, ...] = (
     ),
     # Warpgroups: one block an instruction
     *(
-        Arithmetic(
-            90,
-            f"wgmma {name}",
-            FUSED,
-            _H200,
-            sparse=sparse,
-            block=block,
-            fraction=fraction,
-            zero_exponent=-133,
-            mantissa=mantissa,
-        )
+        Arithmetic(90, f"wgmma {name}", FUSED, _H200, sparse, block, fraction, -133, mantissa=mantissa)
         for name, block, fraction, mantissa in (
             ("f16", 16, 25, 23),
             ("bf16", 16, 25, 23),
@@ -229,10 +212,7 @@ ROWS: tuple[Arithmetic, ...] = (
         )
         for sparse, why in ((False, _TENSOR_MEMORY), (True, _LIKE_DENSE))
     ),
-    *(
-        Arithmetic(100, "tcgen05 int8", INTEGER, "the ISA defines the result exactly (9.7.16.10)", s)
-        for s in (False, True)
-    ),
+    *(Arithmetic(100, "tcgen05 int8", INTEGER, f"{_EXACT} (9.7.16.10)", sparse) for sparse in (False, True)),
     Arithmetic(75, "b1", BITS, _ISA),
     Arithmetic(90, "b1", BITS, _H200),
     Arithmetic(100, "b1", BITS, _ISA),
