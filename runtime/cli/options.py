@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 # Commands, and options that several of them have.
 
-Run: TypeAlias = Callable[[argparse.Namespace], int]
+RunCommand: TypeAlias = Callable[[argparse.Namespace], int]
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 
 
 def add_command(
-    commands: Commands, name: str, run: Run, summary: str, text: str, examples: str | None = None
+    commands: Commands, name: str, run: RunCommand, summary: str, text: str, examples: str | None = None
 ) -> argparse.ArgumentParser:
     """Adds a command, with what its help says in front of the options and behind them."""
     form = argparse.RawDescriptionHelpFormatter
