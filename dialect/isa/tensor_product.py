@@ -26,9 +26,6 @@ from .mma import FOUR_OF_EIGHT, ONE_OF_TWO, TWO_OF_FOUR
 from .row import Bindings, Specific, Target, Version, choice
 from .wgmma import TENSOR_MEMORY, UNIT, DescriptorError, MatrixDescriptor, Place, Wgmma
 
-# The fifth generation's tensor cores: which targets have what, and what moves data. PTX ISA 9.7.16.
-
-
 # Which targets have what. Source: PTX ISA 9.7.16, Target ISA Notes; ptxas 13.5.37 where they differ.
 
 EACH_ALONE: Specific = (

@@ -213,9 +213,6 @@ class SoftmaxOp(IRDLOperation):
             raise VerifyException("expected one result of the output's type on tensors, and none on memory")
 
 
-# Bodies of operations of `linalg`: those of products, written and recognised, and conversions in any.
-
-
 # The body of a product: `c + extend(a) * extend(b)`, written and recognised.
 
 EXTENSIONS = (arith.ExtFOp, arith.ExtSIOp, arith.ExtUIOp)

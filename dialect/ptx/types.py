@@ -1,4 +1,7 @@
-"""Types, attributes and declarations of the `ptx` dialect: registers and variables. Source: PTX ISA, chapter 5."""
+"""Types, attributes and declarations of the `ptx` dialect: registers and variables, and their text.
+
+Source: PTX ISA 5.1 (State Spaces), 5.2 (Types), 7.1, 9.1 to 9.4 (type checking).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from .text.operands import IDENTIFIER
 from .text.syntax import WARP_SIZE, Cursor, RegDecl, Variable, integer
-
-# Types and attributes of the `ptx` dialect: registers and declared variables.
-#
-# Source: PTX ISA 5.1 (State Spaces), 5.2 (Types), 9.1 to 9.4 (type checking).
 
 REGISTER_BITS = {
     "pred": 1,

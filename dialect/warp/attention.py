@@ -51,8 +51,6 @@ from .elements import (
 )
 from .operands import verify_ends
 
-# `warp.attention`: two products with a softmax between them, on memory.
-
 M, N, D, E = 0, 1, 2, 3
 """The loops of attention behind those of its batch: queries, keys, what both have in common, what values have."""
 

@@ -42,8 +42,6 @@ from ..layouts.layout import AXES, Layout
 from ..schedule import SWIZZLES, Schedule
 from ..schedule.partial import PartialSchedule, PartialScheduleAttr, parse_fields
 
-# Attributes and types of the dialect `warp`.
-
 OpT = TypeVar("OpT", bound=Operation)
 
 ROLES = ("a", "b", "acc", "meta", "scale")

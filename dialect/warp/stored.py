@@ -25,8 +25,6 @@ from .attributes import BYTE, element_row, memory_of
 from .op_shapes import BareWord, TypeOfOptional, flag
 from .operands import MEMORY, OperandForm
 
-# Operands that memory holds as integers of 8 or 4 bits, and that are multiplied as f16 or bf16: `warp.stored`.
-
 INTEGERS = ("s8", "u8", "s4", "u4")
 FLOATS = ("f16", "bf16")
 BYTES = ("s8", "e4m3")

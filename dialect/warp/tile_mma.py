@@ -49,8 +49,6 @@ from .matmul import FACTOR, FactorsOp
 from .memory import CtaTileType
 from .op_shapes import flag, word_properties
 
-# `warp.tile_mma`: the product of tiles in shared memory, before it is said by which instructions.
-
 SUMS = VarConstraint("Sums", base(CtaTileType) | base(FragmentType))
 """The type of C and D: what the CTA holds, or a warp."""
 

@@ -186,9 +186,6 @@ def dim3(value: int | Sequence[int], what: str) -> Dim3:
     return x, y, z
 
 
-# Source files and targets that a call names, read with located errors.
-
-
 # Reading source files, with errors fit to read.
 
 STDIN = "-"

@@ -19,8 +19,6 @@ from ..base.launch import Plan, ScratchBuffer
 from .driver import Gpu, LoadedKernel, call, device_count, encode_tensor_map, gpu
 from .launches import Launches, address_of, graph_launch, launches_of
 
-# Launching on a GPU: parameters packed once, launches enqueued at will, host arrays copied there and back.
-
 LEGACY_STREAM = 0
 
 

@@ -42,8 +42,6 @@ place of the thread. Those of parts are greater."""
 class FragmentRegister(NamedTuple):
     """The content of a register: register `number` of a fragment. C and D share an arrangement and have no layout. For
     fragments of instructions other than `wmma`, the role is the first word of the instruction.
-
-    Fragments of instructions other than `wmma` have their first word as the role.
     """
 
     role: str
