@@ -18,7 +18,6 @@ from levels import ATTENTION_IN_TURNS, EXAMPLE, HERE, WARPGROUPS, WARPS, Walk, q
 from warploom.dialect.isa.wgmma import UNIT, MatrixDescriptor
 from warploom.dialect.layouts.pictures import Cell, Panel, Picture, box, colour, document, number, svg, text
 from warploom.runtime import compile
-from warploom.runtime.interp.watch.timeline import DESCRIPTION
 from warploom.runtime.interp.watch.trace_picture import trace_svg
 from warploom.runtime.kernel.binding import launch_values
 
@@ -31,14 +30,14 @@ LINE, ROWS = 128, 8
 def pictures() -> dict[str, str]:
     """Every picture, by its name in the folder."""
     return {
-        "pipeline-mma.svg": trace_svg(WARPS.trace(), DESCRIPTION),
-        "pipeline-wgmma.svg": trace_svg(WARPGROUPS.trace(), DESCRIPTION),
-        "attention-wgmma.svg": trace_svg(ATTENTION_IN_TURNS.trace(), DESCRIPTION),
+        "pipeline-mma.svg": trace_svg(WARPS.trace()),
+        "pipeline-wgmma.svg": trace_svg(WARPGROUPS.trace()),
+        "attention-wgmma.svg": trace_svg(ATTENTION_IN_TURNS.trace()),
         "tiles-mma.svg": tiles(WARPS),
         "tiles-wgmma.svg": tiles(WARPGROUPS),
         "tiles-sliced.svg": tiles(SLICED),
         "swizzle.svg": svg(swizzles()),
-        **{name: trace_svg(walk.trace(), DESCRIPTION) for name, walk in CHANGED.items()},
+        **{name: trace_svg(walk.trace()) for name, walk in CHANGED.items()},
         "grid.svg": svg(grids()),
         "clusters.svg": svg(clusters()),
         "orders.svg": svg(orders()),

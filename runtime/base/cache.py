@@ -202,17 +202,16 @@ def key_of(kind: str, what: Mapping[str, object]) -> str:
     return _sha256(text.encode())
 
 
-def _version_of(package: str) -> str:
-    """The version of an installed package, from the name of its metadata folder, which is faster than
-    `importlib.metadata`."""
-    spec = find_spec(package)
+def _version_of_xdsl() -> str:
+    """The version of xDSL, from the name of its metadata folder, which is faster than `importlib.metadata`."""
+    spec = find_spec("xdsl")
     places = [] if spec is None else [Path(place).parent for place in spec.submodule_search_locations or ()]
-    versions = sorted(path.name for place in places for path in place.glob(f"{package}-*.dist-info"))
+    versions = sorted(path.name for place in places for path in place.glob("xdsl-*.dist-info"))
     if versions:
         return " ".join(versions)
     from importlib.metadata import version
 
-    return version(package)
+    return version("xdsl")
 
 
 ROOT = Path(__file__).parents[2]
@@ -236,4 +235,4 @@ def sources() -> Iterator[tuple[str, int, int]]:
 def compiler() -> str:
     """A digest of xDSL's version, and of the times and sizes of the sources: to read them all would take longer than
     all else of a call."""
-    return _sha256(json.dumps([_version_of("xdsl"), sorted(sources())]).encode())
+    return _sha256(json.dumps([_version_of_xdsl(), sorted(sources())]).encode())

@@ -25,7 +25,7 @@ from ..base.launch import Launch, Problem, is_ptx, known_target
 from ..cuda import ptxas
 from ..interp.machine.memory import InterpreterError, WarpOrder
 from ..interp.watch.checks import ALL_ORDERS
-from ..interp.watch.timeline import DESCRIPTION, LaunchTrace, chrome_trace
+from ..interp.watch.timeline import LaunchTrace, chrome_trace
 from ..interp.watch.trace_picture import trace_svg
 from ..kernel.check import contractions
 from ..kernel.kernel import Kernel
@@ -68,9 +68,9 @@ def save_trace(path: str, traces: Sequence[LaunchTrace]) -> str:
         raise ArgumentError(f"--trace {path}: nothing was launched, so there is nothing to draw")
     if Path(path).suffix == ".svg":
         longest = max(traces, key=lambda trace: trace.cycles)
-        written, what = trace_svg(longest, DESCRIPTION), f"a picture of {longest.kernel}"
+        written, what = trace_svg(longest), f"a picture of {longest.kernel}"
     else:
-        written = json.dumps(chrome_trace(traces, DESCRIPTION, versions("warploom")), separators=(",", ":"))
+        written = json.dumps(chrome_trace(traces, versions("warploom")), separators=(",", ":"))
         what = f"{sum(len(trace.events) for trace in traces):,} events"
     Path(path).write_text(written, encoding="utf-8")
     traced, total = sum(len(trace.places) for trace in traces), sum(trace.total for trace in traces)

@@ -38,8 +38,6 @@ from .nests import elementwise, evaluate_nest, letters
 from .product import (
     ACCUMULATORS,
     FP8,
-    FP8_UNIT,
-    TF32_UNIT,
     Accumulator,
     History,
     Reference,
@@ -189,7 +187,7 @@ def _short(schedule: Schedule, target: str) -> float:
 
 def bound_of(reference: Reference, accumulator: Accumulator) -> str:
     """What a result is held against, in words, for arguments that are exact."""
-    return bound_text(reference.history, accumulator.unit, TF32_UNIT, FP8_UNIT)
+    return bound_text(reference.history, accumulator.unit)
 
 
 def evaluate(

@@ -47,9 +47,8 @@ class History:
         self.tf32, self.short, self.narrow = other.tf32, other.short, other.narrow
 
 
-def bound_text(history: History, unit: float, tf32_unit: float, short_unit: float) -> str:
-    """What a value is held against. `unit` is that of the accumulators, 0 for integers; `tf32_unit` what operands lose
-    that are multiplied as tf32, and `short_unit` what short sums do."""
+def bound_text(history: History, unit: float) -> str:
+    """What a value is held against. `unit` is that of the accumulators, 0 for integers."""
     others = [_counted(history.elementwise, "elementwise operation")] if history.elementwise else []
     others += [_counted(history.reductions, "reduction")] if history.reductions else []
     if not history.terms:
@@ -59,11 +58,11 @@ def bound_text(history: History, unit: float, tf32_unit: float, short_unit: floa
         product = "exact, modulo 2^32"
     else:
         counts = " and ".join(map(str, dict.fromkeys(history.terms)))
-        cut = f" + 2^{int(math.log2(2 * tf32_unit))} |A| |B|" if history.tf32 else ""
+        cut = f" + 2^{int(math.log2(2 * TF32_UNIT))} |A| |B|" if history.tf32 else ""
         if 0 < history.short < max(history.terms):
-            cut = f" + {history.short + 2} 2^{int(math.log2(short_unit))} |A| |B|{cut}"
+            cut = f" + {history.short + 2} 2^{int(math.log2(FP8_UNIT))} |A| |B|{cut}"
         elif history.short:
-            unit = short_unit
+            unit = FP8_UNIT
         product = f"(K + 2) 2^{int(math.log2(unit))} (|C| + |A| |B|){cut}, K = {counts}"
     through = [f"{len(history.terms)} products in a chain"] if len(history.terms) > 1 else []
     if through := [*through, *others]:

@@ -110,11 +110,11 @@ def _apart(events: Sequence[TraceEvent]) -> list[list[TraceEvent]]:
     return rows
 
 
-def chrome_trace(traces: Sequence[LaunchTrace], time: str, version: str) -> dict[str, Any]:
+def chrome_trace(traces: Sequence[LaunchTrace], version: str) -> dict[str, Any]:
     """The object form of the Chrome trace format, for chrome://tracing and Perfetto.
 
-    A CTA is a process, a row a thread. A cycle is written as a microsecond, the unit of the format; `time` says in
-    words what it is. Launches follow each other.
+    A CTA is a process, a row a thread. A cycle is written as a microsecond, the unit of the format.
+    Launches follow each other.
     """
     events: list[dict[str, Any]] = []
     begin = 0
@@ -123,7 +123,7 @@ def chrome_trace(traces: Sequence[LaunchTrace], time: str, version: str) -> dict
             events += _process(launch, cta, len({e["pid"] for e in events}), begin)
         begin += launch.cycles
     about = {
-        "time": time,
+        "time": DESCRIPTION,
         "unit": "1 us shown is 1 modelled cycle",
         "generator": version,
         "launches": [

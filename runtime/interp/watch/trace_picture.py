@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ....dialect.layouts.pictures import bar, document, number, text
-from .timeline import LaunchTrace, TraceEvent, TraceKind, TraceRow, rows
+from .timeline import DESCRIPTION, LaunchTrace, TraceEvent, TraceKind, TraceRow, rows
 
 COLOURS: dict[TraceKind, str] = {
     "tensor copy": "#7fb2e5",
@@ -50,11 +50,11 @@ class _Band:
         return THICK if len(self.rows) == 1 else (THIN + 1) * len(self.rows)
 
 
-def trace_svg(launch: LaunchTrace, time: str) -> str:
-    """The picture of the first CTA; `time` says what a cycle is."""
+def trace_svg(launch: LaunchTrace) -> str:
+    """The picture of the first CTA."""
     events = launch.of_cta(0)
     bands = list(_bands(events))
-    notes = textwrap.wrap(f"Time: {time}.", 165)
+    notes = textwrap.wrap(f"Time: {DESCRIPTION}.", 165)
     bottom = TOP + sum(band.height + SPACE for band in bands)
     place = ", ".join(map(str, launch.places[0]))
     body = [
