@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -248,55 +250,46 @@ def rule_of(shadow: FieldShadow, pc: int, decoded: Decoded) -> Look | None:
     if reduces(decoded):
         return BulkReduction(shadow, pc, decoded).look
     if means == "call":
-        return _Call(shadow, decoded).look
+        return partial(_call, shadow, decoded)
     computes = decoded.traits.computes and decoded.row.root not in ("vote", "match", "activemask", "elect")
     if decoded.row.root == "redux" or not (computes and decoded.writes):
-        return _Effect(shadow, decoded).look if decoded.reads or decoded.writes else None
+        return partial(_effect, shadow, decoded) if decoded.reads or decoded.writes else None
     return Bytes(shadow, pc, decoded).look
 
 
-class _Effect:
+def _effect(shadow: FieldShadow, decoded: Decoded, sel: Selection) -> None:
     """An instruction with effects beyond its thread. Data may not decide what it does; predicates of predicates, such
     as those of votes, may."""
-
-    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
-        self.shadow, self.decoded = shadow, decoded
-
-    def look(self, sel: Selection) -> None:
-        data = [slot for slot in self.decoded.reads if self.shadow.has_data(slot, sel)]
-        self.shadow.refuse(tuple(data), sel, "what this does")
-        self.shadow.clear(self.decoded.writes, sel)
-        if data:
-            self.shadow.compared.add(self.decoded.source.line)
-            planes = np.zeros((PLANES, sel.count), np.bool_)
-            planes[0] = True
-            for slot in self.decoded.writes:
-                if slot.bits == 1:
-                    self.shadow.write(slot, sel, planes)
+    data = [slot for slot in decoded.reads if shadow.has_data(slot, sel)]
+    shadow.refuse(tuple(data), sel, "what this does")
+    shadow.clear(decoded.writes, sel)
+    if data:
+        shadow.compared.add(decoded.source.line)
+        planes = np.zeros((PLANES, sel.count), np.bool_)
+        planes[0] = True
+        for slot in decoded.writes:
+            if slot.bits == 1:
+                shadow.write(slot, sel, planes)
 
 
-class _Call:
+def _call(shadow: FieldShadow, decoded: Decoded, sel: Selection) -> None:
     """A call, or its return: neither may pass data, in parameters or in registers."""
-
-    def __init__(self, shadow: FieldShadow, decoded: Decoded) -> None:
-        self.shadow, self.decoded = shadow, decoded
-
-    def look(self, sel: Selection) -> None:
-        shadow = self.shadow
-        shadow.refuse(self.decoded.reads, sel, "what this does")
-        if shadow.mirror.local.any() or (self.decoded.writes and shadow.touched):
-            raise MachineLimitError("data may go through this call, which is not followed", int(sel.threads[0]))
+    shadow.refuse(decoded.reads, sel, "what this does")
+    if shadow.mirror.local.any() or (decoded.writes and shadow.touched):
+        raise MachineLimitError("data may go through this call, which is not followed", int(sel.threads[0]))
 
 
 # Floating-point arithmetic.
 
 
+@dataclass(frozen=True)
 class _Read:
     """An operand: the elements of a register, or a literal of the program."""
 
-    def __init__(self, source: Source, slot: RegisterSlot | None, type: str) -> None:
-        self.source, self.slot, self.type = source, slot, type
-        self.scalar, self.count = element_of(type)
+    source: Source
+    slot: RegisterSlot | None
+    scalar: str
+    count: int
 
 
 class _Arithmetic:
@@ -315,19 +308,13 @@ class _Arithmetic:
                     written.append((slot.type, decoded.slot(item)))
                     continue
                 source = context.source(item, slot.type, wide=slot.wider)
-                self.reads.append(_Read(source, decoded.slot(item), slot.type))
+                of = bound.get("S", "f32") if self.means.startswith("cvt") else slot.type
+                self.reads.append(_Read(source, decoded.slot(item), *element_of(of)))
         (type, self.result), *_ = written
         self.type = bound.get("D", type) if self.means.startswith("cvt") else type
         self.scalar, self.count = element_of("tf32" if self.means == "cvt.tf32" else self.type)
-        if self.means.startswith("cvt"):
-            self._named_types(bound)
         self.values = [read.source(shadow.state) for read in self.reads]
         self.slots = tuple(read.slot for read in self.reads if read.slot is not None)
-
-    def _named_types(self, bound: Mapping[str, str]) -> None:
-        origin = bound.get("S", "f32")
-        for read in self.reads:
-            read.scalar, read.count = element_of(origin)
 
     def look(self, sel: Selection) -> None:
         shadow = self.shadow

@@ -20,14 +20,13 @@ from ...dialect.isa.tensor_product import TensorProduct
 from ...dialect.isa.wgmma import Wgmma
 from ...dialect.isa.wmma import WmmaMma
 from ...dialect.ptx.text.source_lines import SourceLines
-from ...dialect.ptx.text.syntax import Operand
 from ..interp.machine.copies import OperationGroups
-from ..interp.machine.events import LANES, Look, MemoryAccess, Selection
+from ..interp.machine.events import Look, MemoryAccess, Selection
 from ..interp.machine.kernel import Decoded, DecodedKernel, Observer
 from ..interp.machine.memory import MachineLimitError
 from ..interp.machine.state import RegisterSlot, State
 from ..interp.meaning.bulk import one_by_one
-from ..interp.meaning.warps import shuffle_source
+from ..interp.meaning.warps import shuffle_origin
 from ..numerics import floats
 from ..numerics.floats import Array
 from ..numerics.fused_sum import decoded as decoded_scale
@@ -217,24 +216,14 @@ class FieldShadow(Observer):
 
     def _shuffle(self, decoded: Decoded, sel: Selection) -> None:
         """`shfl`: the value of another lane."""
-        _, value, lane, clamp, *_ = decoded.source.operands
-        slot, result = decoded.slot(value), decoded.writes[0]
+        slot, result = decoded.slot(decoded.source.operands[1]), decoded.writes[0]
         others = tuple(s for s in decoded.reads if s != slot)
         self.refuse(others, sel, "a lane")
         if slot is None or slot not in self.touched:
             self.clear((result,), sel)
             return
-        lanes, bounds = (self._word(decoded, operand) for operand in (lane, clamp))
-        source, _ = shuffle_source(decoded.traits.bindings["MODE"], self.state.geometry.lane(), lanes, bounds)
-        origin = source * self.state.warps + np.tile(np.arange(self.state.warps), LANES)
+        _, origin = shuffle_origin(self.state, decoded)
         self.write(result, sel, self.mirror.words(slot)[:, sel.pick(origin)])
-
-    def _word(self, decoded: Decoded, operand: Operand) -> Array:
-        slot = decoded.slot(operand)
-        if slot is not None:
-            return self.state.banks[slot.bits][slot.index]
-        value = int(getattr(operand, "value", 0))
-        return np.full(self.state.threads, value & 0xFFFFFFFF, np.uint32)
 
     def moved(self, pc: int) -> list[Callable[[Selection], int | None]]:
         """The steps of an instruction that moves bytes, in each plane."""

@@ -17,6 +17,7 @@ from ...numerics import floats
 from ...numerics.floats import Array
 from ..machine.decode import Context, meaning
 from ..machine.events import LANES, LEFT, Selection
+from ..machine.kernel import Decoded
 from ..machine.names import integer_range
 from ..machine.state import Action, State, absent, acting
 
@@ -132,6 +133,22 @@ def shuffle_source(mode: str, own: Array, b: Array, c: Array) -> tuple[Array, Ar
     source = {"up": own - offset, "down": own + offset, "bfly": own ^ offset, "idx": low | (offset & ~segment)}[mode]
     inside = source >= top if mode == "up" else source <= top
     return np.where(inside, source, own), inside
+
+
+def words_of(state: State, decoded: Decoded, operand: Operand) -> Array:
+    """An operand of 32 bits or a predicate in each thread: what a register holds, or a literal."""
+    if isinstance(operand, Immediate):
+        return np.full(state.threads, int(operand.value) & 0xFFFFFFFF, np.uint32)
+    slot = decoded.slot(operand)
+    return np.zeros(state.threads, np.uint32) if slot is None else state.banks[slot.bits][slot.index]
+
+
+def shuffle_origin(state: State, decoded: Decoded) -> tuple[Array, Array]:
+    """Of each thread that executes a `shfl`, the lane that it reads, and the thread that is this lane."""
+    _, _, *operands = decoded.source.operands
+    lanes, bounds = (words_of(state, decoded, operand) for operand in operands[:2])
+    source, _ = shuffle_source(decoded.traits.bindings["MODE"], state.geometry.lane(), lanes, bounds)
+    return source, source * state.warps + np.tile(np.arange(state.warps), LANES)
 
 
 _REDUCTIONS: dict[str, np.ufunc] = {

@@ -15,12 +15,12 @@ from itertools import product
 import numpy as np
 
 from ....dialect.isa.families import LoadMatrix
-from ....dialect.ptx.text.syntax import Immediate, Not, Operand, Register
+from ....dialect.ptx.text.syntax import Not, Register
 from ...numerics.floats import Array
 from ..machine.events import LANES, Look, MemoryAccess, Selection
-from ..machine.kernel import Decoded, DecodedKernel
+from ..machine.kernel import DecodedKernel
 from ..machine.state import RegisterSlot, State
-from ..meaning.warps import shuffle_source
+from ..meaning.warps import shuffle_origin, words_of
 from .bytes import all_bytes, lanes_read, passed, stored
 from .findings import Check, Findings
 
@@ -216,7 +216,7 @@ class _Choice(_Registers):
         _, first, second, predicate = decoded.source.operands
         if slot.bits == 1 or first == second:
             return None
-        taken = sel.pick(_values(self.check.state, decoded, predicate)) != 0
+        taken = sel.pick(words_of(self.check.state, decoded, predicate)) != 0
         return taken if first == Register(slot.name) else ~taken
 
 
@@ -229,7 +229,7 @@ class _Product(_Registers):
             return None
         scale = decoded.named()["scale_d"]
         negated = isinstance(scale, Not)
-        taken = _values(self.check.state, decoded, scale.register if negated else scale) != 0
+        taken = words_of(self.check.state, decoded, scale.register if negated else scale) != 0
         return sel.pick(taken ^ negated)
 
 
@@ -240,24 +240,21 @@ class _Exchange:
         self.check = check
         self.pc = pc
         self.decoded = check.kernel.code[pc]
-        self.mode = self.decoded.traits.bindings["MODE"]
 
     def look(self, sel: Selection, met: Array) -> None:
         check, state = self.check, self.check.state
-        _, value, lane, clamp, _ = self.decoded.source.operands
-        slot = self.decoded.slot(value)
+        slot = self.decoded.slot(self.decoded.source.operands[1])
         for other in self.decoded.reads:
             if other != slot and other not in check.full:
                 bad = sel.pick(check.lacking(other))
                 if bad.any():
                     check.use(self.pc, other, bad != 0, sel)
-        lanes, bounds = (_values(state, self.decoded, operand) for operand in (lane, clamp))
-        source, _ = shuffle_source(self.mode, state.geometry.lane(), lanes, bounds)
+        source, origins = shuffle_origin(state, self.decoded)
         absent = sel.pick((met >> source.astype(np.uint32) & 1) == 0)
         line = self.decoded.source.line
         bad, origin = np.zeros(absent.shape, np.uint16), ("", line)
         if slot is not None and slot not in check.full:
-            lacking = check.lacking(slot)[source * state.warps + np.tile(np.arange(state.warps), LANES)]
+            lacking = check.lacking(slot)[origins]
             bad = np.where(absent, _NOTHING, sel.pick(lacking))
             origin = check.origin.get(slot, (slot.name, line)) if bad.any() else origin
         writes = self.decoded.writes
@@ -282,11 +279,3 @@ def _arranged(form: LoadMatrix, warps: int, threads: Array, unwritten: Array) ->
             row, column = places[:, first + i, 0], places[:, first + i, 1]
             lacking |= np.where(matrix[row, :, column], np.uint16(all_bytes(8 * size) << i * size), _NOTHING)
         yield lacking.reshape(-1)
-
-
-def _values(state: State, decoded: Decoded, operand: Operand) -> Array:
-    """What an operand is in each thread."""
-    if isinstance(operand, Immediate):
-        return np.full(state.threads, int(operand.value) & 0xFFFFFFFF, np.uint32)
-    slot = decoded.slot(operand)
-    return np.zeros(state.threads, np.uint32) if slot is None else state.banks[slot.bits][slot.index]
