@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import affine, arith, gpu, llvm, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
@@ -27,8 +28,11 @@ from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, KernelValue, cluster_of, lowers
+from .kernel import KernelLowering, cluster_of, lowers
 from .scalars import Scalars, common_divisor
+
+if TYPE_CHECKING:
+    from .kernel import KernelValue
 
 # Indices: arithmetic of `arith`, and where a thread is, of `gpu`.
 
