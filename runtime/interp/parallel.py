@@ -9,42 +9,21 @@ from __future__ import annotations
 
 import gc
 import mmap
-import os
+import multiprocessing
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 import numpy as np
 
+from .cores import CORES, cores
 from .machine.memory import Buffer, GlobalBuffers, InterpreterError
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-CORES = "WARPLOOM_CORES"
-"""The environment variable with the number of processes; 1 for none beside this one."""
-
-
-def cores() -> int:
-    """How many processes a launch may take: one where they cannot be forked.
-
-    Raises:
-        InterpreterError: if the environment variable is no number of processes.
-    """
-    if not hasattr(os, "fork") or sys.platform == "darwin":
-        return 1
-    if text := os.environ.get(CORES, ""):
-        if not (text.isdecimal() and int(text)):
-            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{text}'")
-        return int(text)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
 
 Work = Callable[[int], Any]
 """Runs the batch of a number; what it returns goes to the launching process."""
@@ -82,8 +61,6 @@ def side_by_side(
     Raises:
         InterpreterError: what the first work raised that went wrong.
     """
-    import multiprocessing  # which no launch in one process waits for
-
     if multiprocessing.current_process().daemon:
         return False
     context = multiprocessing.get_context("fork")
@@ -177,8 +154,6 @@ def _ended(code: int) -> str:
 
 def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callable[[Any], None]) -> None:
     """Waits for all batches; once one went wrong, for those before it."""
-    from multiprocessing.connection import wait
-
     wrong: dict[int, BaseException] = {}
     by_pipe = {worker.told: worker for worker in workers}
     while by_pipe:

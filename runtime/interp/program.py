@@ -12,13 +12,13 @@ import numpy as np
 from ...dialect.isa.row import TARGETS
 from ...dialect.isa.tensor_map import SIZE
 from ...dialect.ptx.text.source_lines import SourceLines
-from ...dialect.ptx.text.syntax import Function, Module, Register, Variable
+from ...dialect.ptx.text.syntax import Function, Module, Variable
 from ..arguments.arrays import Argument
 from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
 from ..base.errors import ArgumentError
 from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
 from ..numerics.floats import Array
-from .machine.flow import CLOCKS
+from .cores import cores, independent
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, align, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
@@ -35,7 +35,6 @@ from .machine.memory import (
 )
 from .machine.names import NameScope, VariablePlace
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State
-from .parallel import cores, run_batches
 
 # Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.
 
@@ -79,6 +78,8 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
         return False
+    from .parallel import run_batches
+
     finished = 0
 
     def work(number: int) -> tuple[int, Stats, object]:
@@ -96,12 +97,6 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
             launch.progress(finished, total)
 
     return run_batches(work, -(-total // each), launch.memory, done)
-
-
-def independent(kernel: DecodedKernel) -> bool:
-    """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
-    read = (operand for d in kernel.code for operand in d.source.operands if isinstance(operand, Register))
-    return not any(d.traits.between_ctas for d in kernel.code) and not any(r.name in CLOCKS for r in read)
 
 
 def _ctas_of_batch(launch: KernelRun, total: int, at_once: int, processes: int) -> int:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from warploom.runtime import ArgumentError, compile, load_ptx
 from warploom.runtime.base.launch import Problem
-from warploom.runtime.interp import program as batching
-from warploom.runtime.interp.parallel import CORES
+from warploom.runtime.interp import parallel
+from warploom.runtime.interp.cores import CORES
 from warploom.runtime.interp.watch import reporter as counting
 from warploom.runtime.interp.watch.report import GlobalAccess, LaunchReport, SharedAccess
 from warploom.runtime.interp.watch.reporter import BANK_BYTES, BANKS, SECTOR_BYTES, Reporter, sectors, wavefronts
@@ -288,13 +288,13 @@ def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> Non
     """CTAs that run side by side are counted where they run."""
     body = f"{LOOP} setp.gt.u32 %p1, %r5, 37; @%p1 add.u32 %r6, %r6, 1;"
     built, started, found = program(body, ".param .u64 p"), list[str](), list[LaunchReport]()
-    run_batches = batching.run_batches
+    run_batches = parallel.run_batches
 
     def noted(*args: Any) -> bool:
         started.append(os.environ[CORES])
         return run_batches(*args)
 
-    monkeypatch.setattr(batching, "run_batches", noted)
+    monkeypatch.setattr(parallel, "run_batches", noted)
     for cores in ("1", "3"):
         monkeypatch.setenv(CORES, cores)
         counts = Reporter()
