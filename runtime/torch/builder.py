@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func
 from xdsl.dialects import tensor as tensors
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.dialects.utils import split_dynamic_index_list
@@ -27,7 +27,7 @@ from ...dialect.mlir.generic import GenericOp
 from ...passes.linalg.operand import reassociation
 from ...passes.linalg.reshapes import around, collapse
 from .decompositions import PRIMITIVES
-from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
+from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
 from .scalars import (
     RULES,
     Body,
@@ -63,6 +63,8 @@ class FunctionBuilder(Builder):
         self._indices: dict[Size, SSAValue] = {}
         self._made: dict[tuple[Value, frozenset[int]], Value] = {}
         self._places: dict[Size, tuple[SSAValue, int]] = {}
+        self.seek: Callable[[Size], object] = lambda size: None
+        """Makes a tensor that has a size an argument, if there is one."""
 
     def argument(self, name: str, shape: tuple[Size, ...], dtype: torch.dtype) -> Value:
         """One more argument of the function, in row-major order."""
@@ -86,6 +88,8 @@ class FunctionBuilder(Builder):
     def _index(self, size: Size) -> SSAValue:
         if isinstance(size, int | sympy.Integer):
             return self.insert(arith.ConstantOp(IntegerAttr.from_index_int_value(int(size)))).result
+        if size not in self._places:
+            self.seek(size)
         if size in self._places:
             tensor, dimension = self._places[size]
             return self.insert(tensors.DimOp(tensor, self.index(dimension))).result
@@ -96,6 +100,10 @@ class FunctionBuilder(Builder):
         for other in rest:
             first = self.insert(kind(first, other)).result
         return first
+
+    def number(self, size: Size) -> ElementValue:
+        """A size as a number of 32 bits, which kernels take, for bodies."""
+        return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
         """Sizes as indices. Symbolic sizes become values."""
@@ -300,6 +308,8 @@ class TensorLike:
     dtype: torch.dtype
     number: bool
     """Whether it has no dimensions, and so less say in the type of the result."""
+    size: Size = None
+    """The size that stands in its place."""
 
 
 Given: TypeAlias = Any
@@ -328,18 +338,20 @@ def pointwise(
 ) -> Value:  # fmt: skip
     """What a pointwise operation computes of the values among its arguments, as a tensor of a shape."""
 
+    args = _with_sizes(target, args)
+
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        return compute(target, args, kwargs, inside, elements, dtype)
+        return compute(target, args, kwargs, inside, elements, dtype, builder.number)
 
     return builder.generic([x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Value)], shape, dtype, body)
 
 
 def compute(
     target: Any, args: Sequence[Given], kwargs: dict[str, Given], body: Body, elements: Sequence[ElementValue],
-    dtype: torch.dtype,
+    dtype: torch.dtype, number: Callable[[Size], ElementValue],
 ) -> ElementValue:  # fmt: skip
-    """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order; the result has
-    type `dtype`.
+    """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order, `number` makes
+    those of sizes; the result has type `dtype`.
 
     Raises:
         UnsupportedError: naming what is not lowered.
@@ -354,7 +366,8 @@ def compute(
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
     computed: dict[Node, ElementOrNumber] = {}
-    inputs = iter(elements)
+    tensors, likes = iter(elements), (x for x in key if isinstance(x, TensorLike))
+    inputs = (next(tensors) if x.size is None else body.convert(number(x.size), x.dtype) for x in likes)
     for node in graph.nodes:
         if node.op == "placeholder":
             computed[node] = next(inputs)
@@ -364,6 +377,17 @@ def compute(
         else:
             computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
+
+
+def _with_sizes(target: Any, args: Sequence[Given]) -> list[Given]:
+    """The arguments of an operation, with `TensorLike`s for sizes in the place of tensors."""
+    dtypes = [x.dtype for x in args if isinstance(x, Value | torch.Tensor)]
+    if target.namespace != "prims":
+        dtypes = [torch.int32 if any(dtype.is_floating_point for dtype in dtypes) else torch.int64]
+    kinds = zip(args, target._schema.arguments, strict=False)
+    fits = [isinstance(x, torch.SymInt) and str(each.type) == "Tensor" for x, each in kinds]
+    like = partial(TensorLike, *dtypes[:1], True)
+    return [like(expression(x)) if fit else x for x, fit in zip(args, fits, strict=False)]
 
 
 def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
@@ -396,7 +420,8 @@ def obstacle(node: Node) -> str:
         block = Block(arg_types=map(element_of, dtypes))
         body = Body(block)
         elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
-        compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, node.meta["val"].dtype)
+        args, dtype = _with_sizes(node.target, cast("Any", args)), node.meta["val"].dtype
+        compute(node.target, args, cast("Any", kwargs), body, elements, dtype, lambda _: body.number(1, i32))
     except UnsupportedError as error:
         return str(error)
     return ""

@@ -88,18 +88,19 @@ def _picked(
     of the result, which has so many dimensions `behind` those of places. An element at a place that there is not is
     NaN, or 0 of integers."""
     shape, sizes = shape_of(like), [value.shape[d] for d in places]
-    if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedError("elements are picked along dimensions of static sizes")
     if any(place.dtype not in (torch.int32, torch.int64) for place in places.values()):
         raise UnsupportedError("places are integers of 32 or 64 bits")
     indices = [reduce(unsqueezed, range(len(x.shape), len(x.shape) + behind), x) for x in places.values()]
 
+    bounds = [size if isinstance(size, int) else builder.number(size) for size in sizes]
     missing = math.nan if value.dtype.is_floating_point else 0
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
         inner = inside.number(1, scalar_of(torch.bool))
-        for d, place, size in zip(places, elements, sizes, strict=True):
+        for d, element, size in zip(places, elements, bounds, strict=True):
+            place = inside.convert(element, torch.int64) if isinstance(size, ElementValue) else element
+            size = inside.convert(size, torch.int64) if isinstance(size, ElementValue) else size
             wrapped = RULES["add"](inside, [place, size])
             at = RULES["where"](inside, [RULES["lt"](inside, [place, 0]), wrapped, place])
             for name, bound in (("ge", 0), ("lt", size)):
