@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
@@ -180,6 +180,12 @@ def nearest(number: float, kind: Attribute) -> float | None:
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
+def _is_counted(op: arith.SIToFPOp | arith.UIToFPOp, number: ElementExpression) -> bool:
+    """Whether 32 bits hold the integer that is converted: it is extended from them, or follows from indices."""
+    wide = op.input.type == i64 and not number.is_op("arith.extsi", "arith.extui")
+    return not wide or not number.leaves("load") | number.leaves("outside")
+
+
 def _constant(number: float | int, op: Operation) -> ElementExpression:
     """A number. Zeros of either sign are two, though they are equal: a quotient by them has either sign."""
     sign = (("sign", "-"),) if number == 0 and math.copysign(1, number) < 0 else ()
@@ -273,6 +279,8 @@ class ElementReader:
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
+        if isinstance(owner, arith.SIToFPOp | arith.UIToFPOp) and not _is_counted(owner, operands[0]):
+            return None
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -101,9 +101,12 @@ class FunctionBuilder(Builder):
             first = self.insert(kind(first, other)).result
         return first
 
-    def number(self, size: Size) -> ElementValue:
-        """A size as a number of 32 bits, which kernels take, for bodies."""
-        return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
+    def number(self, inside: Body, size: Size) -> ElementValue:
+        """Appends a size to a body: kernels take one as 32 bits; sums and products of several may need 64."""
+        if type(size) not in INDEX_ARITHMETIC:
+            return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
+        parts = [inside.convert(self.number(inside, part), torch.int64) for part in size.args]
+        return reduce(lambda a, b: RULES[type(size).__name__.lower()](inside, [a, b]), parts)
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
         """Sizes as indices. Symbolic sizes become values."""
@@ -297,6 +300,9 @@ CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.defau
 PLACES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Arguments of operations that say where tensors lie, which `linalg` on tensors does not."""
 
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
+"""Numbers that follow from sizes."""
+
 EXAMPLE_SIZE = 7
 """How many elements the tensors have that an operation is decomposed with."""
 
@@ -338,8 +344,6 @@ def pointwise(
 ) -> Value:  # fmt: skip
     """What a pointwise operation computes of the values among its arguments, as a tensor of a shape."""
 
-    args = _with_sizes(target, args)
-
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         return compute(target, args, kwargs, inside, elements, dtype, builder.number)
 
@@ -348,7 +352,7 @@ def pointwise(
 
 def compute(
     target: Any, args: Sequence[Given], kwargs: dict[str, Given], body: Body, elements: Sequence[ElementValue],
-    dtype: torch.dtype, number: Callable[[Size], ElementValue],
+    dtype: torch.dtype, number: Callable[[Body, Size], ElementValue],
 ) -> ElementValue:  # fmt: skip
     """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order, `number` makes
     those of sizes; the result has type `dtype`.
@@ -358,16 +362,18 @@ def compute(
     """
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
+    if any(isinstance(x, SYMBOLIC) for x in args):
+        target, args = _with_sizes(target, args)
     if target is aten.relu.default:  # a comparison and a selection in torch's decomposition
         return body.convert(RULES["maximum"](body, [elements[0], 0]), dtype)
     flat, spec = pytree.tree_flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
-    if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
+    if any(isinstance(x, (*SYMBOLIC, torch.SymBool, Node)) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
     computed: dict[Node, ElementOrNumber] = {}
     tensors, likes = iter(elements), (x for x in key if isinstance(x, TensorLike))
-    inputs = (next(tensors) if x.size is None else body.convert(number(x.size), x.dtype) for x in likes)
+    inputs = (next(tensors) if x.size is None else body.convert(number(body, x.size), x.dtype) for x in likes)
     for node in graph.nodes:
         if node.op == "placeholder":
             computed[node] = next(inputs)
@@ -379,15 +385,22 @@ def compute(
     raise AssertionError("a graph ends with its output")
 
 
-def _with_sizes(target: Any, args: Sequence[Given]) -> list[Given]:
-    """The arguments of an operation, with `TensorLike`s for sizes in the place of tensors."""
-    dtypes = [x.dtype for x in args if isinstance(x, Value | torch.Tensor)]
+def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
+    """An operation that takes tensors in the place of its sizes, and its arguments with `TensorLike`s for these."""
+    tensors = [x for x in args if isinstance(x, Value | torch.Tensor)]
+    dtype, number = tensors[0].dtype, not tensors[0].shape
     if target.namespace != "prims":
-        dtypes = [torch.int32 if any(dtype.is_floating_point for dtype in dtypes) else torch.int64]
-    kinds = zip(args, target._schema.arguments, strict=False)
-    fits = [isinstance(x, torch.SymInt) and str(each.type) == "Tensor" for x, each in kinds]
-    like = partial(TensorLike, *dtypes[:1], True)
-    return [like(expression(x)) if fit else x for x, fit in zip(args, fits, strict=False)]
+        target, number = getattr(target.overloadpacket, "Tensor", target), True
+        dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
+
+    def like(given: Any) -> Given:
+        size = expression(given)
+        size = size.args[0] if type(size).__name__ == "ToFloat" else size
+        kind = torch.int64 if dtype == torch.int32 and type(size) in INDEX_ARITHMETIC else dtype
+        return TensorLike(kind, number, size) if size.is_polynomial() else given
+
+    takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
+    return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]
 
 
 def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
@@ -420,8 +433,8 @@ def obstacle(node: Node) -> str:
         block = Block(arg_types=map(element_of, dtypes))
         body = Body(block)
         elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
-        args, dtype = _with_sizes(node.target, cast("Any", args)), node.meta["val"].dtype
-        compute(node.target, args, cast("Any", kwargs), body, elements, dtype, lambda _: body.number(1, i32))
+        number, dtype = body.number(1, i32), node.meta["val"].dtype
+        compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, dtype, lambda _, __: number)
     except UnsupportedError as error:
         return str(error)
     return ""

@@ -92,15 +92,14 @@ def _picked(
         raise UnsupportedError("places are integers of 32 or 64 bits")
     indices = [reduce(unsqueezed, range(len(x.shape), len(x.shape) + behind), x) for x in places.values()]
 
-    bounds = [size if isinstance(size, int) else builder.number(size) for size in sizes]
     missing = math.nan if value.dtype.is_floating_point else 0
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
         coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
         inner = inside.number(1, scalar_of(torch.bool))
-        for d, element, size in zip(places, elements, bounds, strict=True):
-            place = inside.convert(element, torch.int64) if isinstance(size, ElementValue) else element
-            size = inside.convert(size, torch.int64) if isinstance(size, ElementValue) else size
+        for d, place, size in zip(places, elements, sizes, strict=True):
+            if not isinstance(size, int):
+                place, size = (inside.convert(x, torch.int64) for x in (place, builder.number(inside, size)))
             wrapped = RULES["add"](inside, [place, size])
             at = RULES["where"](inside, [RULES["lt"](inside, [place, 0]), wrapped, place])
             for name, bound in (("ge", 0), ("lt", size)):

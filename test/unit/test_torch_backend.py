@@ -156,13 +156,53 @@ def test_numbers_that_are_sizes_of_inputs_are_compiled() -> None:
     assert compiled.operators == [("mm", "mul", "add")]
 
 
+def test_products_of_sizes_may_pass_32_bits() -> None:
+    compiled = Compiled(lambda a, b, c: (a * 2, b * 2, c * (a.shape[0] * b.shape[0] * c.shape[0])), dynamic=True)
+    for rows in (2, 1300):
+        a, b, c = (drawn(rows + more, 3, dtype=torch.float32) for more in (1, 2, 3))
+        assert torch.equal(compiled.call(a, b, c)[2], c * ((rows + 1) * (rows + 2) * (rows + 3)))
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.float().mean(0),
+        lambda x: functional.layer_norm(x, (x.shape[1],)),
+        lambda x: x.masked_fill(torch.arange(x.shape[0])[:, None] >= x.shape[0] - 2, 0.5),
+        lambda x: torch.where(torch.arange(x.shape[1]) < x.shape[0], x, x.clamp(max=x.shape[0])),
+    ],
+)
+def test_means_and_masks_along_sizes_that_are_not_known(function: Callable[[Any], Any]) -> None:
+    compiled = Compiled(function, dynamic=True)
+    for rows in (5, 9):
+        x = drawn(rows, rows + 3)
+        assert close(compiled.call(x), function(x.double()), 2.0)
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 3).float().sum(-1),
+        lambda x: x.float().mean(-1),
+        lambda x: functional.layer_norm((x + 1).float() * 2.0**-36, x.shape[-1:]),
+    ],
+)
+def test_rows_of_integers_that_32_bits_do_not_hold(function: Callable[[Any], Any]) -> None:
+    x = torch.arange(35).view(7, 5) * 2**33 + 7
+    compiled = Compiled(function)
+    torch.testing.assert_close(compiled.call(x), function(x))
+    assert not compiled.reasons
+
+
 def test_quotients_of_sizes_are_left() -> None:
     compiled = Compiled(lambda a, b: (a @ b) * (1 / a.shape[0]), dynamic=True)
     for m, k, n in ((3, 5, 7), (9, 6, 4)):
         a, b = drawn(m, k), drawn(k, n)
         assert close(compiled.call(a, b), (a.double() @ b.double()) / m, 3)
     assert compiled.operators == [("mm",)]
-    assert any("a number that follows from no size of an input" in reason for reason in compiled.reasons)
+    assert any("takes a number that depends on sizes" in reason for reason in compiled.reasons)
 
 
 def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
