@@ -180,10 +180,15 @@ def nearest(number: float, kind: Attribute) -> float | None:
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
-def _is_counted(op: arith.SIToFPOp | arith.UIToFPOp, number: ElementExpression) -> bool:
-    """Whether 32 bits hold the integer that is converted: it is extended from them, or follows from indices."""
-    wide = op.input.type == i64 and not number.is_op("arith.extsi", "arith.extui")
-    return not wide or not number.leaves("load") | number.leaves("outside")
+def _are_counted(op: Operation, numbers: Sequence[ElementExpression]) -> bool:
+    """Whether 32 bits hold the integers of 64 that an operation takes: those of memory are places, labels or masks
+    where they are compared with what is no other one, and any where they are not extended and become floats."""
+    wide = [x for x, operand in zip(numbers, op.operands, strict=True) if operand.type == i64]
+    own = [x for x in wide if x.leaves("load") and not x.is_op("arith.extsi", "arith.extui")]
+    if isinstance(op, arith.SIToFPOp | arith.UIToFPOp):
+        own += [x for x in wide if x.leaves("outside") and not x.is_op("arith.extsi", "arith.extui")]
+        return not own
+    return isinstance(op, arith.SelectOp) or len(own) < 2
 
 
 def _constant(number: float | int, op: Operation) -> ElementExpression:
@@ -279,7 +284,7 @@ class ElementReader:
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
-        if isinstance(owner, arith.SIToFPOp | arith.UIToFPOp) and not _is_counted(owner, operands[0]):
+        if not _are_counted(owner, operands):
             return None
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)

@@ -394,7 +394,7 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
         dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
 
     def like(given: Any) -> Given:
-        size = expression(given)
+        size: Any = sympy.sympify(expression(given))
         size = size.args[0] if type(size).__name__ == "ToFloat" else size
         kind = torch.int64 if dtype == torch.int32 and type(size) in INDEX_ARITHMETIC else dtype
         return TensorLike(kind, number, size) if size.is_polynomial() else given

@@ -16,7 +16,7 @@ from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, expression, is_operator, pytree
+from .options import aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
@@ -331,7 +331,7 @@ def why_left(node: Node, rest: str) -> str:
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:
     """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
     values = [x.meta.get("val") for x in node.all_input_nodes]
-    sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in expression(x).free_symbols}
+    sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
     known = all(input_of_size(node.graph, size, device) for size in sizes)
     others = [x for x in values if not isinstance(x, SYMBOLIC)]
     return known and all(isinstance(x, torch.Tensor) and x.device == device for x in others)
