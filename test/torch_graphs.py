@@ -276,7 +276,7 @@ class Drawing:
         """Rows by their indices: an embedding, a gather, parts put together, or sums of rows."""
         x = self.pick()
         kind = self.draw.choice(("embedding", "index_select", "gather", "index_add", "index_put", "scatter"))
-        if self.values[x].dim() > 1 and not self.graph.dynamic:
+        if self.values[x].dim() > 1:
             self.add(kind, partial(_by_indices, kind), x)
 
     def view(self) -> None:
@@ -303,6 +303,7 @@ class Drawing:
             ("permute", lambda v: v.permute(tuple(reversed(range(rank))))),
             ("reshape", lambda v: v.reshape(v.shape[0], -1)),
             ("sized", lambda v: v * (1 / v.shape[0]) + v.shape[-1] * 2.0**-6),
+            ("counted", lambda v: torch.tanh(v) * v.shape[0] - v.shape[-1]),
             ("contiguous", lambda v: v.mT.contiguous() if rank > 1 else v.contiguous()),
         ]
         self.add(*self.draw.choice(choices), x)

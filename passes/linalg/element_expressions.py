@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, bf16, f16, f32, f64, i1, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.dialects.math import FmaOp
@@ -180,6 +180,17 @@ def nearest(number: float, kind: Attribute) -> float | None:
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
+def _are_counted(op: Operation, numbers: Sequence[ElementExpression]) -> bool:
+    """Whether 32 bits hold the integers of 64 that an operation takes: those of memory are places, labels or masks
+    where they are compared with what is no other one, and any where they are not extended and become floats."""
+    wide = [x for x, operand in zip(numbers, op.operands, strict=True) if operand.type == i64]
+    own = [x for x in wide if x.leaves("load") and not x.is_op("arith.extsi", "arith.extui")]
+    if isinstance(op, arith.SIToFPOp | arith.UIToFPOp):
+        own += [x for x in wide if x.leaves("outside") and not x.is_op("arith.extsi", "arith.extui")]
+        return not own
+    return isinstance(op, arith.SelectOp) or len(own) < 2
+
+
 def _constant(number: float | int, op: Operation) -> ElementExpression:
     """A number. Zeros of either sign are two, though they are equal: a quotient by them has either sign."""
     sign = (("sign", "-"),) if number == 0 and math.copysign(1, number) < 0 else ()
@@ -273,6 +284,8 @@ class ElementReader:
             return operands[0].operands[0]
         if isinstance(owner, arith.TruncFOp):
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
+        if not _are_counted(owner, operands):
+            return None
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))

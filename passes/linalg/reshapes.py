@@ -337,8 +337,8 @@ class FoldReshapes(RewritePattern):
         source, groups = before.operands[0], groups_of(op)
         wide = source if isinstance(before, tensor.CollapseShapeOp) else before.results[0]
         if min(*shape_of(source), *after, 0) < 0:
-            alone = all(len(group) == 1 or min(shape_of(wide)[d] for d in group) >= 0 for group in groups)
-            if source.type == op.results[0].type and groups == groups_of(before) and alone:
+            undone = source.type == op.results[0].type and groups == groups_of(before)
+            if undone and all(len(group) == 1 or min(shape_of(wide)[d] for d in group) >= 0 for group in groups):
                 rewriter.replace(op, [], [source])
             return
         sizes = [[size for size in shape if size != 1] for shape in (shape_of(source), after)]

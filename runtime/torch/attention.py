@@ -170,12 +170,15 @@ class _Attention:
         if self.causal and q.shape[2] == 1:
             raise UnsupportedError("attention of one query to its first key alone is not lowered")
         heads, shared = q.shape[HEADS], k.shape[HEADS]
-        if not isinstance(heads, int) or heads % shared or not isinstance(q.shape[3], int):
+        if heads != shared and not (isinstance(heads, int) and isinstance(shared, int) and heads % shared == 0):
             raise UnsupportedError(f"attention of {heads} heads that share {shared} is not lowered")
+        if not isinstance(q.shape[3], int):
+            raise UnsupportedError("attention of heads of dynamic size is not lowered")
         self.builder, self.half = builder, v.dtype
         self.wide = torch.float64 if v.dtype == torch.float64 else torch.float32
         self.scale = q.shape[3] ** -0.5 if own["scale"] is None else own["scale"]
-        self.sizes: tuple[Size, ...] = (q.shape[0], shared, heads // shared, q.shape[2], *k.shape[2:], v.shape[3])
+        sharing = 1 if heads == shared else heads // shared
+        self.sizes: tuple[Size, ...] = (q.shape[0], shared, sharing, q.shape[2], *k.shape[2:], v.shape[3])
         # Of the loops around the keys those with more than one index; of those that rows of Q run along, one at least.
         loops = tuple(d for d in range(KEY) if self.sizes[d] != 1 or (trains and d == ROW))
         self.loops = loops if ROW in loops or SHARING in loops else (*loops, ROW)

@@ -22,14 +22,14 @@ from torch.fx.node import map_arg
 from ..base.errors import ArgumentError, WarploomError
 from ..base.explanation import CompiledPart, Explanation, LeftPart, place_of
 from ..kernel.kernel import Kernel
-from .attention import ATTENTIONS, is_attention, most_kernels
+from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
 from .inductor import OURS, compile_whole, gradients_of_losses, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
-from .region import ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
+from .region import NARROW, ImportedRegion, check_precision, compile_together, kernel_for, region_of, write
 from .scalars import UnsupportedError
 from .views import SPLITS, VIEWS, has_channels_last, is_tensor, pixels_as_products, sink_views
 
@@ -184,6 +184,7 @@ class _Replacing:
             return True
         try:
             written = self._written(part)
+            part = replace(part, sizes=written.sizes)
             kernel = _compiled(part, written, self.options)
         except (UnsupportedError, WarploomError) as error:
             self.reasons |= dict.fromkeys(part.nodes, str(error))
@@ -295,9 +296,11 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
             "expected images with the channels last in memory (model.to(memory_format=torch.channels_last)): with "
             "launches that move them there it is slower"
         )
-    if is_product(cluster.core):
+    if is_product(core):
         examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
         check_precision(examples, drops_bits=options.drops_bits)
+    elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in NARROW:
+        raise UnsupportedError(f"attention is compiled of bf16 and f16, not of {dtype}")
     return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 from xdsl.builder import Builder
 from xdsl.dialects import arith, func
 from xdsl.dialects import tensor as tensors
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AffineMapAttr, ArrayAttr, IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, YieldOp
 from xdsl.dialects.utils import split_dynamic_index_list
@@ -27,7 +27,7 @@ from ...dialect.mlir.generic import GenericOp
 from ...passes.linalg.operand import reassociation
 from ...passes.linalg.reshapes import around, collapse
 from .decompositions import PRIMITIVES
-from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
+from .options import aten, decompositions, expression, is_operator, prims, pytree, sympy, traced
 from .scalars import (
     RULES,
     Body,
@@ -63,6 +63,8 @@ class FunctionBuilder(Builder):
         self._indices: dict[Size, SSAValue] = {}
         self._made: dict[tuple[Value, frozenset[int]], Value] = {}
         self._places: dict[Size, tuple[SSAValue, int]] = {}
+        self.seek: Callable[[Size], object] = lambda size: None
+        """Makes a tensor that has a size an argument, if there is one."""
 
     def argument(self, name: str, shape: tuple[Size, ...], dtype: torch.dtype) -> Value:
         """One more argument of the function, in row-major order."""
@@ -86,6 +88,8 @@ class FunctionBuilder(Builder):
     def _index(self, size: Size) -> SSAValue:
         if isinstance(size, int | sympy.Integer):
             return self.insert(arith.ConstantOp(IntegerAttr.from_index_int_value(int(size)))).result
+        if size not in self._places:
+            self.seek(size)
         if size in self._places:
             tensor, dimension = self._places[size]
             return self.insert(tensors.DimOp(tensor, self.index(dimension))).result
@@ -96,6 +100,13 @@ class FunctionBuilder(Builder):
         for other in rest:
             first = self.insert(kind(first, other)).result
         return first
+
+    def number(self, inside: Body, size: Size) -> ElementValue:
+        """Appends a size to a body: kernels take one as 32 bits; sums and products of several may need 64."""
+        if type(size) not in INDEX_ARITHMETIC:
+            return ElementValue(self.insert(arith.IndexCastOp(self.index(size), i32)).result)
+        parts = [inside.convert(self.number(inside, part), torch.int64) for part in size.args]
+        return reduce(lambda a, b: RULES[type(size).__name__.lower()](inside, [a, b]), parts)
 
     def indices(self, shape: Sequence[Size]) -> list[int | SSAValue]:
         """Sizes as indices. Symbolic sizes become values."""
@@ -289,6 +300,9 @@ CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.defau
 PLACES = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Arguments of operations that say where tensors lie, which `linalg` on tensors does not."""
 
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
+"""Numbers that follow from sizes."""
+
 EXAMPLE_SIZE = 7
 """How many elements the tensors have that an operation is decomposed with."""
 
@@ -300,6 +314,8 @@ class TensorLike:
     dtype: torch.dtype
     number: bool
     """Whether it has no dimensions, and so less say in the type of the result."""
+    size: Size = None
+    """The size that stands in its place."""
 
 
 Given: TypeAlias = Any
@@ -329,32 +345,35 @@ def pointwise(
     """What a pointwise operation computes of the values among its arguments, as a tensor of a shape."""
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
-        return compute(target, args, kwargs, inside, elements, dtype)
+        return compute(target, args, kwargs, inside, elements, dtype, builder.number)
 
     return builder.generic([x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Value)], shape, dtype, body)
 
 
 def compute(
     target: Any, args: Sequence[Given], kwargs: dict[str, Given], body: Body, elements: Sequence[ElementValue],
-    dtype: torch.dtype,
+    dtype: torch.dtype, number: Callable[[Body, Size], ElementValue],
 ) -> ElementValue:  # fmt: skip
-    """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order; the result has
-    type `dtype`.
+    """Appends a pointwise operation to a body. `elements` are those of its tensor arguments in order, `number` makes
+    those of sizes; the result has type `dtype`.
 
     Raises:
         UnsupportedError: naming what is not lowered.
     """
     if target in CONVERSIONS:
         return body.convert(elements[0], dtype)
+    if any(isinstance(x, SYMBOLIC) for x in args):
+        target, args = _with_sizes(target, args)
     if target is aten.relu.default:  # a comparison and a selection in torch's decomposition
         return body.convert(RULES["maximum"](body, [elements[0], 0]), dtype)
     flat, spec = pytree.tree_flatten((tuple(args), {k: v for k, v in kwargs.items() if k not in PLACES or v is None}))
-    if any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool | Node) for x in flat):
+    if any(isinstance(x, (*SYMBOLIC, torch.SymBool, Node)) for x in flat):
         raise UnsupportedError(f"{target} takes a number that depends on sizes")
     key = tuple(TensorLike(x.dtype, not x.shape) if isinstance(x, Value | torch.Tensor) else x for x in flat)
     graph = _decomposed(target, key, tuple(map(type, key)), spec)
     computed: dict[Node, ElementOrNumber] = {}
-    inputs = iter(elements)
+    tensors, likes = iter(elements), (x for x in key if isinstance(x, TensorLike))
+    inputs = (next(tensors) if x.size is None else body.convert(number(body, x.size), x.dtype) for x in likes)
     for node in graph.nodes:
         if node.op == "placeholder":
             computed[node] = next(inputs)
@@ -364,6 +383,24 @@ def compute(
         else:
             computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
+
+
+def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
+    """An operation that takes tensors in the place of its sizes, and its arguments with `TensorLike`s for these."""
+    tensors = [x for x in args if isinstance(x, Value | torch.Tensor)]
+    dtype, number = tensors[0].dtype, not tensors[0].shape
+    if target.namespace != "prims":
+        target, number = getattr(target.overloadpacket, "Tensor", target), True
+        dtype = torch.int32 if any(x.dtype.is_floating_point for x in tensors) else torch.int64
+
+    def like(given: Any) -> Given:
+        size: Any = sympy.sympify(expression(given))
+        size = size.args[0] if type(size).__name__ == "ToFloat" else size
+        kind = torch.int64 if dtype == torch.int32 and type(size) in INDEX_ARITHMETIC else dtype
+        return TensorLike(kind, number, size) if size.is_polynomial() else given
+
+    takes = ["Tensor" in str(each.type) for each in target._schema.arguments]
+    return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]
 
 
 def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
@@ -396,7 +433,8 @@ def obstacle(node: Node) -> str:
         block = Block(arg_types=map(element_of, dtypes))
         body = Body(block)
         elements = [body.loaded(x, dtype) for x, dtype in zip(block.args, dtypes, strict=True)]
-        compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, node.meta["val"].dtype)
+        number, dtype = body.number(1, i32), node.meta["val"].dtype
+        compute(node.target, cast("Any", args), cast("Any", kwargs), body, elements, dtype, lambda _, __: number)
     except UnsupportedError as error:
         return str(error)
     return ""

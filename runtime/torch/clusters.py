@@ -14,12 +14,12 @@ from torch.fx.node import map_arg
 
 from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
-from .builder import CONVERSIONS, is_pointwise, name_of, obstacle
+from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, is_operator, pytree
+from .options import aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
-from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, is_row_major, is_tensor, unpacking
+from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
 
 NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
@@ -35,16 +35,18 @@ MOST = 48
 @dataclass(frozen=True)
 class Cluster:
     """Nodes in the order of the graph; the last one's result is used elsewhere. `weights` are those of them that
-    convert an operand of the product."""
+    convert an operand of the product, `sizes` inputs of the graph of which only the sizes are read."""
 
     nodes: tuple[Node, ...]
     weights: tuple[Node, ...] = ()
+    sizes: tuple[Node, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Nodes whose tensors the cluster reads."""
         read = (arguments_of(n).values() if is_attention(n) else n.all_input_nodes for n in self.nodes)
-        return tuple(dict.fromkeys(x for operands in read for x in operands if is_tensor(x) and x not in self.nodes))
+        own = (x for operands in read for x in operands if is_tensor(x) and x not in self.nodes)
+        return tuple(dict.fromkeys((*own, *self.sizes)))
 
     @property
     def core(self) -> Node:
@@ -321,9 +323,15 @@ def why_left(node: Node, rest: str) -> str:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":
         return "pointwise work between products, which inductor fuses"
+    if not _takes_tensors_on(node, node.meta["val"].device):
+        return "it takes a tensor that lies elsewhere, or a number that follows from no size of an input"
     return obstacle(node) or "its result has gaps in memory, or no elements"
 
 
 def _takes_tensors_on(node: Node, device: torch.device) -> bool:
     """Whether what a node takes beside tensors on a device, or numbers in them, is known while compiling."""
-    return all(is_tensor(x) and x.meta["val"].device == device for x in node.all_input_nodes)
+    values = [x.meta.get("val") for x in node.all_input_nodes]
+    sizes = {size for x in values if isinstance(x, SYMBOLIC) for size in sympy.sympify(expression(x)).free_symbols}
+    known = all(input_of_size(node.graph, size, device) for size in sizes)
+    others = [x for x in values if not isinstance(x, SYMBOLIC)]
+    return known and all(isinstance(x, torch.Tensor) and x.device == device for x in others)

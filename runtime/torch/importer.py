@@ -88,8 +88,6 @@ def _picked(
     of the result, which has so many dimensions `behind` those of places. An element at a place that there is not is
     NaN, or 0 of integers."""
     shape, sizes = shape_of(like), [value.shape[d] for d in places]
-    if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedError("elements are picked along dimensions of static sizes")
     if any(place.dtype not in (torch.int32, torch.int64) for place in places.values()):
         raise UnsupportedError("places are integers of 32 or 64 bits")
     indices = [reduce(unsqueezed, range(len(x.shape), len(x.shape) + behind), x) for x in places.values()]
@@ -100,6 +98,8 @@ def _picked(
         coordinates: dict[int, SSAValue] = {d: inside.insert(IndexOp(loop)).result for d, loop in own.items()}
         inner = inside.number(1, scalar_of(torch.bool))
         for d, place, size in zip(places, elements, sizes, strict=True):
+            if not isinstance(size, int):
+                place, size = (inside.convert(x, torch.int64) for x in (place, builder.number(inside, size)))
             wrapped = RULES["add"](inside, [place, size])
             at = RULES["where"](inside, [RULES["lt"](inside, [place, 0]), wrapped, place])
             for name, bound in (("ge", 0), ("lt", size)):

@@ -25,7 +25,7 @@ from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
 from .scalars import HALF_BYTE, Size, UnsupportedError, shape_of
-from .views import order_of, reordered, unpacking
+from .views import input_of_size, order_of, reordered, unpacking
 
 METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
 """Operators that take such a tensor, and which argument the metadata is."""
@@ -54,11 +54,13 @@ DEFAULT_TARGET = "sm_90a"
 
 
 class ImportedRegion(NamedTuple):
-    """A part of a graph as a module of one function, which `text` prints, and how its tensors lie."""
+    """A part of a graph as a module of one function, which `text` prints, and how its tensors lie. Its last arguments
+    are inputs of the graph that it takes only for their `sizes`."""
 
     module: ModuleOp
     layout: PartLayout
     text: str
+    sizes: tuple[Node, ...]
 
 
 def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> ImportedRegion:
@@ -69,7 +71,7 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     """
     importer = Importer()
     examples = [node.meta["val"] for node in inputs]
-    orders = tuple(map(order_of, examples))
+    orders, sought = list(map(order_of, examples)), list[Node]()
     sparse = dict(pair for node in nodes if (pair := metadata_of(node)))
     metadata: dict[int, torch.dtype] = {}
     halves = {made[0].args[0]: made for node in nodes if (made := unpacking(node))}
@@ -87,6 +89,16 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
             continue
         value = importer.builder.argument(f"arg{number}", order.shape(sizes), example.dtype)
         importer.values[node] = replace(value, dims=order.dims, shape=sizes)
+
+    def seek(size: Size) -> None:
+        node = input_of_size(results[0].graph, size, results[0].meta["val"].device)
+        if node is not None:
+            sought.append(node)
+            examples.append(example := node.meta["val"])
+            orders.append(order := order_of(example))
+            importer.builder.argument(f"arg{len(examples) - 1}", order.shape(shape_of(example)), example.dtype)
+
+    importer.builder.seek = seek
     for node in nodes:
         if node not in importer.values:
             importer.run(node)
@@ -101,7 +113,7 @@ def write(name: str, nodes: Sequence[Node], inputs: Sequence[Node], results: Seq
     if written[0].dtype in NARROW:
         approximate(module)
     fuse_elementwise(module)
-    return ImportedRegion(module, PartLayout(orders, tuple(written), metadata), str(module))
+    return ImportedRegion(module, PartLayout(tuple(orders), tuple(written), metadata), str(module), tuple(sought))
 
 
 NARROW = (torch.bfloat16, torch.float16)

@@ -17,7 +17,7 @@ from xdsl.dialects.tensor import ConcatOp
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
 from .options import aten, prims, pytree, sympy
 from .part import MemoryOrder, row_major
-from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
+from .scalars import ELEMENTS, Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 
 Max: Any = import_module("torch.utils._sympy.functions").Max
 
@@ -34,6 +34,13 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
 def has_no_gaps(tensor: torch.Tensor) -> bool:
     """Whether a kernel can take a tensor of a graph without a copy."""
     return order_of(tensor).holds(*_placed(tensor))
+
+
+def input_of_size(graph: Graph, size: Size, device: torch.device) -> Node | None:
+    """A tensor among the inputs of a graph that has a size along a dimension, and that a kernel takes as it lies."""
+    tensors = [(node, node.meta["val"]) for node in graph.find_nodes(op="placeholder") if is_tensor(node)]
+    sized = [(node, x) for node, x in tensors if size in shape_of(x) and x.device == device and x.dtype in ELEMENTS]
+    return next((node for node, x in sized if has_no_gaps(x)), None)
 
 
 def is_row_major(tensor: torch.Tensor, order: Sequence[int] | None = None) -> bool:

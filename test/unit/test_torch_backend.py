@@ -143,13 +143,100 @@ def test_one_kernel_for_every_batch() -> None:
     assert compiled.operators == [("addmm", "relu")]
 
 
-def test_a_number_that_depends_on_sizes_is_left() -> None:
-    compiled = Compiled(lambda a, b: (a @ b) * a.shape[0] + a.shape[1], dynamic=True)
+def test_numbers_that_are_sizes_of_inputs_are_compiled() -> None:
+    """Also of an input of which only a size is read, next to a product of others."""
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        return (a @ b) * c.shape[0] + a.shape[1], c * 2
+
+    compiled = Compiled(function, dynamic=True)
+    for m, k, n, rows in ((3, 5, 7, 11), (9, 6, 4, 2)):
+        a, b, c = drawn(m, k), drawn(k, n), drawn(rows, 13)
+        assert close(compiled.call(a, b, c)[0], (a.double() @ b.double()) * rows + k, 3)
+    assert compiled.operators == [("mm", "mul", "add")]
+
+
+def test_products_of_sizes_may_pass_32_bits() -> None:
+    compiled = Compiled(lambda a, b, c: (a * 2, b * 2, c * (a.shape[0] * b.shape[0] * c.shape[0])), dynamic=True)
+    for rows in (2, 1300):
+        a, b, c = (drawn(rows + more, 3, dtype=torch.float32) for more in (1, 2, 3))
+        assert torch.equal(compiled.call(a, b, c)[2], c * ((rows + 1) * (rows + 2) * (rows + 3)))
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.float().mean(0),
+        lambda x: functional.layer_norm(x, (x.shape[1],)),
+        lambda x: x.masked_fill(torch.arange(x.shape[0])[:, None] >= x.shape[0] - 2, 0.5),
+        lambda x: torch.where(torch.arange(x.shape[1]) < x.shape[0], x, x.clamp(max=x.shape[0])),
+    ],
+)
+def test_means_and_masks_along_sizes_that_are_not_known(function: Callable[[Any], Any]) -> None:
+    compiled = Compiled(function, dynamic=True)
+    for rows in (5, 9):
+        x = drawn(rows, rows + 3)
+        assert close(compiled.call(x), function(x.double()), 2.0)
+    assert not compiled.reasons
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 3).float().sum(-1),
+        lambda x: x.float().mean(-1),
+        lambda x: functional.layer_norm((x + 1).float() * 2.0**-36, x.shape[-1:]),
+    ],
+)
+def test_rows_of_integers_that_32_bits_do_not_hold(function: Callable[[Any], Any]) -> None:
+    x = torch.arange(35).view(7, 5) * 2**33 + 7
+    compiled = Compiled(function)
+    torch.testing.assert_close(compiled.call(x), function(x))
+    assert not compiled.reasons
+
+
+def test_quotients_of_sizes_are_left() -> None:
+    compiled = Compiled(lambda a, b: (a @ b) * (1 / a.shape[0]), dynamic=True)
     for m, k, n in ((3, 5, 7), (9, 6, 4)):
         a, b = drawn(m, k), drawn(k, n)
-        assert close(compiled.call(a, b), (a.double() @ b.double()) * m + k, 3)
+        assert close(compiled.call(a, b), (a.double() @ b.double()) / m, 3)
     assert compiled.operators == [("mm",)]
     assert any("takes a number that depends on sizes" in reason for reason in compiled.reasons)
+
+
+def test_elements_are_picked_along_sizes_that_are_not_known() -> None:
+    """Places are counted from the end, too, and integers of 64 bits take a size whole."""
+    compiled = Compiled(lambda x, at, big: (x[at], x.shape[0] + big), dynamic=True)
+    for rows in (9, 4, 30):
+        x, at, big = drawn(rows, 5), torch.tensor([3, -1, -rows, rows - 1]), torch.tensor([2**40 + 1, -(2**35)])
+        picked, added = compiled.call(x, at, big)
+        assert torch.equal(picked, x[at])
+        assert torch.equal(added, big + rows)
+    assert not compiled.reasons
+
+
+def test_attention_of_a_joint_projection_of_sizes_that_are_not_known() -> None:
+    """The rows of the projection are those of all sequences: how many there are in one, an input of the graph says."""
+
+    def function(x: Any, w: Any) -> Any:
+        parts = functional.linear(x.flatten(0, 1), w).unflatten(0, x.shape[:2]).unflatten(-1, (3, 4, 8))
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    compiled, w = Compiled(function, dynamic=True), drawn(96, 32) * 32**-0.5
+    for batch, rows in ((2, 7), (3, 9)):
+        x = drawn(batch, rows, 32)
+        with torch.no_grad():
+            assert close(compiled.call(x, w), function(x.double(), w.double()), 3.0)
+    assert compiled.operators == [("mm",), ("_scaled_dot_product_flash_attention_for_cpu",)]
+
+
+def test_attention_of_f32_is_left() -> None:
+    q = torch.randn(2, 4, 9, 16)
+    compiled = Compiled(functional.scaled_dot_product_attention)
+    assert torch.equal(compiled.call(q, q, q), functional.scaled_dot_product_attention(q, q, q))
+    assert compiled.reasons == ["attention is compiled of bf16 and f16, not of torch.float32"]
 
 
 def test_elements_that_kernels_lack_are_left() -> None:
