@@ -185,11 +185,11 @@ class _Replacing:
         try:
             written = self._written(part)
             kernel = _compiled(part, written, self.options)
+            region = region_of(written, kernel, part.label)
+            judgement = judged(part, region) if self.rest == "inductor" else OURS
         except (UnsupportedError, WarploomError) as error:
             self.reasons |= dict.fromkeys(part.nodes, str(error))
             return False
-        region = region_of(written, kernel, part.label)
-        judgement = judged(part, region) if self.rest == "inductor" else OURS
         if not judgement.ours:
             self.reasons |= dict.fromkeys(part.nodes, judgement.text)
             return False

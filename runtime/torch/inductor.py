@@ -296,7 +296,13 @@ MEASURED: dict[tuple[str, int], Judgement] = {}
 
 
 def judged(cluster: Cluster, region: Region) -> Judgement:
-    """Whether a part of a graph is left to inductor. On the CPU, where our kernels are interpreted, none is."""
+    """Whether a part of a graph is left to inductor. On the CPU, where our kernels are interpreted, none is.
+
+    Raises:
+        UnsupportedError: for sizes that depend on data, of which inductor cannot have an operand laid out.
+    """
+    for node in (*cluster.inputs, *cluster.results):
+        _bytes(node)
     if cluster.last.meta["val"].device.type != "cuda":
         return OURS
     saved, launches = _saved(cluster)

@@ -26,7 +26,7 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     """The order that a tensor of a graph has; row-major if its elements lie with gaps, so that they must be copied."""
     sizes, strides = _placed(tensor)
     moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
-    order = MemoryOrder(tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d]))), len(sizes))
+    order = MemoryOrder(tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d], UNKNOWN))), len(sizes))
     in_order = order.order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
     return row_major(len(sizes)) if in_order or not order.holds(sizes, strides) else order
 
@@ -53,10 +53,10 @@ def _bounded(stride: Any) -> Size:
     return expression.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
 
 
-def hint(size: Any) -> int:
-    """A size, or an example of it; UnsupportedError for one that depends on data."""
+def hint(size: Any, unknown: int | None = None) -> int:
+    """A size, or an example of it: `unknown` for one that depends on data, without which it is an UnsupportedError."""
     hint = size if isinstance(size, int) else size.node.hint
-    if hint is None:
+    if (hint := unknown if hint is None else hint) is None:
         raise UnsupportedError(f"the size {size} depends on data")
     return int(hint)
 
@@ -85,11 +85,15 @@ def shown(
         strides.insert(0, strides[0] * (size + 1))  # no other dimension has a multiple of it that is smaller
     example = torch.empty_strided(sizes, strides[: len(sizes)], device="meta")
     args, kwargs = pytree.tree_map_only(torch.SymInt, number, (args, kwargs))
-    results = target(example, *args, **kwargs)
+    unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+    try:
+        results = target(example, *args, **kwargs)
+    except RuntimeError as error:  # symbols of which only torch knows that they are equal
+        raise unknown from error
     seen: torch.Tensor = results if part is None else results[part]
     shape, offset = shape_of(like), int(seen.storage_offset())
     if [*seen.shape] != [number(size) for size in shape]:
-        raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+        raise unknown
     dims: list[int | None] = [None] * len(shape)
     counted_back = place is not None and place < 0
     for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
