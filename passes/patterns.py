@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, TypeAlias, TypeVar
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -48,6 +49,21 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
     return None if op is None else between
 
 
+def walked(root: Operation) -> list[Operation]:
+    """An operation and those in its regions, in order, as `walk` yields them, which takes twice as long."""
+    found = [root]
+    for region in root.regions:
+        for block in region.blocks:
+            op = block.first_op
+            while op is not None:
+                if op.regions:
+                    found += walked(op)
+                else:
+                    found.append(op)
+                op = op.next_op
+    return found
+
+
 def apply_patterns(
     patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
 ) -> bool:
@@ -56,11 +72,24 @@ def apply_patterns(
 
     Exceptions of patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR.
     """
-    rewritten = False
-    for op in list(root.walk(reverse=reverse)):
-        if (itself or op is not root) and op.parent is not None:
-            rewritten |= _apply_first(patterns, op)
+    rewritten, by_kind = False, dict[type[Operation], list[RewritePattern]]()
+    for op in list(root.walk(reverse=True)) if reverse else walked(root):
+        kind = type(op)
+        if (own := by_kind.get(kind)) is None:
+            own = by_kind[kind] = [each for each in patterns if _rewrites(type(each), kind)]
+        if own and (itself or op is not root) and op.parent is not None:
+            rewritten |= _apply_first(own, op)
     return rewritten
+
+
+@cache
+def _rewrites(pattern: type[RewritePattern], kind: type[Operation]) -> bool:
+    """Whether a pattern is for operations of a type, as xDSL's `op_type_rewrite_pattern` keeps it; others are for
+    all."""
+    function: Any = pattern.match_and_rewrite
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    kept: dict[str, Any] = {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+    return "expected_type" not in kept or issubclass(kind, kept["expected_type"])
 
 
 def _apply_first(patterns: Sequence[RewritePattern], op: Operation) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import is_
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
+from .patterns import walked
 from .universe import WARPLOOM_UNIVERSE
 
 # What a module consists of, to tell whether a pass changed it.
@@ -86,13 +87,16 @@ def contents(module: ModuleOp) -> frozenset[str]:
     on = module.attributes.get(TargetAttr.name)
     if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
         names.add("tensor_memory")
-    for op in module.walk():
+    for op in walked(module):
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
-        types.update(result.type for result in op.results)
-        types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
-        schedules.add(op.attributes.get(ScheduleAttr.name))
+        for result in op.results:
+            types.add(result.type)
+        if op.regions:
+            types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
+        if op.attributes:
+            schedules.add(op.attributes.get(ScheduleAttr.name))
     names |= {kind.name for kind in types}
     if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
         names.add("linalg.*")
@@ -125,8 +129,17 @@ def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePas
             present = contents(module) if present is None else present
             if present.isdisjoint(needs):
                 continue
-        yield WARPLOOM_UNIVERSE.all_passes[spec.name]().from_pass_spec(spec)
+        yield _pass_of(spec) if spec.parameters else _plain_pass(spec.name)
         present = None
+
+
+def _pass_of(spec: ArgSpec) -> ModulePass:
+    return WARPLOOM_UNIVERSE.all_passes[spec.name]().from_pass_spec(spec)
+
+
+@cache
+def _plain_pass(name: str) -> ModulePass:
+    return _pass_of(ArgSpec(name, {}))
 
 
 # The standard pipeline, from `linalg` on memrefs to the dialect `ptx`.

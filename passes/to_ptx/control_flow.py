@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xdsl.dialects import affine, arith, gpu, llvm, scf
+from xdsl.dialects import affine, arith, gpu, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
@@ -32,6 +32,8 @@ from .kernel import KernelLowering, cluster_of, lowers
 from .scalars import Scalars, common_divisor
 
 if TYPE_CHECKING:
+    from xdsl.dialects import llvm
+
     from .kernel import KernelValue
 
 # Indices: arithmetic of `arith`, and where a thread is, of `gpu`.
@@ -42,7 +44,8 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 """The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""
 
 
-def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
+def lower_constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
+    """A number as an index, or as an element."""
     if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16, i64):
         from .thread_code import constant
 
@@ -54,8 +57,7 @@ def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) 
     lowering.values[op.result] = number
 
 
-lowers(arith.ConstantOp)(_constant)
-lowers(llvm.ConstantOp)(_constant)
+lowers(arith.ConstantOp)(lower_constant)
 
 
 @lowers(affine.ApplyOp)

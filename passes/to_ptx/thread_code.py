@@ -31,6 +31,7 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_n
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
+from .control_flow import lower_constant
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
 from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
@@ -113,6 +114,11 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
         fail(op, f"expected a real number, got {value}")
     number = HeldElement(literal(kind.element_type, splat))
     lowering.values[op.result] = packing.pack_all(kind.element_type, [number] * prod(kind.get_shape()))
+
+
+@lowers(llvm.ConstantOp)
+def _llvm_constant(lowering: KernelLowering, op: llvm.ConstantOp) -> None:
+    lower_constant(lowering, op)
 
 
 def _scalar_form(op: Operation) -> Operation:
