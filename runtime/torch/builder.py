@@ -115,11 +115,14 @@ class FunctionBuilder(Builder):
     def operand(self, value: Value, loops: Sequence[int], extents: Sequence[Size]) -> TensorOperand:
         """A value as an operand. `loops` are those of its dimensions; a dimension of size 1 along a longer loop is
         dropped."""
-        loop_of: dict[int, int] = {}
-        for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True):
-            if dimension is not None and (size != 1 or extents[loop] == 1):
-                loop_of[dimension] = loop
+        loop_of = self.along(value, loops, extents)
         return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
+
+    @staticmethod
+    def along(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> dict[int, int]:
+        """The loop of each dimension of a value's tensor that has more than one element, or all of the loop's."""
+        along = zip(value.dims, loops, value.shape, strict=True)
+        return {d: loop for d, loop, size in along if d is not None and (size != 1 or extents[loop] == 1)}
 
     def only(self, value: Value, kept: Collection[int]) -> Value:
         """A value's tensor with the dimensions `kept`. The others have size 1. It is one value, however often asked."""
@@ -264,8 +267,9 @@ def accumulator(a: Value, b: Value) -> torch.dtype:
 
 
 def plus(
-    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
-) -> Value:
+    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None = None, beta: float = 1,
+    alpha: float = 1,
+) -> Value:  # fmt: skip
     """alpha times the product plus beta times C, rounded to a type."""
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -280,7 +284,8 @@ def plus(
         return inside.convert(total, dtype)
 
     inputs = [product] if c is None or beta == 0 else [product, c]
-    return builder.generic(inputs, product.shape, dtype, body)
+    same = len(inputs) == alpha == 1 and product.dtype == dtype
+    return product if same else builder.generic(inputs, product.shape, dtype, body)
 
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
