@@ -28,11 +28,6 @@ from .products import warploom
 from .views import VIEWS, called, hint, is_tensor, take_place, transpose_pads
 
 
-def _itself(model: Callable[..., Any], *_: Any, **__: Any) -> Callable[..., Any]:
-    """A compiled graph that is called as it is, where it cannot be recorded."""
-    return model
-
-
 def compile_whole(
     module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, Sequence[Any], str], None],
     mode: str | None,
@@ -43,7 +38,9 @@ def compile_whole(
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    _lowered()
+    lowering: Any = import_module("torch._inductor.lowering")
+    if warploom.region.default not in lowering.lowerings:  # how a call of a compiled part is written
+        lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
@@ -66,7 +63,7 @@ def compile_whole(
             plain, changed = compiled.current_callable, compiled.mutated_input_idxs
             told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
             kept = settings.get("static_input_idxs") or ()
-            compiled.current_callable = recorded(_itself, plain, kept, **told)
+            compiled.current_callable = recorded(None, plain, kept, **told)
         return compiled
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
@@ -86,10 +83,10 @@ def _is_recordable(module: GraphModule) -> bool:
     lowering: Any = import_module("torch._inductor.lowering")
     utilities: Any = import_module("torch._inductor.utils")
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    regions = [REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default]
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
     known = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
-    plain = all(isinstance(region, Region) for region in regions)
+    own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
+    plain = all(isinstance(region, Region) for region in own)
     return known and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
 
 
@@ -109,20 +106,15 @@ def _pads_once() -> Any:
     return PadsOnce()
 
 
-@cache
-def _lowered() -> None:
-    """Tells inductor how a call of a compiled part is written; once."""
-    lowering: Any = import_module("torch._inductor.lowering")
-    lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
-
-
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     """The call in inductor's IR. Operands get the memory order of the kernel. A single result is a buffer of inductor,
     several are allocated by the call."""
     ir: Any = import_module("torch._inductor.ir")
     virtualized: Any = import_module("torch._inductor.virtualized")
-    region = REGIONS[name]
-    operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.layout.orders, strict=True)]
+    operands, realized = list[Any](), ir.ExternKernel.realize_input
+    for x, order in zip(inputs, REGIONS[name].layout.orders, strict=True):  # its producer writes it so, or it is copied
+        laid_out = ir.ExternKernel.require_exact_strides(realized(x), order.strides(x.get_size()))
+        operands.append(realized(laid_out))
     called = {"inputs": operands, "python_kernel_name": f"extern_kernels.{name}"}
     likes = virtualized.V.graph.current_node.meta["val"]
     lying = [[ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride())] for like in likes]
@@ -132,13 +124,6 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     packed = ir.ExternKernelAlloc(layout=ir.MultiOutputLayout(device=likes[0].device), **called)
     packed.outputs = [ir.MultiOutput(layout, packed, [(list, at)]) for at, layout in enumerate(layouts)]
     return [ir.TensorBox.create(out) for out in packed.outputs]
-
-
-def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
-    """An operand in a memory order. inductor makes its producer write it in this order, or copies it."""
-    strides = order.strides(value.get_size())
-    kernel = ir.ExternKernel
-    return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
 
 
 def sums_in_f32(graph: Graph, mode: Any) -> None:
@@ -265,21 +250,13 @@ MARGIN, LESS = 0.97, 25.0
 """Our kernel takes at most this part of inductor's time, or so many microseconds less, so that equal ones are left to
 inductor."""
 
-BANDWIDTH = 2.6e6
-"""Bytes that pointwise kernels move in a microsecond on an H100: what copies reach there."""
+BANDWIDTH, LAUNCH = 2.6e6, 2.0
+"""Bytes that pointwise kernels move in a microsecond on an H100, what copies reach there; and microseconds from the end
+of a kernel to the next one's start, with their ramps."""
 
-LAUNCH = 2.0
-"""Microseconds from the end of a kernel to the next one's start, with their ramps."""
-
-ROTATED = 1 << 27
-"""Bytes of operands that calls take turns among, so that inputs of the graph, which are weights, are not read from L2:
-more than it has."""
-
-ROUNDS, EACH, MOST_SETS = 5, 6, 8
-"""Times that calls are measured, calls each time, and sets of operands."""
-
-SLEEP = 2_000_000
-"""Cycles that the GPU waits while the host enqueues calls."""
+ROUNDS, EACH, MOST_SETS, ROTATED, SLEEP = 5, 6, 8, 1 << 27, 2_000_000
+"""Times that calls are measured, calls each time, and sets of operands, of so many bytes at most: more than L2 has, so
+that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits while the host enqueues."""
 
 
 class Judgement(NamedTuple):
@@ -306,8 +283,7 @@ def judged(cluster: Cluster, region: Region) -> Judgement:
     if cluster.last.meta["val"].device.type != "cuda":
         return OURS
     saved, launches = _saved(cluster)
-    key = region.name, int(saved)
-    if key not in MEASURED:
+    if (key := (region.name, int(saved))) not in MEASURED:
         MEASURED[key] = _judged(cluster, region, saved / BANDWIDTH + launches * LAUNCH)
     return MEASURED[key]
 
@@ -354,7 +330,7 @@ def _fused(users: Sequence[Node]) -> set[Node]:
     """Those users of a result that inductor computes in one kernel with it. It calls other kernels for products, and
     what waits for these is another kernel too: a residual is added behind the products of its block. Sums of columns,
     such as gradients of biases, read what it has stored."""
-    apart = [node for node in users if _is_called(node) or _sums_columns(node)]
+    apart = list(filter(_is_apart, users))
     late = set(apart)
     while apart:
         fresh = {*apart.pop().users} - late
@@ -363,18 +339,14 @@ def _fused(users: Sequence[Node]) -> set[Node]:
     return {*users} - late
 
 
-def _is_called(node: Node) -> bool:
-    """Whether inductor calls a kernel that it does not write for a node."""
+def _is_apart(node: Node) -> bool:
+    """Whether inductor calls a kernel that it does not write for a node, or one that reduces dimensions other than the
+    last one."""
+    if node.target is aten.sum.dim_IntList:
+        rank = node.all_input_nodes[0].meta["val"].dim()
+        return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
     others = (aten.convolution.default, warploom.region.default)
     return node.op != "call_function" or is_product(node) or is_attention(node) or node.target in others
-
-
-def _sums_columns(node: Node) -> bool:
-    """Whether a node reduces dimensions of a tensor other than the last one."""
-    if node.target is not aten.sum.dim_IntList:
-        return False
-    rank = node.all_input_nodes[0].meta["val"].dim()
-    return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
@@ -393,11 +365,12 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             computed[ends] = torch.linspace(rows / count, rows, count, device=device).int()
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
-        lying = [partial(_lying, order=order) for order in region.layout.orders]
-        given = [[lie(tensors[n]) for lie, n in zip(lying, cluster.inputs, strict=True)] for tensors in sets]
-        ours = [partial(region, *operands) for operands in given]
-        theirs = [partial(_called, product, tensors) for tensors in sets]
-        first, second = _times([ours, theirs])
+        orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
+        given = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]
+        target: Any = product.target
+        called = [map_arg((product.args, product.kwargs), lambda x: s.get(x, x.meta.get("val"))) for s in sets]  # noqa: B023
+        theirs = [partial(target, *args, **kwargs) for args, kwargs in called]
+        first, second = _times([[partial(region, *operands) for operands in given], theirs])
     operands = zip(cluster.inputs, given[0], strict=True)
     copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
     return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
@@ -407,13 +380,6 @@ def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
     """The tensor, or one of its sizes that lies as a kernel takes it: inductor copies inputs of a graph to such, and
     has others written so."""
     return tensor if order.holds(tensor.shape, tensor.stride()) else _drawn(tensor, order.strides(tensor.shape))
-
-
-def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
-    """The result of a node, computed by torch."""
-    args, kwargs = map_arg((node.args, node.kwargs), lambda x: tensors.get(x, x.meta.get("val")))
-    target: Any = node.target
-    return target(*args, **kwargs)
 
 
 def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:

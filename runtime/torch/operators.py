@@ -119,7 +119,7 @@ def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    a, b = ctx.saved_tensors
+    a, b, _ = ctx.saved_tensors
     of_a, of_b = ctx.needs_input_grad
     return (
         warploom.matmul(grad, b.mT).sum_to_size(a.shape) if of_a else None,
@@ -151,9 +151,10 @@ def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activati
     return torch.empty_like(torch.nn.functional.linear(x, weight, bias))
 
 
-def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, ctx.activation = inputs
-    ctx.save_for_backward(x, weight, bias, None if ctx.activation in ("none", *FROM_INPUT) else output)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.activation = next((x for x in inputs if isinstance(x, str)), "none")
+    tensors = [x for x in inputs if not isinstance(x, str)]
+    ctx.save_for_backward(*tensors, None if ctx.activation in ("none", *FROM_INPUT) else output)
 
 
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -180,6 +181,10 @@ def _like_scaled(
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
+def _like_sparse(values: Tensor, metadata: Tensor, b: Tensor) -> Tensor:
+    return b.new_empty((values.shape[0], b.shape[1]))
+
+
 def _like_compressed(dense: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = dense.shape
     words = dense.new_empty(metadata_shape(rows, columns, dense.dtype), dtype=torch.int32)
@@ -190,10 +195,7 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "matmul": (_matmul, _like_matmul),
     "linear": (_linear, _like_linear),
     "scaled_matmul": (partial(_computed, warploom.scaled_matmul.default), _like_scaled),
-    "sparse_matmul": (
-        partial(_computed, warploom.sparse_matmul.default),
-        lambda values, _, b: b.new_empty((values.shape[0], b.shape[1])),
-    ),
+    "sparse_matmul": (partial(_computed, warploom.sparse_matmul.default), _like_sparse),
     "compress": (compressed, _like_compressed),
 }
 """What each operator does, and what its result is like."""
@@ -223,10 +225,8 @@ for device, key in AUTOCAST.items():
 for name, (function, like) in OPERATORS.items():
     library.register_kernel(f"warploom::{name}", (*AUTOCAST,), function)
     library.register_fake(f"warploom::{name}", like)
-library.register_autograd(
-    "warploom::matmul", _matmul_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
-)
-library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
+library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep)
+library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep)
 
 torch_operators = warploom
 """`torch.ops.warploom`, with its meaning."""

@@ -106,6 +106,9 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
     return BackendOptions(**(options or {}))
 
 
+NO_FORM = "there is no form of it in linalg here"
+"""Why an operation is left that nothing here writes."""
+
 pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")
 sympy: Any = import_module("sympy")
