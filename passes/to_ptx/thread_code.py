@@ -31,12 +31,11 @@ from ...dialect.warp.attributes import element_row, is_memory, memory_of, type_n
 from ..diagnostics import fail
 from ..linalg.operand import kept_dimensions
 from .addressing import ALIGNMENT, INDEX_LIMIT, MemoryArgument, Position, SharedTile, element_bits
-from .control_flow import lower_constant
 from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_registers
 from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, is_index, lowers
 from .scalars import divisor_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
@@ -100,7 +99,9 @@ def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -
 
 
 def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
-    """A constant other than an integer: a float, or a splat vector."""
+    """A constant: an index, another number, or a splat vector."""
+    if is_index(lowering, op, op.value):
+        return
     value, kind = op.value, op.result.type
     if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
@@ -116,9 +117,7 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
     lowering.values[op.result] = packing.pack_all(kind.element_type, [number] * prod(kind.get_shape()))
 
 
-@lowers(llvm.ConstantOp)
-def _llvm_constant(lowering: KernelLowering, op: llvm.ConstantOp) -> None:
-    lower_constant(lowering, op)
+lowers(llvm.ConstantOp)(constant)
 
 
 def _scalar_form(op: Operation) -> Operation:

@@ -28,18 +28,7 @@ from ...passes.linalg.operand import reassociation
 from ...passes.linalg.reshapes import around, collapse
 from .decompositions import PRIMITIVES
 from .options import aten, decompositions, is_operator, prims, pytree, sympy, traced
-from .scalars import (
-    RULES,
-    Body,
-    ElementOrNumber,
-    ElementValue,
-    Size,
-    UnsupportedError,
-    Value,
-    constant,
-    element_of,
-    scalar_of,
-)
+from .scalars import RULES, Body, ElementOrNumber, ElementValue, Size, UnsupportedError, Value, constant, element_of
 
 INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
 
@@ -315,11 +304,8 @@ def is_pointwise(target: Any) -> bool:
     """Whether an operation computes each element from those of its operands in the same place."""
     if not is_operator(target) or target._schema.is_mutable:
         return False
-    return (
-        torch.Tag.pointwise in target.tags
-        or target in CONVERSIONS
-        or (target.namespace == "prims" and name_of(target) in RULES)
-    )
+    primitive = target.namespace == "prims" and name_of(target) in RULES
+    return torch.Tag.pointwise in target.tags or target in CONVERSIONS or primitive
 
 
 def name_of(target: object) -> str:
@@ -365,14 +351,10 @@ def compute(
             computed[node] = next(inputs)
         elif node.op == "output":
             (result,) = pytree.tree_leaves(node.args)
-            return body.convert(_operand(computed[result], body, dtype), dtype)
+            return body.convert(body.operand(computed[result], dtype), dtype)
         else:
             computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
-
-
-def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
-    return value if isinstance(value, ElementValue) else body.number(value, scalar_of(dtype))
 
 
 def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
@@ -384,7 +366,7 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
         return args[0] if isinstance(args[0], ElementValue | float | int | bool) else 0.0
     if name == "convert_element_type":
         dtype = cast("torch.dtype", args[1])
-        return body.convert(_operand(cast("ElementOrNumber", args[0]), body, dtype), dtype)
+        return body.convert(body.operand(cast("ElementOrNumber", args[0]), dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
     operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]

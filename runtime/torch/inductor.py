@@ -25,7 +25,7 @@ from .graphs import recorded
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .views import VIEWS, called, hint, is_tensor, take_place, transpose_pads
+from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
 
 
 def compile_whole(
@@ -132,26 +132,28 @@ def sums_in_f32(graph: Graph, mode: Any) -> None:
     the same number of rows, as for experts, each sum reads its rows in place of rows being added to sums."""
     for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
         example: torch.Tensor = node.meta["val"]
-        if example.dtype not in (torch.bfloat16, torch.float16) or not example.is_cuda or node.kwargs:
-            continue
-        before, dimension, index, rows = node.args
-        with graph.inserting_before(node):
-            make = _Maker(graph, mode, [])
-            if (permutation := _permutation(node)) is not None:
-                count, sums = index.meta["val"].shape[0], example.shape[0]
-                kind = {"dtype": torch.int64, "device": example.device}
-                numbers = make(prims.iota.default, count, start=0, step=1, requires_grad=False, **kind)
-                unset = make(aten.full.default, [count], 0, **kind)
-                places = make(aten.scatter.src, unset, 0, permutation, numbers)
-                each = make(aten.index.Tensor, rows, [make(aten.view.default, places, [sums, count // sums])])
-                added = make(aten.sum.dim_IntList, make.converted(each, torch.float32), [1])
-                total = make(aten.add.Tensor, make.converted(before, torch.float32), added)
-            else:
-                places = [*[None] * (dimension % example.dim()), index]
-                wide = make.converted(before, torch.float32), places, make.converted(rows, torch.float32), True
-                total = make(aten.index_put.default, *wide)
-            make.converted(total, example.dtype)
-        take_place(graph, node, make.nodes)
+        if example.dtype in (torch.bfloat16, torch.float16) and example.is_cuda and not node.kwargs:
+            before, dimension, index, rows = node.args
+            permutation, places = _permutation(node), [None] * (dimension % example.dim())
+            summed = _sum_of_rows if permutation else partial(_sums, places)
+            replace_by(graph, node, mode, summed, before, rows, permutation or index)
+
+
+def _wide(x: Any, dtype: torch.dtype = torch.float32) -> Any:
+    return prims.convert_element_type(x, dtype)
+
+
+def _sums(places: Sequence[None], before: torch.Tensor, rows: torch.Tensor, index: torch.Tensor) -> Any:
+    return _wide(aten.index_put(_wide(before), [*places, index], _wide(rows), True), before.dtype)
+
+
+def _sum_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> Any:
+    count, sums = order.shape[0], before.shape[0]
+    kind = {"dtype": torch.int64, "device": order.device}
+    numbers = prims.iota(count, start=0, step=1, requires_grad=False, **kind)
+    places = aten.scatter.src(aten.full([count], 0, **kind), 0, order, numbers)
+    each = aten.index.Tensor(rows, [places.view(sums, count // sums)])
+    return _wide(_wide(before) + aten.sum.dim_IntList(_wide(each), [1]), before.dtype)
 
 
 def narrow_sorts(graph: Graph, mode: Any) -> None:
@@ -167,9 +169,9 @@ def narrow_sorts(graph: Graph, mode: Any) -> None:
         length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
         if isinstance(length, int) and length <= MOST_PLACES:
             with graph.inserting_before(node):
-                make = _Maker(graph, mode, [])
-                node.update_arg(0, make.converted(node.args[0], torch.uint8))
-                node.meta["val"] = (make.nodes[0].meta["val"], node.meta["val"][1])
+                places = called(graph, prims.convert_element_type.default, (node.args[0], torch.uint8), {}, mode)
+            node.update_arg(0, places)
+            node.meta["val"] = (places.meta["val"], node.meta["val"][1])
 
 
 def gradients_of_losses(graph: Graph, mode: Any) -> None:
@@ -205,21 +207,6 @@ def _is_of_one(node: Node, along: int) -> bool:
     shape[along] = node.meta["val"].shape[along]
     single = number.meta["val"].dim() == 0 and index.meta["val"].shape[along] == 1
     return single and source.target is prims.iota.default and [*places.meta["val"].shape] == shape
-
-
-class _Maker(NamedTuple):
-    """Makes nodes of a graph, one after another."""
-
-    graph: Graph
-    mode: Any
-    nodes: list[Node]
-
-    def __call__(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        self.nodes.append(called(self.graph, target, args, kwargs, self.mode))
-        return self.nodes[-1]
-
-    def converted(self, value: Node, dtype: torch.dtype) -> Node:
-        return self(prims.convert_element_type.default, value, dtype)
 
 
 def _permutation(node: Node) -> Node | None:

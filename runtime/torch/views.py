@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
-from .options import aten, prims, pytree, sympy
+from .options import aten, prims, pytree, sympy, traced
 from .part import MemoryOrder, row_major
 from .scalars import Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 
@@ -334,6 +334,17 @@ def transpose_pads(graph: Graph) -> None:
         take_place(graph, node, fresh)
 
 
+def replace_by(graph: Graph, node: Node, mode: Any, function: Callable[..., Any], *sources: Node) -> Node:
+    """Puts what a function of torch computes of nodes in the place of one. Returns the node of its result."""
+    with mode:
+        traced_graph = traced(function, [x.meta["val"] for x in sources], {})
+    copies = dict(zip(traced_graph.find_nodes(op="placeholder"), sources, strict=True))
+    with graph.inserting_before(node):
+        graph.graph_copy(traced_graph, copies)
+    take_place(graph, node, [x for x in copies.values() if x not in sources])
+    return [*copies.values()][-1]
+
+
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
     """The last of new nodes in the place of one, with what torch knows of where it comes from."""
     for one in fresh:
@@ -401,31 +412,24 @@ def _is_of_pixels(node: Node) -> bool:
 
 def _by_pixels(graph: Graph, node: Node, mode: Any) -> Node:
     """A product in the place of a convolution; its result with the channels last."""
-    x, weight, bias = node.args[:3]
     batch, channels, height, width = _shape(node)
-    inputs = _shape(weight)[1]
-    with graph.inserting_before(node):
 
-        def call(target: Any, *args: Any) -> Node:
-            return called(graph, target, args, {}, mode)
+    def product(x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        rows, turned = x.permute(LAST).flatten(0, 2), weight.flatten(1).permute(1, 0)
+        made: Any = aten.addmm(*bias, rows, turned) if bias else torch.mm(rows, turned)
+        return made.view(batch, height, width, channels).permute(FIRST)
 
-        rows = call(aten.reshape.default, call(aten.permute.default, x, LAST), [batch * height * width, inputs])
-        turned = call(aten.permute.default, call(aten.reshape.default, weight, [channels, inputs]), [1, 0])
-        product = call(aten.mm.default, rows, turned) if bias is None else call(aten.addmm.default, bias, rows, turned)
-        image = call(aten.view.default, product, [batch, height, width, channels])
-        back = call(aten.permute.default, image, FIRST)
-    take_place(graph, node, (product, image, back))
-    return image
+    return replace_by(graph, node, mode, product, *node.all_input_nodes).all_input_nodes[0]
 
 
 def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
     """The result of a convolution with the channels last, of which the users read an order."""
-    with graph.inserting_before(node):
-        fresh = called(graph, node.target, node.args, dict(node.kwargs), mode)
-        image = called(graph, aten.permute.default, (fresh, LAST), {}, mode)
-        back = called(graph, aten.permute.default, (image, FIRST), {}, mode)
-    take_place(graph, node, (fresh, image, back))
-    return image
+    options: Any = node.args[len(node.all_input_nodes) :] if node.args[2] is not None else node.args[2:]
+
+    def shown(*tensors: torch.Tensor) -> torch.Tensor:
+        return aten.convolution.default(*tensors, *options).permute(LAST).permute(FIRST)
+
+    return replace_by(graph, node, mode, shown, *node.all_input_nodes).all_input_nodes[0]
 
 
 def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
