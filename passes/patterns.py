@@ -68,7 +68,7 @@ def apply_patterns(
     for op in list(root.walk(reverse=True)) if reverse else walked(root):
         if (kind := type(op)) not in by_kind:
             by_kind[kind] = [each for each in patterns if _rewrites(type(each), kind)]
-        if not by_kind[kind] or op.parent is None or (op is root and not itself):
+        if not by_kind[kind] or op.parent_block() is None or (op is root and not itself):
             continue
         rewriter = PatternRewriter(op)
         for pattern in by_kind[kind]:
