@@ -123,7 +123,7 @@ class Kernel:
     @cached_property
     def entries(self) -> Mapping[str, Function]:
         """The kernels as launches on a GPU need them, by name: of a body only whether it waits for earlier launches,
-        because to parse all of it takes as long as a fifth of its compilation."""
+        because to parse all of it takes ten times as long."""
         from ...dialect.ptx.parser import parse_ptx
 
         def waiting(body: re.Match[str]) -> str:
