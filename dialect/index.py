@@ -123,8 +123,8 @@ LOWERINGS = _homes(
         "passes.to_ptx.control_flow": """
         affine.apply, arith.addi, arith.andi, arith.cmpi, arith.constant, arith.divui, arith.index_cast, arith.minsi,
         arith.minui, arith.muli, arith.ori, arith.remui, arith.select, arith.subi, arith.xori, gpu.barrier,
-        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, llvm.mlir.constant,
-        scf.for, scf.if, scf.yield, warp.elect
+        gpu.block_id, gpu.cluster_block_id, gpu.lane_id, gpu.return, gpu.subgroup_id, gpu.thread_id, scf.for, scf.if,
+        scf.yield, warp.elect
         """,
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
@@ -159,11 +159,11 @@ LOWERINGS = _homes(
         arith.fptoui, arith.maximumf, arith.maxnumf, arith.maxsi, arith.maxui, arith.minimumf, arith.minnumf,
         arith.mulf, arith.negf, arith.remsi, arith.shli, arith.shrsi, arith.shrui, arith.sitofp, arith.subf,
         arith.truncf, arith.trunci, arith.uitofp, gpu.block_dim, gpu.cluster_dim, gpu.cluster_dim_blocks,
-        gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, math.absf, math.ceil, math.cos, math.erf, math.exp,
-        math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin, math.sqrt,
-        math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load, memref.reinterpret_cast,
-        memref.store, memref.subview, memref.view, vector.broadcast, vector.extract, vector.insert, vector.load,
-        vector.store
+        gpu.cluster_id, gpu.dynamic_shared_memory, gpu.grid_dim, llvm.mlir.constant, math.absf, math.ceil, math.cos,
+        math.erf, math.exp, math.exp2, math.floor, math.fma, math.log, math.powf, math.roundeven, math.rsqrt, math.sin,
+        math.sqrt, math.tanh, math.trunc, memref.assume_alignment, memref.get_global, memref.load,
+        memref.reinterpret_cast, memref.store, memref.subview, memref.view, vector.broadcast, vector.extract,
+        vector.insert, vector.load, vector.store
         """,
         "passes.to_ptx.upstream": """
         cf.assert, cf.br, cf.cond_br, gpu.all_reduce, gpu.func, gpu.printf, gpu.shuffle, gpu.subgroup_mma_compute,

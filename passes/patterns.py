@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar, TypeAlias, TypeVar
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -21,7 +22,10 @@ from xdsl.rewriter import InsertPoint
 from ..dialect.warp.attributes import is_memory, memory_of
 from ..dialect.warp.views import MatrixOp
 
-_COUNTS: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
+_UNSEEN = Counter[str]()
+"""Where patterns are counted that nobody asks for."""
+
+_COUNTS: ContextVar[Counter[str]] = ContextVar("counts", default=_UNSEEN)
 
 
 @contextmanager
@@ -48,30 +52,40 @@ def operations_between(first: Operation, last: Operation) -> list[Operation] | N
     return None if op is None else between
 
 
+def walked(root: Operation) -> list[Operation]:
+    """An operation and those in its regions, in order, as `walk` yields them, which takes twice as long."""
+    below = [op for region in root.regions for block in region.blocks for op in block.ops]
+    return [root, *(each for op in below for each in (walked(op) if op.regions else (op,)))]
+
+
 def apply_patterns(
     patterns: Sequence[RewritePattern], root: Operation, *, reverse: bool = False, itself: bool = False
 ) -> bool:
     """Applies patterns to the operations below `root`, and to `root` if `itself`: for each operation the first pattern
-    that rewrites it. Operations that patterns create are not visited. Returns whether any was rewritten.
-
-    Exceptions of patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR.
-    """
-    rewritten = False
-    for op in list(root.walk(reverse=reverse)):
-        if (itself or op is not root) and op.parent is not None:
-            rewritten |= _apply_first(patterns, op)
+    that rewrites it. Operations that patterns create are not visited. Returns whether any was rewritten. Exceptions of
+    patterns propagate unchanged, whereas xDSL's walker replaces them by the printed IR."""
+    rewritten, by_kind, counts = False, dict[type[Operation], list[RewritePattern]](), _COUNTS.get()
+    for op in list(root.walk(reverse=True)) if reverse else walked(root):
+        if (kind := type(op)) not in by_kind:
+            by_kind[kind] = [each for each in patterns if _rewrites(type(each), kind)]
+        if not by_kind[kind] or op.parent_block() is None or (op is root and not itself):
+            continue
+        rewriter = PatternRewriter(op)
+        for pattern in by_kind[kind]:
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action or op.parent is None:
+                counts[type(pattern).__name__] += 1
+                rewritten = True
+                break
     return rewritten
 
 
-def _apply_first(patterns: Sequence[RewritePattern], op: Operation) -> bool:
-    rewriter = PatternRewriter(op)
-    for pattern in patterns:
-        pattern.match_and_rewrite(op, rewriter)
-        if rewriter.has_done_action or op.parent is None:
-            if (counts := _COUNTS.get()) is not None:
-                counts[type(pattern).__name__] += 1
-            return True
-    return False
+@cache
+def _rewrites(pattern: type[RewritePattern], kind: type[Operation]) -> bool:
+    """Whether a pattern is for operations of a type: `op_type_rewrite_pattern` keeps for which; others are for all."""
+    function: Any = pattern.match_and_rewrite
+    kept: dict[str, Any] = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return "expected_type" not in kept or issubclass(kind, kept["expected_type"].cell_contents)
 
 
 class PatternPass(ModulePass):

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import is_
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
 from .diagnostics import remark, remarks, verify
+from .patterns import walked
 from .universe import WARPLOOM_UNIVERSE
 
 # What a module consists of, to tell whether a pass changed it.
@@ -86,12 +87,12 @@ def contents(module: ModuleOp) -> frozenset[str]:
     on = module.attributes.get(TargetAttr.name)
     if isinstance(on, TargetAttr) and on.data.sm > WARPGROUP_SM:
         names.add("tensor_memory")
-    for op in module.walk():
+    for op in walked(module):
         names.add("returned" if op.name == "func.return" and op.operands else op.name)
         if op.name == "warp.copy" and "blocks" in op.properties:
             names.add("copy.blocks")
-        types.update(result.type for result in op.results)
-        types.update(argument.type for region in op.regions for block in region.blocks for argument in block.args)
+        types.update([result.type for result in op.results])
+        types.update([argument.type for region in op.regions for block in region.blocks for argument in block.args])
         schedules.add(op.attributes.get(ScheduleAttr.name))
     names |= {kind.name for kind in types}
     if any(name.startswith("linalg.") and name not in _PLAIN for name in names):
@@ -105,8 +106,7 @@ def contents(module: ModuleOp) -> frozenset[str]:
 def _is_dynamic(kind: Attribute) -> bool:
     if not isinstance(kind, MemRefType):
         return False
-    layout = kind.layout
-    strided = isinstance(layout, StridedLayoutAttr) and NoneAttr() in (*layout.strides, layout.offset)
+    strided = isinstance(layout := kind.layout, StridedLayoutAttr) and NoneAttr() in (*layout.strides, layout.offset)
     return strided or not kind.has_static_shape()
 
 
@@ -116,16 +116,13 @@ def can_apply(name: str, module: ModuleOp) -> bool:
 
 
 def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePass]:
-    """The passes that may change a module. Each is decided when the passes before it have run. A pass with options
-    always runs."""
+    """The passes that may change a module, each decided when those before it have run; one with options always runs."""
     present: frozenset[str] | None = None
     for spec in specs:
         needs = () if spec.parameters else NEEDS.get(spec.name, ())
-        if needs:
-            present = contents(module) if present is None else present
-            if present.isdisjoint(needs):
-                continue
-        yield WARPLOOM_UNIVERSE.all_passes[spec.name]().from_pass_spec(spec)
+        if needs and (present := present or contents(module)).isdisjoint(needs):
+            continue
+        yield kind.from_pass_spec(spec) if fields(kind := WARPLOOM_UNIVERSE.all_passes[spec.name]()) else kind()
         present = None
 
 
@@ -146,11 +143,10 @@ def standard_pipeline(
     tf32: bool = False,
     tuned: str | None = None,
 ) -> str:
-    """The pipeline as `warploom-opt -p` takes it.
-
-    `target` is by default the target of the module, or DEFAULT_TARGET if it has none. `schedule` overrides fields of
-    the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32` allows products of f32 with operands rounded to
-    10 bits of fraction. `tuned` is a file of measured schedules, which replace the default ones.
+    """The pipeline as `warploom-opt -p` takes it. `target` is by default the target of the module, or DEFAULT_TARGET if
+    it has none. `schedule` overrides fields of the default schedule: {"cta": (128, 128, 64), "stages": 3}. `tf32`
+    allows products of f32 with operands rounded to 10 bits of fraction. `tuned` is a file of measured schedules, which
+    replace the default ones.
     """
     fields = [f"{name}={_option(value)}" for name, value in (schedule or {}).items()]
     file = [f"tuned={_quoted(str(tuned))}"] if tuned else []
@@ -200,6 +196,12 @@ def standard_pipeline(
 
 
 STANDARD = standard_pipeline()
+
+
+def import_passes() -> None:
+    """Imports the passes of the standard pipeline, which each is by its first use otherwise."""
+    for spec in parse_pipeline(STANDARD):
+        WARPLOOM_UNIVERSE.all_passes[spec.name]()
 
 
 class PipelinePart(NamedTuple):
@@ -257,9 +259,8 @@ def verified_after_each_pass() -> Generator[None]:
 
 def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | None = None) -> None:
     """Runs the passes of a pipeline that may change the module, in place. It is verified before the first pass, after
-    each of PARTS and at the end.
-
-    `on_phase` is called with each pass's name and its seconds, and with those of each verification as "verify".
+    each of PARTS and at the end. `on_phase` is called with each pass's name and its seconds, and with those of each
+    verification as "verify".
 
     Raises:
         DiagnosticException: the first error of a pass or of its verification, as if each pass were verified.
@@ -267,17 +268,13 @@ def lower(module: ModuleOp, ctx: Context, pipeline: str, on_phase: OnPhase | Non
     with source.paused():
         verify(module)
         if _EACH.get():
-            _verifying_each(module, ctx, pipeline, on_phase)
-            return
+            return _verifying_each(module, ctx, pipeline, on_phase)
         original = module.clone()
         try:
-            _verifying_parts(module, ctx, pipeline, on_phase)
+            return _verifying_parts(module, ctx, pipeline, on_phase)
         except Exception:
-            first = _first_error(original, ctx, pipeline)
-            if first is None:
+            if (first := _first_error(original, ctx, pipeline)) is None:
                 raise
-        else:
-            return
         raise first
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xdsl.dialects import affine, arith, gpu, llvm, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i8, i16, i32, i64
+from xdsl.dialects import affine, arith, gpu, scf
+from xdsl.dialects.builtin import IndexType, i1, i32, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -28,7 +28,7 @@ from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, word
 from .fragments import Fragment, only_use_is_here
-from .kernel import KernelLowering, cluster_of, lowers
+from .kernel import KernelLowering, cluster_of, is_index, lowers
 from .scalars import Scalars, common_divisor
 
 if TYPE_CHECKING:
@@ -42,20 +42,12 @@ PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 """The first predicates of `arith.cmpi`, those of signed numbers; the last four come again for unsigned ones."""
 
 
-def _constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
-    if not isinstance(op.value, IntegerAttr) or op.result.type in (i8, i16, i64):
+@lowers(arith.ConstantOp)
+def _constant(lowering: KernelLowering, op: arith.ConstantOp) -> None:
+    if not is_index(lowering, op, op.value):
         from .thread_code import constant
 
         constant(lowering, op)
-        return
-    number = op.value.value.data
-    if not -INDEX_LIMIT <= number < INDEX_LIMIT:
-        fail(op, f"indices are 32-bit, got {number}")
-    lowering.values[op.result] = number
-
-
-lowers(arith.ConstantOp)(_constant)
-lowers(llvm.ConstantOp)(_constant)
 
 
 @lowers(affine.ApplyOp)

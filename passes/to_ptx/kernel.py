@@ -11,7 +11,19 @@ from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import gpu, memref
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, StringAttr, SymbolRefAttr, i1, i32
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -44,6 +56,7 @@ from ..linalg.product import PTX_NAME, fresh_name
 from ..patterns import constant_value
 from .addressing import (
     CHUNK,
+    INDEX_LIMIT,
     Addressing,
     GlobalMatrix,
     MemoryArgument,
@@ -93,6 +106,16 @@ def handler_of(op: Operation) -> Handler | None:
     elif op.name not in HANDLERS:
         plugins.loaded(plugins.LOWERINGS, op.name)
     return HANDLERS.get(op.name)
+
+
+def is_index(lowering: KernelLowering, op: Operation, value: Attribute) -> bool:
+    """Whether a constant is computed with as an index, as which its result is known then."""
+    if not isinstance(value, IntegerAttr) or op.results[0].type in (i8, i16, i64):
+        return False
+    if not -INDEX_LIMIT <= (number := value.value.data) < INDEX_LIMIT:
+        fail(op, f"indices are 32-bit, got {number}")
+    lowering.values[op.results[0]] = number
+    return True
 
 
 def check_multiple(op: Operation, what: str, index: IndexValue, unit: int, why: str = "") -> None:

@@ -34,7 +34,7 @@ from .elements import EIGHT, Elements, HeldElement, held_as, literal, value_regi
 from .emitter import At, IndexValue, VirtualRegister
 from .epilogue import ElementPacking
 from .fragments import Fragment
-from .kernel import KernelLowering, lowers
+from .kernel import KernelLowering, is_index, lowers
 from .scalars import divisor_of
 
 AnyVector: TypeAlias = VectorType[Attribute]
@@ -98,7 +98,9 @@ def elements_of(packing: ElementPacking, kind: AnyVector, registers: Fragment) -
 
 
 def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -> None:
-    """A constant other than an integer: a float, or a splat vector."""
+    """A constant: an index, another number, or a splat vector."""
+    if is_index(lowering, op, op.value):
+        return
     value, kind = op.value, op.result.type
     if isinstance(value, FloatAttr | IntegerAttr):
         give(lowering, op.result, HeldElement(literal(kind, value.value.data)))
@@ -112,6 +114,9 @@ def constant(lowering: KernelLowering, op: arith.ConstantOp | llvm.ConstantOp) -
         fail(op, f"expected a real number, got {value}")
     number = HeldElement(literal(kind.element_type, splat))
     lowering.values[op.result] = packing.pack_all(kind.element_type, [number] * prod(kind.get_shape()))
+
+
+lowers(llvm.ConstantOp)(constant)
 
 
 def _scalar_form(op: Operation) -> Operation:

@@ -6,6 +6,7 @@ compiled without that.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from ..base.errors import ArgumentError
 from ..base.launch import Launch, Plan, Progress
 
 if TYPE_CHECKING:
+    from ...dialect.ptx.text.syntax import Function
     from ..arguments.launch_values import LaunchValue
     from ..base.launch import Problem
     from ..cuda.launch import Graph, Prepared
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 ScheduleOption: TypeAlias = str | int | Sequence[int]
 OnPhase: TypeAlias = Callable[[str, float], None]
 """Called with the name of each phase of the compilation and the seconds it took."""
+
+WAIT, NEWLINE = "griddepcontrol.wait;", "\n"
+"""By which a kernel waits for earlier launches; and between the lines of its text."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,6 +119,17 @@ class Kernel:
         from .module import PtxModule
 
         return PtxModule(self.ptx, f"<PTX of {self.name}>")
+
+    @cached_property
+    def entries(self) -> Mapping[str, Function]:
+        """The kernels as launches on a GPU need them, by name: of a body only whether it waits for earlier launches,
+        because to parse all of it takes ten times as long."""
+        from ...dialect.ptx.parser import parse_ptx
+
+        def waiting(body: re.Match[str]) -> str:
+            return f"{{{WAIT if WAIT in body[0] else ''}{NEWLINE * body[0].count(NEWLINE)}}}"
+
+        return parse_ptx(re.sub(r"^\{$.*?^\}$", waiting, self.ptx, flags=re.MULTILINE | re.DOTALL)).functions
 
     @property
     def cubin(self) -> bytes:

@@ -6,7 +6,7 @@ import logging
 import operator
 import pickle
 from base64 import b85encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,24 +57,16 @@ def warploom(
             "is installed, or with options={'rest': 'inductor'}; here the rest is eager"
         )
     common: Any = import_module("torch._dynamo.backends.common")
-    compilers = {
-        f"{short}_compiler": partial(compile_graph, name=name, options=chosen)
-        for short, name in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
-    }
-    partitioners: Any = import_module("torch._functorch.partitioners")
-    aot = common.aot_autograd(
-        **compilers,
-        decompositions=simpler(),
-        partition_fn=partitioners.min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )
-    return aot(module, examples)
+    names = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    compilers = {key: partial(compile_graph, name=name, options=chosen) for key, name in names.items()}
+    cut = import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+    settings = {"decompositions": simpler(), "partition_fn": cut, "keep_inference_input_mutations": True}
+    return common.aot_autograd(**compilers, **settings)(module, examples)
 
 
 def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, options: BackendOptions) -> None:
     """Puts calls of compiled parts into a graph that inductor is about to compile."""
-    sink(module, examples, name)
-    if (mode := _mode_of(examples)) is not None:
+    if (mode := sink(module, examples, name)) is not None:
         gradients_of_losses(module.graph, mode)
         sums_in_f32(module.graph, mode)
         narrow_sorts(module.graph, mode)
@@ -82,20 +74,15 @@ def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, opti
     module.recompile()
 
 
-def sink(module: GraphModule, examples: Sequence[Any], name: str) -> None:
+def sink(module: GraphModule, examples: Sequence[Any], name: str) -> Any:
     """Moves views behind their users where the shapes are known. In inference, 1x1 convolutions become products
-    first."""
-    if (mode := _mode_of(examples)) is not None:
+    first. Returns torch's mode of the fake tensors among the examples, None where there are none."""
+    if (mode := import_module("torch._guards").detect_fake_mode(examples)) is not None:
         if name == "inference":
             pixels_as_products(module.graph, mode)
         sink_views(module.graph, mode)
         join_views(module.graph)
-
-
-def _mode_of(examples: Sequence[Any]) -> Any:
-    """torch's mode of the fake tensors among examples, None where there are none."""
-    guards: Any = import_module("torch._guards")
-    return guards.detect_fake_mode(examples)
+    return mode
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
@@ -126,9 +113,12 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
-                replacing.one_of(cones(node, replacing.gone, order))
+                any(map(replacing.replaced, cones(node, replacing.gone, order)))
     module.graph.eliminate_dead_code()
-    left = [_left(node, replacing.reasons, rest) for node in module.graph.nodes if _computes(node)]
+    left = list[LeftPart]()
+    for node in filter(_computes, module.graph.nodes):
+        reason = (replacing.reasons.get(node) or why_left(node, rest)).removeprefix(f"{node.target}: ")
+        left.append(LeftPart(node.name, str(node.target), reason, place_of(node)))
     compiled = sorted(replacing.compiled, key=lambda part: places[part.nodes[0]])
     return Explanation(name, tuple(compiled), tuple(left), rest)
 
@@ -154,23 +144,15 @@ class _Replacing:
         left."""
         left = list(choices)
         for number in range(max(map(len, choices), default=0)):
-            turn = [parts[number] for parts in left if number < len(parts)]
-            self._compile_together(turn)
-            done = set(filter(self._replaced, turn))
+            turn, regions = [parts[number] for parts in left if number < len(parts)], list[ImportedRegion]()
+            for part in turn:
+                with suppress(UnsupportedError, WarploomError):
+                    regions.append(self._written(part))
+            if regions:
+                compile_together(regions, turn[0].last.meta["val"].device, self.options)
+            done = set(filter(self.replaced, turn))
             left = [parts for parts in left if done.isdisjoint(parts)]
         return left
-
-    def one_of(self, parts: Iterable[Cluster]) -> bool:
-        """Replaces the first of some parts that compiles and is not slower than torch's kernels."""
-        return any(map(self._replaced, parts))
-
-    def _compile_together(self, parts: Sequence[Cluster]) -> None:
-        regions = list[ImportedRegion]()
-        for part in parts:
-            with suppress(UnsupportedError, WarploomError):
-                regions.append(self._written(part))
-        if regions:
-            compile_together(regions, parts[0].last.meta["val"].device, self.options)
 
     def _written(self, part: Cluster) -> ImportedRegion:
         key = part.structure
@@ -178,7 +160,7 @@ class _Replacing:
             self.written[key] = _written(part, self.options)
         return self.written[key]
 
-    def _replaced(self, part: Cluster) -> bool:
+    def replaced(self, part: Cluster) -> bool:
         """Replaces a part, unless it does not compile or is slower than torch's kernels, or is gone with another."""
         if self.gone.issuperset(part.nodes):
             return True
@@ -186,11 +168,11 @@ class _Replacing:
             written = self._written(part)
             part = replace(part, sizes=written.sizes)
             kernel = _compiled(part, written, self.options)
+            region = region_of(written, kernel, part.label)
+            judgement = judged(part, region) if self.rest == "inductor" else OURS
         except (UnsupportedError, WarploomError) as error:
             self.reasons |= dict.fromkeys(part.nodes, str(error))
             return False
-        region = region_of(written, kernel, part.label)
-        judgement = judged(part, region) if self.rest == "inductor" else OURS
         if not judgement.ours:
             self.reasons |= dict.fromkeys(part.nodes, judgement.text)
             return False
@@ -204,12 +186,9 @@ class _Replacing:
 APART = {torch.bfloat16: 2.0**-5, torch.float16: 2.0**-8, torch.float32: 2.0**-14, torch.float64: 2.0**-40}
 """How far a result may be from eager mode's, of the largest element: some roundings, and sums in another order."""
 
-TF32 = 2.0**-7
-"""The same for products of f32, which drop 13 bits of each operand."""
-
-EXPONENT, OF_EXPONENT = 2.0**-6, 2.0**-18
-"""How far logarithms of sums may be at most, and how far in addition, of the largest: gradients raise them to a power
-again, where a distance becomes a factor."""
+TF32, EXPONENT, OF_EXPONENT = 2.0**-7, 2.0**-6, 2.0**-18
+"""The same for products of f32, which drop 13 bits of each operand; and how far logarithms of sums may be at most, and
+how far in addition, of the largest: gradients raise them to a power again, where a distance becomes a factor."""
 
 
 class ComparedPart:
@@ -217,9 +196,8 @@ class ComparedPart:
 
     def __init__(self, region: Region, part: Cluster) -> None:
         self.region, self.name, self.layout = region, region.name, region.layout
-        self.label, self.place, self.multiplies = part.label, place_of(part.last), is_product(part.core)
-        self._inputs, self._results = part.inputs, part.results
-        self.attends = part.core.target in ATTENTIONS
+        self.label, self.place, self._inputs, self._results = part.label, place_of(part.last), part.inputs, part.results
+        self._multiplies, self._attends = is_product(part.core), part.core.target in ATTENTIONS
         self._calls = [(node, node.target, node.args, node.kwargs) for node in part.nodes]  # the graph loses them
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -235,16 +213,16 @@ class ComparedPart:
     def _compare(self, inputs: tuple[torch.Tensor, ...], outs: Sequence[torch.Tensor]) -> None:
         for out, expected in zip(outs, self._eager(inputs), strict=True):
             ours, theirs = out.detach().double(), expected.detach().double()
-            share = TF32 if self.multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
+            share = TF32 if self._multiplies and out.dtype == torch.float32 else APART.get(out.dtype, 0.0)
             finite = theirs[theirs.isfinite()].abs()
             largest = float(finite.max()) if finite.numel() else 0.0
             bound = share * largest
-            if self.attends and out.dtype == torch.float32:
+            if self._attends and out.dtype == torch.float32:
                 bound = min(bound, EXPONENT + OF_EXPONENT * largest)
             close = ((ours - theirs).abs() <= bound) | (ours == theirs) | (ours.isnan() & theirs.isnan())
             if bool(close.all()):
                 continue
-            at = tuple(int(x[0]) for x in (~close).nonzero(as_tuple=True))
+            at: Any = (*cast("Any", ~close).nonzero()[0].tolist(),)
             place = f" ({self.place})" if self.place else ""
             raise WarploomError(
                 f"check: {self.label}{place} is not what eager mode computes in {int((~close).sum())} of {out.numel()} "
@@ -297,8 +275,7 @@ def _written(cluster: Cluster, options: BackendOptions) -> ImportedRegion:
             "launches that move them there it is slower"
         )
     if is_product(core):
-        examples: list[torch.Tensor] = [node.meta["val"] for node in cluster.product.inputs]
-        check_precision(examples, drops_bits=options.drops_bits)
+        check_precision([node.meta["val"] for node in cluster.product.inputs], drops_bits=options.drops_bits)
     elif is_attention(core) and (dtype := arguments_of(core)["query"].meta["val"].dtype) not in NARROW:
         raise UnsupportedError(f"attention is compiled of bf16 and f16, not of {dtype}")
     return write(cluster.name, cluster.nodes, cluster.inputs, cluster.results)
@@ -339,9 +316,8 @@ def _replace(graph: Graph, cluster: Cluster, region: Region | ComparedPart) -> N
 def _part(cluster: Cluster, written: ImportedRegion, kernel: Kernel, measured: str) -> CompiledPart:
     described = tuple(f"@{name}: {schedule or 'elementwise'}" for name, schedule in kernel.schedules.items())
     nodes = (cluster.core,) if is_attention(cluster.core) else cluster.nodes
-    names, operators = tuple(node.name for node in nodes), tuple(str(node.target) for node in nodes)
-    place = place_of(cluster.last)
-    return CompiledPart(names, operators, written.text, described, measured, cluster.label, place)
+    names, operators = zip(*((node.name, str(node.target)) for node in nodes), strict=True)
+    return CompiledPart(names, operators, written.text, described, measured, cluster.label, place_of(cluster.last))
 
 
 def _computes(node: Node) -> bool:
@@ -350,15 +326,9 @@ def _computes(node: Node) -> bool:
     return node.op == "call_function" and node.target is not warploom_operators.region.default and (one or several)
 
 
-def _left(node: Node, reasons: Mapping[Node, str], rest: str) -> LeftPart:
-    reason = reasons[node] if node in reasons else why_left(node, rest)
-    return LeftPart(node.name, str(node.target), reason.removeprefix(f"{node.target}: "), place_of(node))
-
-
 def _report(explanation: Explanation, options: BackendOptions) -> None:
     log.info("%s", explanation)
-    for part in explanation.compiled:
-        log.debug("%s:\n%s", ", ".join(part.nodes), part.mlir)
+    log.debug("%s", "\n".join(f"{', '.join(part.nodes)}:\n{part.mlir}" for part in explanation.compiled))
     if callable(options.explain):
         options.explain(explanation)
     elif options.explain:
@@ -383,8 +353,8 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
             cast("Any", output.arg).name = node.name
     program.graph_module.recompile()
     calls = graph.find_nodes(op="call_function", target=warploom_operators.region.default)
-    regions = {node.args[1]: cast("Region", REGIONS[node.args[1]]) for node in calls}
-    kept = [(region.layout, region.kernel, region.name, region.label) for region in regions.values()]
+    regions = [cast("Region", REGIONS[name]) for name in dict.fromkeys(node.args[1] for node in calls)]
+    kept = [(region.layout, region.kernel, region.name, region.label) for region in regions]
     torch.export.save(program, path, extra_files={KERNELS_FILE: b85encode(pickle.dumps(kept)).decode()})
     _report(explanation, chosen)
     return explanation

@@ -38,7 +38,6 @@ from .scalars import (
     Value,
     constant,
     element_of,
-    scalar_of,
 )
 
 INDEX_ARITHMETIC: dict[Any, type[arith.AddiOp | arith.MuliOp]] = {sympy.Add: arith.AddiOp, sympy.Mul: arith.MuliOp}
@@ -126,11 +125,14 @@ class FunctionBuilder(Builder):
     def operand(self, value: Value, loops: Sequence[int], extents: Sequence[Size]) -> TensorOperand:
         """A value as an operand. `loops` are those of its dimensions; a dimension of size 1 along a longer loop is
         dropped."""
-        loop_of: dict[int, int] = {}
-        for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True):
-            if dimension is not None and (size != 1 or extents[loop] == 1):
-                loop_of[dimension] = loop
+        loop_of = self.along(value, loops, extents)
         return TensorOperand(self.only(value, loop_of), tuple(loop_of[d] for d in sorted(loop_of)))
+
+    @staticmethod
+    def along(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> dict[int, int]:
+        """The loop of each dimension of a value's tensor that has more than one element, or all of the loop's."""
+        along = zip(value.dims, loops, value.shape, strict=True)
+        return {d: loop for d, loop, size in along if d is not None and (size != 1 or extents[loop] == 1)}
 
     def only(self, value: Value, kept: Collection[int]) -> Value:
         """A value's tensor with the dimensions `kept`. The others have size 1. It is one value, however often asked."""
@@ -275,8 +277,9 @@ def accumulator(a: Value, b: Value) -> torch.dtype:
 
 
 def plus(
-    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None, beta: float = 1, alpha: float = 1
-) -> Value:
+    builder: FunctionBuilder, dtype: torch.dtype, product: Value, c: Value | None = None, beta: float = 1,
+    alpha: float = 1,
+) -> Value:  # fmt: skip
     """alpha times the product plus beta times C, rounded to a type."""
 
     def body(inside: Body, elements: Sequence[ElementValue]) -> ElementValue:
@@ -291,7 +294,8 @@ def plus(
         return inside.convert(total, dtype)
 
     inputs = [product] if c is None or beta == 0 else [product, c]
-    return builder.generic(inputs, product.shape, dtype, body)
+    same = len(inputs) == alpha == 1 and product.dtype == dtype
+    return product if same else builder.generic(inputs, product.shape, dtype, body)
 
 
 CONVERSIONS = frozenset({aten._to_copy.default, prims.convert_element_type.default})
@@ -326,11 +330,8 @@ def is_pointwise(target: Any) -> bool:
     """Whether an operation computes each element from those of its operands in the same place."""
     if not is_operator(target) or target._schema.is_mutable:
         return False
-    return (
-        torch.Tag.pointwise in target.tags
-        or target in CONVERSIONS
-        or (target.namespace == "prims" and name_of(target) in RULES)
-    )
+    primitive = target.namespace == "prims" and name_of(target) in RULES
+    return torch.Tag.pointwise in target.tags or target in CONVERSIONS or primitive
 
 
 def name_of(target: object) -> str:
@@ -379,7 +380,7 @@ def compute(
             computed[node] = next(inputs)
         elif node.op == "output":
             (result,) = pytree.tree_leaves(node.args)
-            return body.convert(_operand(computed[result], body, dtype), dtype)
+            return body.convert(body.operand(computed[result], dtype), dtype)
         else:
             computed[node] = _primitive(node, computed, body)
     raise AssertionError("a graph ends with its output")
@@ -403,10 +404,6 @@ def _with_sizes(target: Any, args: Sequence[Given]) -> tuple[Any, list[Given]]:
     return target, [like(x) if isinstance(x, SYMBOLIC) and fits else x for x, fits in zip(args, takes, strict=False)]
 
 
-def _operand(value: ElementOrNumber, body: Body, dtype: torch.dtype) -> ElementValue:
-    return value if isinstance(value, ElementValue) else body.number(value, scalar_of(dtype))
-
-
 def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) -> ElementOrNumber:
     name = name_of(node.target)
     args = [computed[x] if isinstance(x, Node) else x for x in node.args]
@@ -416,7 +413,7 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
         return args[0] if isinstance(args[0], ElementValue | float | int | bool) else 0.0
     if name == "convert_element_type":
         dtype = cast("torch.dtype", args[1])
-        return body.convert(_operand(cast("ElementOrNumber", args[0]), body, dtype), dtype)
+        return body.convert(body.operand(cast("ElementOrNumber", args[0]), dtype), dtype)
     if name not in RULES:
         raise UnsupportedError(f"{node.target} is not lowered")
     operands = [x for x in args if isinstance(x, ElementValue | float | int | bool)]

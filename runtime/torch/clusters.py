@@ -16,20 +16,19 @@ from ..base.explanation import layer_of
 from .attention import arguments_of, is_attention, is_gradient, results_of
 from .builder import CONVERSIONS, SYMBOLIC, is_pointwise, name_of, obstacle
 from .importer import CONSTANTS, REDUCTIONS
-from .options import aten, expression, is_operator, pytree, sympy
+from .options import NO_FORM, aten, expression, is_operator, pytree, sympy
 from .products import PRODUCTS
 from .scalars import ELEMENTS, TYPE_NAMES, shape_of
 from .views import RESHAPES, SPLITS, VIEWS, has_no_gaps, input_of_size, is_row_major, is_tensor, unpacking
 
-NARROW = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
+NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Types that numbers are not converted to in kernels, for targets before sm_89 cannot."""
 
-STORED = frozenset({torch.int8, torch.uint8})
-MULTIPLIED = frozenset({torch.bfloat16, torch.float16})
+STORED, MULTIPLIED = (torch.int8, torch.uint8), (torch.bfloat16, torch.float16)
 """Types of weights in memory that a kernel converts while it loads them, and those that it converts them to."""
 
-MOST = 48
-"""Nodes that a cluster has at most."""
+MOST, NAME_LENGTH = 48, 64
+"""Nodes that a cluster has at most, and characters of a kernel's name."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Cluster:
         nodes = (*self.inputs, *self.nodes)
         numbers = {node: f"%{number}" for number, node in enumerate(nodes)}
         calls = [(str(n.target), map_arg((n.args, n.kwargs), lambda x: numbers.get(x, x.name))) for n in self.nodes]
-        values = [value for n in nodes for value in pytree.tree_leaves(n.meta["val"])]
+        values = pytree.tree_leaves([n.meta["val"] for n in nodes])
         kinds = [(x.dtype, *x.shape, *x.stride()) if isinstance(x, torch.Tensor) else x for x in values]
         return f"{calls} {kinds} {[numbers[n] for n in self.results]}"
 
@@ -115,10 +114,6 @@ class Cluster:
         dtype = str(self.results[0].meta["val"].dtype).removeprefix("torch.")
         operations = re.sub(r"\W", "_", "_".join(self.operations))
         return f"{operations[: NAME_LENGTH - len(dtype) - 1]}_{dtype}"
-
-
-NAME_LENGTH = 64
-"""Characters of a kernel's name."""
 
 
 def is_product(node: Node) -> bool:
@@ -188,12 +183,11 @@ def _is_lowered(node: Node, last: Node) -> bool:
 
 def narrowed(cluster: Cluster) -> Cluster:
     """The cluster without a final conversion to a wider type, which the reader of the result can do."""
-    nodes, last = cluster.nodes, cluster.last
-    while len(nodes) > 1 and last.target in CONVERSIONS and not is_attention(cluster.core):
-        (source,) = last.all_input_nodes
-        if source is not nodes[-2] or source.meta["val"].dtype.itemsize >= last.meta["val"].dtype.itemsize:
+    nodes = cluster.nodes
+    while len(nodes) > 1 and not is_attention(cluster.core) and _widens(nodes[-1]):
+        if nodes[-2] not in nodes[-1].all_input_nodes:
             break
-        nodes, last = nodes[:-1], source
+        nodes = nodes[:-1]
     return replace(cluster, nodes=nodes)
 
 
@@ -224,18 +218,15 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
     if node.op != "call_function" or not is_tensor(node) or len(node.users) != 1 or node in taken:
         return []
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
-    if node.target in CONVERSIONS:
-        (source,) = operands
-        kinds = source.meta["val"].dtype, node.meta["val"].dtype
-        fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
-        return [*unpacking(source), node] if fits else []
-    if node.target is aten.permute.default or node.target in RESHAPES:
-        before = _converting(operands[0], taken)
-    elif is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device) and not obstacle(node):
-        same = [x for x in operands if shape_of(x.meta["val"]) == shape_of(node.meta["val"])]
-        before = [n for x in same for n in _converting(x, taken)]
-    else:
+    shown = node.target is aten.permute.default or node.target in RESHAPES
+    if not (shown or (is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device))):
         return []
+    if node.target in CONVERSIONS:
+        kinds = operands[0].meta["val"].dtype, node.meta["val"].dtype
+        fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
+        return [*unpacking(operands[0]), node] if fits else []
+    same = operands[:1] if shown else [x for x in operands if _like(x, node)] * (not obstacle(node))
+    before = [n for x in same for n in _converting(x, taken)]
     return [*before, node] if before else []
 
 
@@ -245,7 +236,7 @@ def _grown(product: Node, taken: set[Node], order: Mapping[Node, int]) -> set[No
     if product.target is aten.convolution.default:  # what follows it is computed with the channels last
         members |= {user for user in product.users if user.target is aten.permute.default and len(product.users) == 1}
     members |= _halves(product)
-    *_, product = sorted(members, key=order.__getitem__)
+    product = max(members, key=order.__getitem__)
     queue = sorted({user for node in members for user in node.users} - members, key=order.__getitem__)
     while queue and len(members) < MOST:
         node = queue.pop(0)
@@ -267,17 +258,17 @@ def _with_operands(members: set[Node], taken: set[Node]) -> set[Node]:
         readers = found.intersection(operand.users)
         own = operand not in taken and len(readers) == len(operand.users)
         fits = all(not is_product(x) and follows(operand, x) for x in readers)
-        if operand not in found and fits and (own or (operand.target in CONVERSIONS and _widens(operand, taken))):
+        wider = _widens(operand) and not taken.issuperset((operand, *operand.all_input_nodes))
+        if operand not in found and fits and (own or wider):
             found.add(operand)
             queue += operand.all_input_nodes
     return found
 
 
-def _widens(conversion: Node, taken: set[Node]) -> bool:
-    """Whether a conversion is to a type of more bytes, and not inside another cluster."""
-    (source,) = conversion.all_input_nodes
-    narrower = source.meta["val"].dtype.itemsize < conversion.meta["val"].dtype.itemsize
-    return narrower and not taken.issuperset((source, conversion))
+def _widens(node: Node) -> bool:
+    """Whether a node converts to a type of more bytes."""
+    sizes = [x.meta["val"].dtype.itemsize for x in (*node.all_input_nodes, node)] if node.target in CONVERSIONS else []
+    return sizes[:-1] < sizes[1:]
 
 
 def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
@@ -318,7 +309,7 @@ def why_left(node: Node, rest: str) -> str:
         return "its result has no elements"
     if not is_pointwise(node.target):
         inductors = "neither a product of matrices nor pointwise: inductor's kernels"
-        return inductors if rest == "inductor" else "there is no form of it in linalg here"
+        return inductors if rest == "inductor" else NO_FORM
     if (dtype := node.meta["val"].dtype) in NARROW:
         return f"conversions to {dtype} are left to torch, for targets before sm_89 have none"
     if rest == "inductor":

@@ -138,10 +138,11 @@ def _are_small(values: Sequence[Any]) -> bool:
 
 
 def recorded(
-    trees: Callable[..., Model], model: Model, static_input_idxs: Sequence[int] = (), **settings: Any
+    trees: Callable[..., Model] | None, model: Model, static_input_idxs: Sequence[int] = (), **settings: Any
 ) -> Model:
-    """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`."""
-    otherwise = partial(trees, model, static_input_idxs, **settings)
+    """What runs a compiled graph in CUDA graphs, in the place of inductor's `cudagraphify`, which is `trees`; without
+    it, a graph that cannot be recorded is called as it is."""
+    otherwise = partial(trees, model, static_input_idxs, **settings) if trees else lambda: model
     if not settings["is_inference"] or {*settings["mutated_input_idxs"]}.difference(static_input_idxs):
         return otherwise()
     read, capturing = stream_reader(settings["device_index"]), torch.cuda.is_current_stream_capturing

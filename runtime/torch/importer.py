@@ -27,7 +27,7 @@ from .attention import Results, is_attention
 from .attention import lower as lower_attention
 from .builder import PLACES, FunctionBuilder, is_pointwise, pointwise
 from .decompositions import simpler
-from .options import aten, prims, pytree
+from .options import NO_FORM, aten, prims, pytree
 from .products import PRODUCTS
 from .scalars import RULES, Body, ElementValue, Lowering, UnsupportedError, Value, element_of, scalar_of, shape_of
 from .views import SPLITS, VIEWS, is_tensor, shown, unsqueezed
@@ -196,7 +196,7 @@ class Importer:
         if source in self.attentions:
             return cast("Any", self.attentions[source])[index]()
         if source.target not in SPLITS:
-            raise UnsupportedError(f"{source.target}: there is no form of it in linalg here")
+            raise UnsupportedError(f"{source.target}: {NO_FORM}")
         value, *others = map_arg(source.args, lambda x: cast("Any", self.values).get(x, x.meta["val"]))
         return shown(source.target, self.builder, like, value, *others, part=index, **source.kwargs)
 
@@ -209,7 +209,7 @@ class Importer:
         elif is_pointwise(node.target):
             self.values[node] = pointwise(self.builder, shape_of(like), like.dtype, node.target, args, kwargs)
         else:
-            raise UnsupportedError("there is no form of it in linalg here")
+            raise UnsupportedError(NO_FORM)
 
     def module(self, name: str, nodes: Iterable[Node]) -> ModuleOp:
         """A module with a function that returns the results of `nodes`: each tensor once, and no argument."""

@@ -25,12 +25,7 @@ from .graphs import recorded
 from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
-from .views import VIEWS, called, hint, is_tensor, take_place, transpose_pads
-
-
-def _itself(model: Callable[..., Any], *_: Any, **__: Any) -> Callable[..., Any]:
-    """A compiled graph that is called as it is, where it cannot be recorded."""
-    return model
+from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
 
 
 def compile_whole(
@@ -43,7 +38,9 @@ def compile_whole(
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")
     kernels: Any = import_module("torch._inductor.select_algorithm").extern_kernels
-    _lowered()
+    lowering: Any = import_module("torch._inductor.lowering")
+    if warploom.region.default not in lowering.lowerings:  # how a call of a compiled part is written
+        lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
@@ -66,7 +63,7 @@ def compile_whole(
             plain, changed = compiled.current_callable, compiled.mutated_input_idxs
             told = {"is_inference": True, "mutated_input_idxs": changed, "device_index": devices[0]}
             kept = settings.get("static_input_idxs") or ()
-            compiled.current_callable = recorded(_itself, plain, kept, **told)
+            compiled.current_callable = recorded(None, plain, kept, **told)
         return compiled
 
     patches: dict[str, Any] = inductor.list_mode_options(mode) if mode else {}
@@ -86,10 +83,10 @@ def _is_recordable(module: GraphModule) -> bool:
     lowering: Any = import_module("torch._inductor.lowering")
     utilities: Any = import_module("torch._inductor.utils")
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    regions = [REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default]
     kernels = lowering.lowerings.keys() - lowering.fallbacks | WITHOUT_WAITING
     known = all(node.target in kernels and "c10d" not in str(node.target) for node in calls)
-    plain = all(isinstance(region, Region) for region in regions)
+    own = (REGIONS[str(node.args[1])] for node in calls if node.target is warploom.region.default)
+    plain = all(isinstance(region, Region) for region in own)
     return known and plain and utilities.get_first_incompatible_cudagraph_node(module) is None
 
 
@@ -109,20 +106,15 @@ def _pads_once() -> Any:
     return PadsOnce()
 
 
-@cache
-def _lowered() -> None:
-    """Tells inductor how a call of a compiled part is written; once."""
-    lowering: Any = import_module("torch._inductor.lowering")
-    lowering.register_lowering(warploom.region.default, type_promotion_kind=None)(_call)
-
-
 def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     """The call in inductor's IR. Operands get the memory order of the kernel. A single result is a buffer of inductor,
     several are allocated by the call."""
     ir: Any = import_module("torch._inductor.ir")
     virtualized: Any = import_module("torch._inductor.virtualized")
-    region = REGIONS[name]
-    operands = [_laid_out(ir, x, order) for x, order in zip(inputs, region.layout.orders, strict=True)]
+    operands, realized = list[Any](), ir.ExternKernel.realize_input
+    for x, order in zip(inputs, REGIONS[name].layout.orders, strict=True):  # its producer writes it so, or it is copied
+        laid_out = ir.ExternKernel.require_exact_strides(realized(x), order.strides(x.get_size()))
+        operands.append(realized(laid_out))
     called = {"inputs": operands, "python_kernel_name": f"extern_kernels.{name}"}
     likes = virtualized.V.graph.current_node.meta["val"]
     lying = [[ir.convert_shape_to_inductor(x) for x in (like.shape, like.stride())] for like in likes]
@@ -134,39 +126,34 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     return [ir.TensorBox.create(out) for out in packed.outputs]
 
 
-def _laid_out(ir: Any, value: Any, order: MemoryOrder) -> Any:
-    """An operand in a memory order. inductor makes its producer write it in this order, or copies it."""
-    strides = order.strides(value.get_size())
-    kernel = ir.ExternKernel
-    return kernel.realize_input(kernel.require_exact_strides(kernel.realize_input(value), strides))
-
-
 def sums_in_f32(graph: Graph, mode: Any) -> None:
     """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
     f32 in its own kernels, with what is around, and calls a slower one of torch's for others. Where each sum has
     the same number of rows, as for experts, each sum reads its rows in place of rows being added to sums."""
     for node in graph.find_nodes(op="call_function", target=aten.index_add.default):
         example: torch.Tensor = node.meta["val"]
-        if example.dtype not in (torch.bfloat16, torch.float16) or not example.is_cuda or node.kwargs:
-            continue
-        before, dimension, index, rows = node.args
-        with graph.inserting_before(node):
-            make = _Maker(graph, mode, [])
-            if (permutation := _permutation(node)) is not None:
-                count, sums = index.meta["val"].shape[0], example.shape[0]
-                kind = {"dtype": torch.int64, "device": example.device}
-                numbers = make(prims.iota.default, count, start=0, step=1, requires_grad=False, **kind)
-                unset = make(aten.full.default, [count], 0, **kind)
-                places = make(aten.scatter.src, unset, 0, permutation, numbers)
-                each = make(aten.index.Tensor, rows, [make(aten.view.default, places, [sums, count // sums])])
-                added = make(aten.sum.dim_IntList, make.converted(each, torch.float32), [1])
-                total = make(aten.add.Tensor, make.converted(before, torch.float32), added)
-            else:
-                places = [*[None] * (dimension % example.dim()), index]
-                wide = make.converted(before, torch.float32), places, make.converted(rows, torch.float32), True
-                total = make(aten.index_put.default, *wide)
-            make.converted(total, example.dtype)
-        take_place(graph, node, make.nodes)
+        if example.dtype in (torch.bfloat16, torch.float16) and example.is_cuda and not node.kwargs:
+            before, dimension, index, rows = node.args
+            permutation, places = _permutation(node), [None] * (dimension % example.dim())
+            summed = _sum_of_rows if permutation else partial(_sums, places)
+            replace_by(graph, node, mode, summed, before, rows, permutation or index)
+
+
+def _wide(x: Any, dtype: torch.dtype = torch.float32) -> Any:
+    return prims.convert_element_type(x, dtype)
+
+
+def _sums(places: Sequence[None], before: torch.Tensor, rows: torch.Tensor, index: torch.Tensor) -> Any:
+    return _wide(aten.index_put(_wide(before), [*places, index], _wide(rows), True), before.dtype)
+
+
+def _sum_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) -> Any:
+    count, sums = order.shape[0], before.shape[0]
+    kind = {"dtype": torch.int64, "device": order.device}
+    numbers = prims.iota(count, start=0, step=1, requires_grad=False, **kind)
+    places = aten.scatter.src(aten.full([count], 0, **kind), 0, order, numbers)
+    each = aten.index.Tensor(rows, [places.view(sums, count // sums)])
+    return _wide(_wide(before) + aten.sum.dim_IntList(_wide(each), [1]), before.dtype)
 
 
 def narrow_sorts(graph: Graph, mode: Any) -> None:
@@ -182,9 +169,9 @@ def narrow_sorts(graph: Graph, mode: Any) -> None:
         length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
         if isinstance(length, int) and length <= MOST_PLACES:
             with graph.inserting_before(node):
-                make = _Maker(graph, mode, [])
-                node.update_arg(0, make.converted(node.args[0], torch.uint8))
-                node.meta["val"] = (make.nodes[0].meta["val"], node.meta["val"][1])
+                places = called(graph, prims.convert_element_type.default, (node.args[0], torch.uint8), {}, mode)
+            node.update_arg(0, places)
+            node.meta["val"] = (places.meta["val"], node.meta["val"][1])
 
 
 def gradients_of_losses(graph: Graph, mode: Any) -> None:
@@ -222,21 +209,6 @@ def _is_of_one(node: Node, along: int) -> bool:
     return single and source.target is prims.iota.default and [*places.meta["val"].shape] == shape
 
 
-class _Maker(NamedTuple):
-    """Makes nodes of a graph, one after another."""
-
-    graph: Graph
-    mode: Any
-    nodes: list[Node]
-
-    def __call__(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        self.nodes.append(called(self.graph, target, args, kwargs, self.mode))
-        return self.nodes[-1]
-
-    def converted(self, value: Node, dtype: torch.dtype) -> Node:
-        return self(prims.convert_element_type.default, value, dtype)
-
-
 def _permutation(node: Node) -> Node | None:
     """The order of all rows that sums by index are of, if the index is `order // count` and each sum has `count` rows:
     tokens that several experts compute, sorted by these."""
@@ -265,21 +237,13 @@ MARGIN, LESS = 0.97, 25.0
 """Our kernel takes at most this part of inductor's time, or so many microseconds less, so that equal ones are left to
 inductor."""
 
-BANDWIDTH = 2.6e6
-"""Bytes that pointwise kernels move in a microsecond on an H100: what copies reach there."""
+BANDWIDTH, LAUNCH = 2.6e6, 2.0
+"""Bytes that pointwise kernels move in a microsecond on an H100, what copies reach there; and microseconds from the end
+of a kernel to the next one's start, with their ramps."""
 
-LAUNCH = 2.0
-"""Microseconds from the end of a kernel to the next one's start, with their ramps."""
-
-ROTATED = 1 << 27
-"""Bytes of operands that calls take turns among, so that inputs of the graph, which are weights, are not read from L2:
-more than it has."""
-
-ROUNDS, EACH, MOST_SETS = 5, 6, 8
-"""Times that calls are measured, calls each time, and sets of operands."""
-
-SLEEP = 2_000_000
-"""Cycles that the GPU waits while the host enqueues calls."""
+ROUNDS, EACH, MOST_SETS, ROTATED, SLEEP = 5, 6, 8, 1 << 27, 2_000_000
+"""Times that calls are measured, calls each time, and sets of operands, of so many bytes at most: more than L2 has, so
+that inputs of the graph, which are weights, are not read from it. Cycles that the GPU waits while the host enqueues."""
 
 
 class Judgement(NamedTuple):
@@ -296,12 +260,17 @@ MEASURED: dict[tuple[str, int], Judgement] = {}
 
 
 def judged(cluster: Cluster, region: Region) -> Judgement:
-    """Whether a part of a graph is left to inductor. On the CPU, where our kernels are interpreted, none is."""
+    """Whether a part of a graph is left to inductor. On the CPU, where our kernels are interpreted, none is.
+
+    Raises:
+        UnsupportedError: for sizes that depend on data, of which inductor cannot have an operand laid out.
+    """
+    for node in (*cluster.inputs, *cluster.results):
+        _bytes(node)
     if cluster.last.meta["val"].device.type != "cuda":
         return OURS
     saved, launches = _saved(cluster)
-    key = region.name, int(saved)
-    if key not in MEASURED:
+    if (key := (region.name, int(saved))) not in MEASURED:
         MEASURED[key] = _judged(cluster, region, saved / BANDWIDTH + launches * LAUNCH)
     return MEASURED[key]
 
@@ -348,7 +317,7 @@ def _fused(users: Sequence[Node]) -> set[Node]:
     """Those users of a result that inductor computes in one kernel with it. It calls other kernels for products, and
     what waits for these is another kernel too: a residual is added behind the products of its block. Sums of columns,
     such as gradients of biases, read what it has stored."""
-    apart = [node for node in users if _is_called(node) or _sums_columns(node)]
+    apart = list(filter(_is_apart, users))
     late = set(apart)
     while apart:
         fresh = {*apart.pop().users} - late
@@ -357,18 +326,14 @@ def _fused(users: Sequence[Node]) -> set[Node]:
     return {*users} - late
 
 
-def _is_called(node: Node) -> bool:
-    """Whether inductor calls a kernel that it does not write for a node."""
+def _is_apart(node: Node) -> bool:
+    """Whether inductor calls a kernel that it does not write for a node, or one that reduces dimensions other than the
+    last one."""
+    if node.target is aten.sum.dim_IntList:
+        rank = node.all_input_nodes[0].meta["val"].dim()
+        return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
     others = (aten.convolution.default, warploom.region.default)
     return node.op != "call_function" or is_product(node) or is_attention(node) or node.target in others
-
-
-def _sums_columns(node: Node) -> bool:
-    """Whether a node reduces dimensions of a tensor other than the last one."""
-    if node.target is not aten.sum.dim_IntList:
-        return False
-    rank = node.all_input_nodes[0].meta["val"].dim()
-    return not any(d % rank == rank - 1 for d in cast("Sequence[int]", node.args[1]) or range(rank))
 
 
 def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
@@ -387,11 +352,12 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
             computed[ends] = torch.linspace(rows / count, rows, count, device=device).int()
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
-        lying = [partial(_lying, order=order) for order in region.layout.orders]
-        given = [[lie(tensors[n]) for lie, n in zip(lying, cluster.inputs, strict=True)] for tensors in sets]
-        ours = [partial(region, *operands) for operands in given]
-        theirs = [partial(_called, product, tensors) for tensors in sets]
-        first, second = _times([ours, theirs])
+        orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))
+        given = [[_lying(tensors[n], order) for n, order in orders] for tensors in sets]
+        target: Any = product.target
+        called = [map_arg((product.args, product.kwargs), lambda x: s.get(x, x.meta.get("val"))) for s in sets]  # noqa: B023
+        theirs = [partial(target, *args, **kwargs) for args, kwargs in called]
+        first, second = _times([[partial(region, *operands) for operands in given], theirs])
     operands = zip(cluster.inputs, given[0], strict=True)
     copied = [n for n, x in operands if x is not sets[0][n] and n.op == "placeholder"]
     return first + sum(2 * _bytes(n) / BANDWIDTH + LAUNCH for n in copied), second
@@ -401,13 +367,6 @@ def _lying(tensor: torch.Tensor, order: MemoryOrder) -> torch.Tensor:
     """The tensor, or one of its sizes that lies as a kernel takes it: inductor copies inputs of a graph to such, and
     has others written so."""
     return tensor if order.holds(tensor.shape, tensor.stride()) else _drawn(tensor, order.strides(tensor.shape))
-
-
-def _called(node: Node, tensors: dict[Node, torch.Tensor]) -> object:
-    """The result of a node, computed by torch."""
-    args, kwargs = map_arg((node.args, node.kwargs), lambda x: tensors.get(x, x.meta.get("val")))
-    target: Any = node.target
-    return target(*args, **kwargs)
 
 
 def _drawn(example: torch.Tensor, strides: Sequence[Any] = ()) -> torch.Tensor:

@@ -84,21 +84,18 @@ def _input(graph: Graph, mode: Any, layout: TensorLayout) -> Node:
     return node
 
 
-DEVICES = ("cpu", "cuda")
+FROM_INPUT = ("gelu", "gelu_tanh", "silu")
+"""Activations whose derivative needs what they are of; that of others needs their result."""
 
-FROM_OUTPUT = {
+DERIVATIVES = {
     "relu": partial(aten.threshold_backward, threshold=0),
     "sigmoid": aten.sigmoid_backward,
     "tanh": aten.tanh_backward,
-}
-"""Derivatives, of the gradient and the activation's result."""
-
-FROM_INPUT = {
     "gelu": aten.gelu_backward,
     "gelu_tanh": partial(aten.gelu_backward, approximate="tanh"),
     "silu": aten.silu_backward,
 }
-"""Derivatives, of the gradient and what the activation is of."""
+"""Derivatives of activations, of the gradient and one tensor more."""
 
 
 def _check_matrices(a: Tensor, b: Tensor) -> None:
@@ -118,16 +115,11 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def _like_matmul(a: Tensor, b: Tensor) -> Tensor:
     _check_matrices(a, b)
-    product = torch.matmul(a, b)
-    return product.new_empty(product.shape)
-
-
-def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+    return torch.empty_like(torch.matmul(a, b))
 
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    a, b = ctx.saved_tensors
+    a, b, _ = ctx.saved_tensors
     of_a, of_b = ctx.needs_input_grad
     return (
         warploom.matmul(grad, b.mT).sum_to_size(a.shape) if of_a else None,
@@ -156,21 +148,20 @@ def _check_activation(activation: str) -> None:
 
 def _like_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
     _check_activation(activation)
-    result = torch.nn.functional.linear(x, weight, bias)
-    return result.new_empty(result.shape)
+    return torch.empty_like(torch.nn.functional.linear(x, weight, bias))
 
 
-def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, ctx.activation = inputs
-    ctx.save_for_backward(x, weight, bias, output if ctx.activation in FROM_OUTPUT else None)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.activation = next((x for x in inputs if isinstance(x, str)), "none")
+    tensors = [x for x in inputs if not isinstance(x, str)]
+    ctx.save_for_backward(*tensors, None if ctx.activation in ("none", *FROM_INPUT) else output)
 
 
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, bias, output = ctx.saved_tensors
-    if ctx.activation in FROM_OUTPUT:
-        grad = FROM_OUTPUT[ctx.activation](grad, output)
-    elif ctx.activation in FROM_INPUT:
-        grad = FROM_INPUT[ctx.activation](grad, warploom.linear(x, weight, bias))
+    if ctx.activation in DERIVATIVES:
+        of = warploom.linear(x, weight, bias) if ctx.activation in FROM_INPUT else output
+        grad = DERIVATIVES[ctx.activation](grad, of)
     rows, inner = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
     needed: tuple[bool, ...] = ctx.needs_input_grad  # of the arguments given: torch leaves out defaults at the end
     of_x, of_weight, of_bias, _ = (*needed, False, False)[:4]
@@ -210,17 +201,15 @@ OPERATORS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 """What each operator does, and what its result is like."""
 
 
-AUTOCAST = ("matmul", "linear")
-"""Operators whose floating-point operands autocast converts, as it does those of torch's own products."""
-
-AUTOCAST_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+"""What torch calls autocast on a device, where it converts the operands of `matmul` and `linear`."""
 
 
 def _autocast(operator: Any, device: str) -> Callable[..., Any]:
     """An operator with its operands on a device converted to the type of the autocast that it is called in."""
     core: Any = cast(Any, torch)._C
     modes: Any = import_module("torch.amp.autocast_mode")
-    excluded: Any = core.DispatchKeySet(getattr(core.DispatchKey, AUTOCAST_KEYS[device]))
+    excluded: Any = core.DispatchKeySet(getattr(core.DispatchKey, AUTOCAST[device]))
 
     def call_converted(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = modes._cast((args, kwargs), device, torch.get_autocast_dtype(device))
@@ -230,14 +219,14 @@ def _autocast(operator: Any, device: str) -> Callable[..., Any]:
     return call_converted
 
 
-for name in AUTOCAST:
-    for device, key in AUTOCAST_KEYS.items():
-        LIBRARY.impl(name, _autocast(getattr(warploom, name), device), key)
+for device, key in AUTOCAST.items():
+    LIBRARY.impl("matmul", _autocast(warploom.matmul, device), key)
+    LIBRARY.impl("linear", _autocast(warploom.linear, device), key)
 for name, (function, like) in OPERATORS.items():
-    library.register_kernel(f"warploom::{name}", DEVICES, function)
+    library.register_kernel(f"warploom::{name}", (*AUTOCAST,), function)
     library.register_fake(f"warploom::{name}", like)
-library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep_operands)
-library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep_linear)
+library.register_autograd("warploom::matmul", _matmul_backward, setup_context=_keep)
+library.register_autograd("warploom::linear", _linear_backward, setup_context=_keep)
 
 torch_operators = warploom
 """`torch.ops.warploom`, with its meaning."""

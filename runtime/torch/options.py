@@ -29,6 +29,9 @@ RESTS = ("eager", "inductor")
 MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """The modes of `torch.compile` that say how inductor compiles."""
 
+EXPLAINED = "True, False, 'table' or a function"
+"""What the option `explain` takes."""
+
 
 @dataclass(frozen=True)
 class BackendOptions:
@@ -56,29 +59,24 @@ class BackendOptions:
     schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        if self.rest not in (None, *RESTS):
-            raise ArgumentError(f"option 'rest': expected {' or '.join(RESTS)}, got {self.rest!r}")
-        if self.mode not in (None, *MODES):
-            raise ArgumentError(f"option 'mode': expected {', '.join(MODES)}, got {self.mode!r}")
-        if self.target is not None:
+        kinds = cast("object", self.schedule), cast("object", self.tf32)
+        expected = (
+            ("rest", self.rest in (None, *RESTS), " or ".join(RESTS)),
+            ("mode", self.mode in (None, *MODES), ", ".join(MODES)),
+            ("schedule", isinstance(kinds[0], Mapping), "a dictionary such as {'stages': 3}"),
+            ("tf32", isinstance(kinds[1], bool | None), "True or False"),
+            ("explain", self.explain in (True, False, "table") or callable(self.explain), EXPLAINED),
+        )
+        for name, fits, what in expected:
+            if not fits:
+                raise ArgumentError(f"option {name!r}: expected {what}, got {getattr(self, name)!r}")
+        for name, value, check in (("target", self.target, target), ("schedule", self.schedule, parse_options)):
             try:
-                target(self.target)
-            except UnknownTargetError as error:
-                raise ArgumentError(f"option 'target': {error}") from error
-        if not isinstance(cast("object", self.schedule), Mapping):
-            raise ArgumentError(
-                f"option 'schedule': expected a dictionary such as {{'stages': 3}}, got {self.schedule!r}"
-            )
-        try:
-            parse_options(self.schedule)
-        except ScheduleError as error:
-            raise ArgumentError(f"option 'schedule': {error}") from error
-        if not isinstance(cast("object", self.tf32), bool | None):
-            raise ArgumentError(f"option 'tf32': expected True or False, got {self.tf32!r}")
+                _ = value and check(cast("Any", value))
+            except (UnknownTargetError, ScheduleError) as error:
+                raise ArgumentError(f"option {name!r}: {error}") from error
         if self.tuned is not None and not os.path.isfile(self.tuned):
             raise ArgumentError(f"option 'tuned': {self.tuned}: no such file; `warploom tune` writes such files")
-        if self.explain not in (True, False, "table") and not callable(self.explain):
-            raise ArgumentError(f"option 'explain': expected True, False, 'table' or a function, got {self.explain!r}")
         if self.check and self.mode in ("reduce-overhead", "max-autotune"):
             raise ArgumentError(f"option 'check' waits for the GPU, which the CUDA graphs of mode {self.mode!r} cannot")
 
@@ -107,6 +105,9 @@ def read(options: Mapping[str, Any] | None) -> BackendOptions:
             raise ArgumentError(f"no option {name!r} of the backend warploom; there are {', '.join(names)}{hint}")
     return BackendOptions(**(options or {}))
 
+
+NO_FORM = "there is no form of it in linalg here"
+"""Why an operation is left that nothing here writes."""
 
 pytree: Any = import_module("torch.utils._pytree")
 _ops: Any = import_module("torch._ops")

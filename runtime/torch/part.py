@@ -213,7 +213,7 @@ def _enqueue(kernel: Kernel, plan: Plan, values: Sequence[Argument], device: tor
     scratch = tuple(memory_maker(buffer, device) for buffer in plan.scratch)
     memory = [make() for make in scratch]
     everything = [*values, *(_argument(t, tuple(t.shape), "i8") for t in memory)]
-    launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.binary.kernels, plan.launches, everything)
+    launches = Launches(gpu(device.index or 0), kernel.ptx, kernel.entries, plan.launches, everything)
     launches([value.address for value in everything], current_stream(device.index or 0))
     return launches, scratch
 

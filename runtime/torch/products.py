@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -110,7 +112,8 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
     """The product of the last two dimensions of each, (..., m, k) and (..., k, n), with sums that are not rounded;
     dimensions before these are broadcast. A vector is a matrix of one row or column that the result lacks."""
     row, column = len(a.shape) == 1, len(b.shape) == 1
-    batch = _broadcast(a.shape[:-2], b.shape[:-2])
+    around = zip_longest(a.shape[-3::-1], b.shape[-3::-1], fillvalue=1)
+    batch = tuple(y if x == 1 else x for x, y in around)[::-1]
     count = len(batch)
     m, n = () if row else (a.shape[-2],), () if column else (b.shape[-1],)
     extents: tuple[Size, ...] = (*batch, *m, *n, a.shape[-1])
@@ -122,8 +125,8 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
         a = builder.dense(a)
     if b.dims[-1 if column else -2] is None or (not column and b.dims[-1] is None):
         b = builder.dense(b)
-    covered = {loop for value, loops in ((a, loops_a), (b, loops_b)) for loop in _covered(value, loops, extents)}
-    if not covered.issuperset(range(count)):
+    covered = [builder.along(value, loops, extents).values() for value, loops in ((a, loops_a), (b, loops_b))]
+    if not {*covered[0], *covered[1]}.issuperset(range(count)):
         a = builder.copied(expanded(a, (*batch, *a.shape[-2:])))
         loops_a = list(range(count)) + loops_a[-2:]
     operands = builder.operand(a, loops_a, extents), builder.operand(b, loops_b, extents)
@@ -131,33 +134,18 @@ def multiply(builder: FunctionBuilder, a: Value, b: Value, *, approximate: bool 
     return builder.product(ContractOp, operands, extents[:-1], dtype, flags)
 
 
-def _covered(value: Value, loops: Sequence[int], extents: Sequence[Size]) -> list[int]:
-    """The loops along which a factor has more than one element, or all of the loop's."""
-    return [
-        loop
-        for dimension, loop, size in zip(value.dims, loops, value.shape, strict=True)
-        if dimension is not None and (size != 1 or extents[loop] == 1)
-    ]
-
-
-def _broadcast(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
-    length = max(len(a), len(b))
-    first, second = ((1,) * (length - len(x)) + x for x in (a, b))
-    return tuple(y if x == 1 else x for x, y in zip(first, second, strict=True))
-
-
-def _matmul(builder: FunctionBuilder, like: torch.Tensor, a: Value, b: Value, out_dtype: object = None) -> Value:
+def _product(
+    factors: int, builder: FunctionBuilder, like: torch.Tensor, *operands: object, beta: float = 1, alpha: float = 1,
+    **_: object,
+) -> Value:  # fmt: skip
+    """alpha times the product of the last operands plus beta times the one before these, rounded once: of two factors,
+    or of the values and the metadata of a sparse matrix and another, to which a number for each row is added."""
     if not like.shape:
         raise UnsupportedError("the product of two vectors is one number, which no kernel here returns")
-    return builder.converted(multiply(builder, a, b), like.dtype)
-
-
-def _add_matmul(
-    builder: FunctionBuilder, like: torch.Tensor, c: Value, a: Value, b: Value, out_dtype: object = None, *,
-    beta: float = 1, alpha: float = 1,
-) -> Value:  # fmt: skip
-    """beta * C + alpha * A B, rounded once."""
-    return plus(builder, like.dtype, multiply(builder, a, b), c, beta, alpha)
+    values = [x for x in operands if isinstance(x, Value)]
+    product = (multiply if factors == DENSE else _sparse_product)(builder, *values[-factors:])
+    added = [x if factors == DENSE else unsqueezed(x, 1) for x in values[:-factors]]
+    return plus(builder, like.dtype, product, *added, beta=beta, alpha=alpha)
 
 
 def _linear(
@@ -208,12 +196,6 @@ def _number(value: Value) -> Value:
     return value
 
 
-def _sparse_matmul(
-    builder: FunctionBuilder, like: torch.Tensor, values: Value, metadata: Value, b: Value, out_dtype: object = None
-) -> Value:
-    return builder.converted(_sparse_product(builder, values, metadata, b), like.dtype)
-
-
 def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b: Value) -> Value:
     """A product whose A is sparse: the metadata is named by its place among the function's arguments."""
     if not isinstance(metadata.tensor, BlockArgument) or not values.plain:
@@ -224,14 +206,8 @@ def _sparse_product(builder: FunctionBuilder, values: Value, metadata: Value, b:
     return builder.product(MatmulOp, operands, extents, accumulator(values, b), {METADATA: number})
 
 
-def _sparse_add_matmul(
-    builder: FunctionBuilder, like: torch.Tensor, bias: Value, values: Value, metadata: Value, b: Value, *,
-    beta: float = 1, alpha: float = 1, out_dtype: object = None,
-) -> Value:  # fmt: skip
-    """A product whose A is sparse, with a number for each row added, rounded once."""
-    product = _sparse_product(builder, values, metadata, b)
-    return plus(builder, like.dtype, product, unsqueezed(bias, 1), beta, alpha)
-
+DENSE, SPARSE = 2, 3
+"""How many tensors a product is of."""
 
 ACTIVATIONS: Mapping[str, Any] = {
     "none": None,
@@ -244,29 +220,24 @@ ACTIVATIONS: Mapping[str, Any] = {
 }
 """What can follow `torch.ops.warploom.linear` in its kernel, by name: an operation of ATen and its options."""
 
+_PLAIN = (
+    *(aten.mm.default, aten.bmm.default, aten.mm.dtype, aten.bmm.dtype, aten.mv.default, aten.dot.default),
+    *(aten.matmul.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default, aten.baddbmm.default),
+    *(aten._int_mm.default, warploom.matmul.default),
+)
+
+_SPARSE = (
+    *(aten._sparse_semi_structured_mm.default, aten._sparse_semi_structured_addmm.default),
+    warploom.sparse_matmul.default,
+)
+
 PRODUCTS: Mapping[object, Lowering] = {
-    aten.mm.default: _matmul,
-    aten.bmm.default: _matmul,
-    aten.mm.dtype: _matmul,
-    aten.bmm.dtype: _matmul,
-    aten.mv.default: _matmul,
-    aten.dot.default: _matmul,
-    aten.matmul.default: _matmul,
-    aten.addmm.default: _add_matmul,
-    aten.addmm.dtype: _add_matmul,
-    aten.addmv.default: _add_matmul,
-    aten.baddbmm.default: _add_matmul,
-    aten.linear.default: _linear,
-    aten._int_mm.default: _matmul,
-    aten._scaled_mm.default: _scaled_matmul,
+    **dict.fromkeys(_PLAIN, partial(_product, DENSE)),
+    **dict.fromkeys(_SPARSE, partial(_product, SPARSE)),
+    **dict.fromkeys((aten.linear.default, warploom.linear.default), _linear),
+    **dict.fromkeys((aten._scaled_mm.default, warploom.scaled_matmul.default), _scaled_matmul),
     aten._grouped_mm.default: grouped_mm,
     aten.convolution.default: convolution,
     warploom.filter_gradient.default: filter_gradient,
-    warploom.matmul.default: _matmul,
-    warploom.linear.default: _linear,
-    warploom.scaled_matmul.default: _scaled_matmul,
-    warploom.sparse_matmul.default: _sparse_matmul,
-    aten._sparse_semi_structured_mm.default: _sparse_matmul,
-    aten._sparse_semi_structured_addmm.default: _sparse_add_matmul,
 }
 """Operations that multiply matrices."""

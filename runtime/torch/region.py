@@ -16,16 +16,20 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.utils import FastMathFlag
 
 from ...passes.linalg.tensors import fuse_elementwise
+from ...passes.pipeline import import_passes
 from ..base.errors import AssemblerError, CompileError, WarploomError
 from ..interp.cores import cores
 from ..interp.parallel import side_by_side
 from ..kernel.compile import compile
 from ..kernel.kernel import Kernel
+from ..kernel.lowering import DEFAULT_TARGET
 from .importer import Importer
 from .options import BackendOptions, aten, metadata_shape
 from .part import PartLayout, PartResult, Region, SizeSource, row_major
 from .scalars import HALF_BYTE, Size, UnsupportedError, shape_of
 from .views import input_of_size, order_of, reordered, unpacking
+
+import_passes()  # so that the first call does not, nor each process that compiles a part
 
 METADATA = {aten._sparse_semi_structured_mm.default: 1, aten._sparse_semi_structured_addmm.default: 2}
 """Operators that take such a tensor, and which argument the metadata is."""
@@ -48,9 +52,6 @@ def metadata_of(node: Node) -> tuple[Node, Node] | None:
     if values.meta["val"].dtype not in TYPES:
         raise UnsupportedError(f"a sparse matrix of {values.meta['val'].dtype} is not lowered")
     return metadata, values
-
-
-DEFAULT_TARGET = "sm_90a"
 
 
 class ImportedRegion(NamedTuple):

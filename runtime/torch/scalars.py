@@ -9,26 +9,9 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from xdsl.builder import Builder, ImplicitBuilder
-from xdsl.dialects import arith
+from xdsl.dialects import arith, builtin
 from xdsl.dialects import math as math_ops
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    Float8E4M3FNType,
-    Float8E5M2Type,
-    FloatAttr,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    bf16,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-)
+from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType, f16, f32, i1, i8, i32
 from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import IRDLOperation
@@ -46,19 +29,17 @@ knows."""
 HALF_BYTE: torch.dtype = cast("Any", torch).uint4
 
 ELEMENTS: Mapping[torch.dtype, AnyFloat | IntegerType] = {
-    torch.float64: f64,
+    torch.float64: builtin.f64,
     torch.float32: f32,
     torch.float16: f16,
-    torch.bfloat16: bf16,
-    torch.float8_e4m3fn: Float8E4M3FNType(),
-    torch.float8_e5m2: Float8E5M2Type(),
-    torch.int64: i64,
+    torch.bfloat16: builtin.bf16,
+    torch.float8_e4m3fn: builtin.Float8E4M3FNType(),
+    torch.float8_e5m2: builtin.Float8E5M2Type(),
+    torch.int64: builtin.i64,
     torch.int32: i32,
-    torch.int16: i16,
-    torch.int8: i8,
-    torch.uint8: i8,
-    torch.bool: i8,
+    torch.int16: builtin.i16,
     HALF_BYTE: IntegerType(4),
+    **dict.fromkeys((torch.int8, torch.uint8, torch.bool), i8),
 }
 """The element type in memory: truth values have a byte each."""
 
@@ -86,9 +67,7 @@ def scalar_of(dtype: torch.dtype) -> AnyFloat | IntegerType:
 
 def size_of(size: int | torch.SymInt) -> Size:
     """A size of a tensor of a graph."""
-    if isinstance(size, int):
-        return size
-    return expression(size)
+    return size if isinstance(size, int) else expression(size)
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[Size, ...]:
@@ -160,6 +139,10 @@ class Body(Builder):
         """Appends a constant."""
         return ElementValue(self.insert(constant(number, kind)).result)
 
+    def operand(self, value: ElementOrNumber, dtype: torch.dtype) -> ElementValue:
+        """An element, or a number as a constant of a type."""
+        return value if isinstance(value, ElementValue) else self.number(value, scalar_of(dtype))
+
     def index(self, loop: int) -> ElementValue:
         """Appends the index along a loop."""
         place = ElementValue(self.insert(IndexOp(loop)).result)
@@ -198,8 +181,8 @@ def constant(number: float, kind: AnyFloat | IntegerType) -> arith.ConstantOp:
     if not math.isfinite(number) and (isinstance(kind, IntegerType) or kind.bitwidth < f16.bitwidth):
         raise UnsupportedError(f"{number} has no form in {kind}")
     if isinstance(kind, IntegerType):
-        return arith.ConstantOp(IntegerAttr(int(number), kind))
-    return arith.ConstantOp(FloatAttr(float(number), kind))
+        return arith.ConstantOp(builtin.IntegerAttr(int(number), kind))
+    return arith.ConstantOp(builtin.FloatAttr(float(number), kind))
 
 
 Rule: TypeAlias = Callable[[Body, Sequence[ElementOrNumber]], ElementValue]
@@ -216,11 +199,10 @@ def _arithmetic(on_floats: Any, on_integers: Any = None, on_truth: Any = None, o
     integers without a sign, where it is another one."""
 
     def rule(body: Body, operands: Sequence[ElementOrNumber]) -> ElementValue:
-        elements = _typed(body, operands)
+        elements, unsigned = _typed(body, operands), any(isinstance(x, ElementValue) and x.unsigned for x in operands)
         kind = on_floats if elements[0].is_float else on_truth if elements[0].type == i1 else on_integers
         if kind is None:
             raise UnsupportedError(f"{(on_floats or on_truth).name} of {elements[0].type} is not lowered")
-        unsigned = any(element.unsigned for element in elements)
         kind = on_unsigned or kind if unsigned else kind
         return body.emit(kind, *elements, result=elements[0].type)._replace(unsigned=unsigned)
 
@@ -241,12 +223,8 @@ def _compare(on_floats: str, on_integers: str) -> Rule:
 
 
 COMPARISONS: Mapping[str, Rule] = {
-    "eq": _compare("oeq", "eq"),
+    **{name: _compare(f"o{name}", name) for name in ("eq", "lt", "le", "gt", "ge")},
     "ne": _compare("une", "ne"),
-    "lt": _compare("olt", "lt"),
-    "le": _compare("ole", "le"),
-    "gt": _compare("ogt", "gt"),
-    "ge": _compare("oge", "ge"),
 }
 
 

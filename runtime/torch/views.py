@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from xdsl.dialects.tensor import ConcatOp
 
 from .builder import FunctionBuilder, is_pointwise, name_of, plain, tensor_type
-from .options import aten, prims, pytree, sympy
+from .options import aten, prims, pytree, sympy, traced
 from .part import MemoryOrder, row_major
 from .scalars import ELEMENTS, Lowering, Size, UnsupportedError, Value, element_of, shape_of, size_of
 
@@ -26,7 +26,7 @@ def order_of(tensor: torch.Tensor) -> MemoryOrder:
     """The order that a tensor of a graph has; row-major if its elements lie with gaps, so that they must be copied."""
     sizes, strides = _placed(tensor)
     moving = [d for d in range(len(sizes)) if sizes[d] != 1 and strides[d] != 0]
-    order = MemoryOrder(tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d]))), len(sizes))
+    order = MemoryOrder(tuple(sorted(moving, key=lambda d: -hint(tensor.stride()[d], UNKNOWN))), len(sizes))
     in_order = order.order == tuple(d for d in range(len(sizes)) if sizes[d] != 1)
     return row_major(len(sizes)) if in_order or not order.holds(sizes, strides) else order
 
@@ -60,10 +60,10 @@ def _bounded(stride: Any) -> Size:
     return expression.subs({bound: bound.func(*bound.args[1:]) for bound in bounds}) if bounds else stride
 
 
-def hint(size: Any) -> int:
-    """A size, or an example of it; UnsupportedError for one that depends on data."""
+def hint(size: Any, unknown: int | None = None) -> int:
+    """A size, or an example of it: `unknown` for one that depends on data, without which it is an UnsupportedError."""
     hint = size if isinstance(size, int) else size.node.hint
-    if hint is None:
+    if (hint := unknown if hint is None else hint) is None:
         raise UnsupportedError(f"the size {size} depends on data")
     return int(hint)
 
@@ -92,11 +92,15 @@ def shown(
         strides.insert(0, strides[0] * (size + 1))  # no other dimension has a multiple of it that is smaller
     example = torch.empty_strided(sizes, strides[: len(sizes)], device="meta")
     args, kwargs = pytree.tree_map_only(torch.SymInt, number, (args, kwargs))
-    results = target(example, *args, **kwargs)
+    unknown = UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+    try:
+        results = target(example, *args, **kwargs)
+    except RuntimeError as error:  # symbols of which only torch knows that they are equal
+        raise unknown from error
     seen: torch.Tensor = results if part is None else results[part]
     shape, offset = shape_of(like), int(seen.storage_offset())
     if [*seen.shape] != [number(size) for size in shape]:
-        raise UnsupportedError("a part at places, or along a dimension, of unknown size is not lowered")
+        raise unknown
     dims: list[int | None] = [None] * len(shape)
     counted_back = place is not None and place < 0
     for d, (size, stride) in enumerate(zip(sizes, strides, strict=False)):
@@ -337,6 +341,17 @@ def transpose_pads(graph: Graph) -> None:
         take_place(graph, node, fresh)
 
 
+def replace_by(graph: Graph, node: Node, mode: Any, function: Callable[..., Any], *sources: Node) -> Node:
+    """Puts what a function of torch computes of nodes in the place of one. Returns the node of its result."""
+    with mode:
+        traced_graph = traced(function, [x.meta["val"] for x in sources], {})
+    copies = dict(zip(traced_graph.find_nodes(op="placeholder"), sources, strict=True))
+    with graph.inserting_before(node):
+        graph.graph_copy(traced_graph, copies)
+    take_place(graph, node, [x for x in copies.values() if x not in sources])
+    return [*copies.values()][-1]
+
+
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
     """The last of new nodes in the place of one, with what torch knows of where it comes from."""
     for one in fresh:
@@ -404,31 +419,24 @@ def _is_of_pixels(node: Node) -> bool:
 
 def _by_pixels(graph: Graph, node: Node, mode: Any) -> Node:
     """A product in the place of a convolution; its result with the channels last."""
-    x, weight, bias = node.args[:3]
     batch, channels, height, width = _shape(node)
-    inputs = _shape(weight)[1]
-    with graph.inserting_before(node):
 
-        def call(target: Any, *args: Any) -> Node:
-            return called(graph, target, args, {}, mode)
+    def product(x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        rows, turned = x.permute(LAST).flatten(0, 2), weight.flatten(1).permute(1, 0)
+        made: Any = aten.addmm(*bias, rows, turned) if bias else torch.mm(rows, turned)
+        return made.view(batch, height, width, channels).permute(FIRST)
 
-        rows = call(aten.reshape.default, call(aten.permute.default, x, LAST), [batch * height * width, inputs])
-        turned = call(aten.permute.default, call(aten.reshape.default, weight, [channels, inputs]), [1, 0])
-        product = call(aten.mm.default, rows, turned) if bias is None else call(aten.addmm.default, bias, rows, turned)
-        image = call(aten.view.default, product, [batch, height, width, channels])
-        back = call(aten.permute.default, image, FIRST)
-    take_place(graph, node, (product, image, back))
-    return image
+    return replace_by(graph, node, mode, product, *node.all_input_nodes).all_input_nodes[0]
 
 
 def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
     """The result of a convolution with the channels last, of which the users read an order."""
-    with graph.inserting_before(node):
-        fresh = called(graph, node.target, node.args, dict(node.kwargs), mode)
-        image = called(graph, aten.permute.default, (fresh, LAST), {}, mode)
-        back = called(graph, aten.permute.default, (image, FIRST), {}, mode)
-    take_place(graph, node, (fresh, image, back))
-    return image
+    options: Any = node.args[len(node.all_input_nodes) :] if node.args[2] is not None else node.args[2:]
+
+    def shown(*tensors: torch.Tensor) -> torch.Tensor:
+        return aten.convolution.default(*tensors, *options).permute(LAST).permute(FIRST)
+
+    return replace_by(graph, node, mode, shown, *node.all_input_nodes).all_input_nodes[0]
 
 
 def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:

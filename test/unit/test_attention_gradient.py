@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from attention_gradients import AttentionGradient, problem, wrong
 
+from warploom.dialect.ptx.text.syntax import instructions
 from warploom.passes.diagnostics import remarks
 from warploom.runtime import CompileError, compile
 
@@ -106,6 +107,10 @@ def test_launches_that_do_not_depend_on_each_other_overlap(
         last = found.setdefault(name, []) if name else [*found.values()][-1]
         last += [control] if control else []
     assert list(found.values()) == controls
+    for name, whole in kernel.binary.kernels.items():
+        entry = kernel.entries[name]
+        assert (entry.parameters, entry.directives) == (whole.parameters, whole.directives)
+        assert [x.opcode for x in instructions(entry.body or ())] == ["griddepcontrol.wait"] * ("wait" in found[name])
     if documents:
         names = [launch.kernel for launch in kernel.launches]
         assert names == ["gradient", "gradient_spans", "gradient_spans_1", "gradient_1", "gradient_2"]

@@ -531,6 +531,38 @@ def test_a_place_that_is_not_known_is_left() -> None:
     assert torch.equal(Compiled(function, dynamic=True).call(x, y), function(x, y))
 
 
+def _columns(x: Any, number: Any) -> Any:
+    """Of a number of columns that is read from memory."""
+    count = number.item()
+    torch._check(count >= 0)
+    torch._check(count <= x.shape[1])
+    return (x[:, :count].contiguous() * 2 + 1).float().sum(0), torch.relu(x[:, :count] @ x[:count])
+
+
+def _positive(x: Any, number: Any) -> Any:
+    """Of as many columns as there are positive numbers in a row."""
+    columns = x[:, torch.nonzero(x[0] > 0)[:, 0]]
+    return columns.softmax(-1).float().sum(0), functional.silu(columns.t() @ x) * number.item()
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize(("function", "trains"), [(_columns, False), (_columns, True), (_positive, False)])
+def test_sizes_that_depend_on_data(function: Callable[..., Any], trains: bool, rest: str) -> None:
+    """What cannot be compiled for them stays with torch, and nothing fails."""
+    x, number = torch.randn(21, 34).bfloat16().requires_grad_(trains), torch.tensor(7)
+    captured = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    with torch._dynamo.config.patch(**captured):
+        call = torch.compile(function, backend="warploom", fullgraph=True, options={"rest": rest})
+        found, other = call(x, number), function(x, number)
+        for ours, theirs in zip(found, other, strict=True):
+            assert ours.shape == theirs.shape
+            ours, theirs = ours.detach().double(), theirs.detach().double()
+            assert float((ours - theirs).norm()) <= BF16 * float(theirs.norm())
+        if trains:
+            slopes = [torch.autograd.grad(sum(y.float().sum() for y in each), x)[0] for each in (found, other)]
+            assert float((slopes[0] - slopes[1]).double().norm()) <= BF16 * float(slopes[1].double().norm())
+
+
 def test_fused_norms_of_torch() -> None:
     """torch keeps a root mean square norm and its derivative as operations of their own on some devices."""
     aten = torch.ops.aten
