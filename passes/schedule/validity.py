@@ -155,8 +155,10 @@ def _not_in_pairs(schedule: Schedule, product: Product) -> str:
 
 
 def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> None:
-    """Refuses consumers in turns but where each multiplies tiles of its own, of a whole K that is known."""
-    if schedule.consumers == "cooperative":
+    """Refuses consumers in turns but where each multiplies tiles of its own, of a whole K that is known, or scales the
+    sums of blocks."""
+    in_blocks = bool(product.block_scales) and schedule.warps > schedule.together
+    if schedule.consumers == "cooperative" or in_blocks:
         return
     if needs.adds_in_tensor_memory(target):
         raise ScheduleError(
