@@ -34,7 +34,7 @@ from ...dialect.warp.synchronisation import (
     some_warps,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.warpgroup import ROWS
+from ...dialect.warp.warpgroup import ROWS, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
@@ -43,7 +43,7 @@ from .copies import COMMIT, in_cta
 from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
-from .products import check_warpgroups
+from .products import check_warpgroups, descriptors
 
 # Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters.
 
@@ -134,10 +134,22 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, there, guard=first)
 
 
+def _first_products(op: AwaitOp) -> list[WgmmaOp]:
+    """The products behind a wait that begin new sums, whose places are known before it. Nothing is under way while they
+    are awaited, so their addresses are computed before: the tensor cores would wait for these too."""
+    block = op.parent
+    behind = [one for one in block.ops if not one.is_before_in_block(op)] if block is not None else []
+    firsts = [one for one in behind if isinstance(one, WgmmaOp) and one.overwrite is not None]
+    places = ((one, [x.owner for _, _, at in one.tiles() for x in at]) for one in firsts)
+    return [one for one, owners in places if not any(owner in behind for owner in owners)]
+
+
 @lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     place, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
     sleeping, polling = (f"mbarrier.{name}.parity.shared.b64" for name in ("try_wait", "test_wait"))
+    for product in _first_products(op):
+        descriptors(lowering, product)
     label = emitter.fresh_label("wait")
     emitter.label(label)
     wait = sleeping if emitter.has(sleeping) else polling

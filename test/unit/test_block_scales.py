@@ -73,7 +73,7 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1) -
         ((100, 256, 512), 128, True, {}),
         ((66, 256, 1024), 128, True, {**HIGH, **LOW, "staging": 0}),
         ((70, 256, 384), 128, False, {"ctas": 2}),
-        ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1"}),
+        ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1", "consumers": "pingpong"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
         ((300, 384, 384), 128, True, {**HIGH, "cluster": "1x2", "ctas": 4, "consumers": "pingpong"}),
         ((139, 128, 512), 128, False, {**HIGH, **LOW, "consumers": "pingpong", "ctas": 1}),
