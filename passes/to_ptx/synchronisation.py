@@ -135,13 +135,17 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
 
 
 def _first_products(op: AwaitOp) -> list[WgmmaOp]:
-    """The products behind a wait that begin new sums, whose places are known before it. Nothing is under way while they
-    are awaited, so their addresses are computed before: the tensor cores would wait for these too."""
+    """The products behind a wait that begin sums, of memory that is known before it, if all sums there begin anew.
+
+    Nothing is under way while they are awaited, so that the tensor cores would wait for their addresses too.
+    """
     block = op.parent
     behind = [one for one in block.ops if not one.is_before_in_block(op)] if block is not None else []
-    firsts = [one for one in behind if isinstance(one, WgmmaOp) and one.overwrite is not None]
-    places = ((one, [x.owner for _, _, at in one.tiles() for x in at]) for one in firsts)
-    return [one for one, owners in places if not any(owner in behind for owner in owners)]
+    products = [one for one in behind if isinstance(one, WgmmaOp)]
+    firsts = [one for one in products if one.overwrite is not None or not isinstance(one.c.owner, WgmmaOp)]
+    if any(one.overwrite is None or one.a_in_registers for one in firsts):
+        return []
+    return [one for one in firsts if all(at.owner not in behind for _, _, place in one.tiles() for at in place)]
 
 
 @lowers(AwaitOp)
