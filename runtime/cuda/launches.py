@@ -55,8 +55,6 @@ class Direct:
         self.launch = library.cuLaunchKernelEx  # (config, kernel, parameters, extra)
         self.launch_graph = library.cuGraphLaunch  # (graph, stream)
         self.copy = library.cuMemcpyDtoDAsync_v2  # (to, from, bytes, stream)
-        # (stream, status, identifier, graph, nodes, number) and (stream, nodes, number, flags)
-        self.captured, self.follow = library.cuStreamGetCaptureInfo_v2, library.cuStreamUpdateCaptureDependencies
 
 
 @cache
@@ -220,29 +218,6 @@ def copier(driver: Any, to: int, size: int) -> Callable[[int, int], int]:
     if functions is None:
         return lambda source, stream: driver.cuMemcpyDtoDAsync(to, source, size, stream)[0]
     return lambda source, stream: functions.copy(place, ctypes.c_uint64(source), count, ctypes.c_void_p(stream))
-
-
-class CapturedStream:
-    """The nodes of a graph that what is captured next on a stream will follow."""
-
-    SET = 1
-    """`CU_STREAM_SET_CAPTURE_DEPENDENCIES`."""
-
-    def __init__(self, functions: Direct, stream: int) -> None:
-        self.functions, self.stream = functions, ctypes.c_void_p(stream)
-
-    def nodes(self) -> list[int]:
-        """Handles of these nodes; empty where the driver does not say."""
-        nodes, count, status = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t(), ctypes.c_int()
-        other = ctypes.c_uint64(), ctypes.c_void_p()
-        code = self.functions.captured(self.stream, *map(ctypes.byref, (status, *other, nodes, count)))
-        return [] if code else [nodes[i] or 0 for i in range(count.value)]
-
-    def follow(self, nodes: Sequence[int]) -> None:
-        """Lets what comes next follow these nodes alone."""
-        handles = (ctypes.c_void_p * len(nodes))(*nodes)
-        if code := self.functions.follow(self.stream, handles, ctypes.c_size_t(len(nodes)), self.SET):
-            raise CudaError(f"edges of a recorded graph: {explain(code)}")
 
 
 def launches_of(

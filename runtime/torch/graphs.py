@@ -3,8 +3,7 @@ launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from threading import get_ident, local
@@ -13,7 +12,6 @@ from typing import Any, TypeAlias
 import torch
 
 from ..arguments.arrays import stream_reader
-from .part import RECORDED, RecordedParts
 
 Model: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 """A compiled graph. It empties the list of its inputs."""
@@ -103,7 +101,7 @@ class RecordedGraph(local):
             pool, stream = POOLS[key]
             where = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
             # cuBLAS keeps its scratch memory: each graph takes its own from the pool.
-            with trees.clear_cublas_manager(), cuda.graph(graph, **where), _apart(stream):
+            with trees.clear_cublas_manager(), cuda.graph(graph, **where):
                 results = list(self.model(own))
         return graph, results
 
@@ -111,20 +109,6 @@ class RecordedGraph(local):
 POOLS: dict[tuple[int, int, int], tuple[Any, Any]] = {}
 """By thread, device and stream the memory that graphs there share, of which one runs at a time, and the stream that is
 captured."""
-
-
-@contextmanager
-def _apart(stream: Any) -> Generator[None]:
-    """Lets parts that a graph on a stream records run at once where they may."""
-    from ..cuda.driver import gpu
-    from ..cuda.launches import CapturedStream, direct
-
-    functions = direct(gpu(stream.device.index or 0).driver)
-    RECORDED.parts = None if functions is None else RecordedParts(CapturedStream(functions, stream.cuda_stream))
-    try:
-        yield
-    finally:
-        RECORDED.parts = None
 
 
 def _copy_into(place: torch.Tensor) -> Callable[[torch.Tensor], object]:

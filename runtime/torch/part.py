@@ -7,10 +7,8 @@ import pickle
 from base64 import b85decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from os import PathLike
-from threading import local
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -23,7 +21,7 @@ from ..base.launch import Plan
 from ..kernel.kernel import Kernel
 
 if TYPE_CHECKING:
-    from ..cuda.launches import CapturedStream, Launches
+    from ..cuda.launches import Launches
 
 
 @dataclass(frozen=True)
@@ -109,51 +107,6 @@ PreparedPart: TypeAlias = "tuple[Launches, tuple[Callable[[], torch.Tensor], ...
 PROFILING: Callable[[], bool] = cast("Any", torch.autograd)._profiler_enabled
 
 
-class RecordedParts:
-    """Parts of a graph that is being recorded. Of parts that follow on each other those run at once that do not need
-    what another one computes, such as projections of queries, keys and values: each fills the SMs that others leave."""
-
-    def __init__(self, stream: CapturedStream) -> None:
-        self.stream = stream
-        self.before, self.ends = list[int](), list[int]()
-        self.memories: list[tuple[list[range], list[range]]] = []
-
-    def enqueue(
-        self, launch: Callable[[], None], read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]
-    ) -> None:
-        """Adds the launches of a part, which reads and writes memory of tensors."""
-        own, ahead = (_spans(read), _spans(written)), self.stream.nodes()
-        apart = all(not _meet(own[1], [*r, *w]) and not _meet(w, own[0]) for r, w in self.memories)
-        if apart and self.ends and sorted(ahead) == sorted(self.ends):
-            self.stream.follow(self.before)
-            launch()
-            self.stream.follow([*ahead, *self.stream.nodes()])
-        else:
-            self.before, self.memories = ahead, []
-            launch()
-        self.memories.append(own)
-        self.ends = self.stream.nodes()
-
-
-def _spans(tensors: Sequence[torch.Tensor]) -> list[range]:
-    """The addresses from the first to the last byte of each tensor."""
-    storages = (x.untyped_storage() for x in tensors)
-    return [range(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in storages]
-
-
-def _meet(some: Sequence[range], others: Sequence[range]) -> bool:
-    return any(x.start < y.stop and y.start < x.stop for x in some for y in others)
-
-
-class _Recorded(local):
-    """The parts of the graph that this thread records, if any."""
-
-    parts: RecordedParts | None = None
-
-
-RECORDED = _Recorded()
-
-
 class Region:
     """A compiled part of a graph, called with its inputs: on the interpreter for CPU tensors, on torch's current stream
     for GPU tensors. A call allocates by torch only, so that CUDA graphs can capture it. `name` is its name in a graph;
@@ -201,11 +154,7 @@ class Region:
         launches, scratch = ready
         memory = [make() for make in scratch]
         addresses += [t.data_ptr() for t in memory]
-        enqueue = partial(launches, addresses, current_stream(outs[0].get_device()))
-        if RECORDED.parts is None:
-            enqueue()
-        else:
-            RECORDED.parts.enqueue(enqueue, inputs, (*outs, *memory))
+        launches(addresses, current_stream(outs[0].get_device()))
 
     def _first(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> PreparedPart | None:
         """The first call with tensors of these strides. Returns its launches and what allocates their scratch memory,

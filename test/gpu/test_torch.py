@@ -267,31 +267,6 @@ def test_calls_are_recorded(device: GpuDevice) -> None:
         assert len(recorded) == 3
 
 
-def test_projections_are_recorded_at_once(device: GpuDevice) -> None:
-    """Three products of one input follow the same node, and what reads them follows all three."""
-    pytest.importorskip("triton")
-    inductor: Any = pytest.importorskip("warploom.runtime.torch.inductor")
-    launches: Any = pytest.importorskip("warploom.runtime.cuda.launches")
-    layers, followed = [torch.nn.Linear(200, n).cuda().bfloat16() for n in (328, 72, 96)], list[int]()
-    wide = [torch.nn.Linear(200, n).cuda().double() for n in (328, 72, 96)]
-    for own, exact in zip(layers, wide, strict=True):
-        exact.load_state_dict(own.state_dict())
-
-    def function(layers: Any, x: Any) -> list[Any]:
-        return [layer(x) for layer in layers]
-
-    follow = launches.CapturedStream.follow
-    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        patch.setattr(inductor, "judged", lambda *_: inductor.OURS)
-        patch.setattr(launches.CapturedStream, "follow", lambda s, n: (followed.append(len(n)), follow(s, n))[1])
-        call = backend(lambda x: function(layers, x.cos()), "inductor")
-        for _ in range(5):
-            x = drawn(37, 200)
-            pairs = zip(call(x), function(wide, x.cos().double()), strict=True)
-            assert all(close(found, exact, 4.0) for found, exact in pairs)
-    assert followed == [1, 2, 1, 3]
-
-
 def test_a_cache_stays_where_it_is(device: GpuDevice) -> None:
     """Nothing of the size of a changed input is allocated."""
     pytest.importorskip("triton")

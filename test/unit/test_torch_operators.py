@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
 
@@ -143,37 +143,6 @@ def test_a_graph_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     args = [torch.ones(9) for _ in range(3)]
     assert torch.equal(large(list(args))[0], torch.ones(9))
     assert large(list(args)) == ["otherwise"]
-
-
-def test_recorded_parts_run_at_once_where_they_may() -> None:
-    """Nodes of a graph by those they follow: q, k and v an earlier kernel, what reads two of them all three."""
-    from warploom.runtime.torch.part import RecordedParts
-
-    class Stream:
-        ends: ClassVar[list[int]] = [1]
-        edges: ClassVar[list[list[int]]] = [[], []]
-
-        def nodes(self) -> list[int]:
-            return [*self.ends]
-
-        def follow(self, nodes: list[int]) -> None:
-            self.ends[:] = nodes
-
-        def launch(self) -> None:
-            self.edges.append(self.nodes())
-            self.follow([len(self.edges) - 1])
-
-    stream = Stream()
-    parts: Any = RecordedParts(cast("Any", stream))
-    x, weights, q, k, v, out = (torch.empty(8) for _ in range(6))
-    for result in (q, k, v[4:]):
-        parts.enqueue(stream.launch, (x, weights), (result,))
-    parts.enqueue(stream.launch, (q, k), (out,))
-    parts.enqueue(stream.launch, (out,), (x,))  # reads and writes what the one before does
-    parts.enqueue(stream.launch, (weights,), (x,))
-    stream.launch()  # another kernel
-    parts.enqueue(stream.launch, (weights,), (v[:4],))
-    assert stream.edges[2:] == [[1], [1], [1], [2, 3, 4], [5], [6], [7], [8]]
 
 
 def test_scaled_matmul() -> None:
