@@ -31,8 +31,9 @@ from warploom.runtime import CompileError, Kernel, compile
 LIMIT = 1e-2
 """Relative error in the Frobenius norm that a right kernel stays under, its result rounded to bf16."""
 
-ROTATED_BYTES, REPLAYS = 256 << 20, 3
-"""Bytes of weights that calls in a row read before the first ones come again, and how often they do."""
+ROTATED_BYTES, REPLAYS, IN_A_ROW = 256 << 20, 3, 24
+"""Bytes of weights that calls in a row read before the first ones come again; how often these are measured, and how
+many they are at least."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,10 @@ class ReadTimer(Timer):
 
 
 def in_a_row(torch: Any, calls: Callable[[], list[Callable[[], object]]]) -> float:
-    """Milliseconds of one of the calls, which are made for the stream that is current then."""
+    """Milliseconds of one of the calls, which are made for the stream that is current then.
+
+    At least `IN_A_ROW` follow on each other, of a kernel and of its peers: the card throttles in long runs.
+    """
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
@@ -146,7 +150,7 @@ def in_a_row(torch: Any, calls: Callable[[], list[Callable[[], object]]]) -> flo
         stream.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            for call in made * REPLAYS:
+            for call in made * (repeats := -(-IN_A_ROW // len(made))):
                 call()
         times: list[float] = []
         for _ in range(REPLAYS + 1):
@@ -155,7 +159,7 @@ def in_a_row(torch: Any, calls: Callable[[], list[Callable[[], object]]]) -> flo
             graph.replay()
             end.record()
             end.synchronize()
-            times.append(start.elapsed_time(end) / len(made) / REPLAYS)
+            times.append(start.elapsed_time(end) / len(made) / repeats)
     return statistics.median(times[1:])
 
 

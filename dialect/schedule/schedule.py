@@ -130,7 +130,7 @@ class Schedule:
     consumers: str = rare(
         "loop",
         "how the consumer warpgroups share the tensor cores. `cooperative`: all of them multiply each K tile. "
-        "`pingpong`: they take turns, so that one multiplies while another runs its epilogue",
+        "`pingpong`: they take turns, so that one multiplies while another runs its epilogue, or scales sums of blocks",
         "cooperative",
         one_of=("cooperative", "pingpong"),
         of=(WARPGROUPS, ATTENTION),

@@ -171,10 +171,14 @@ class PingPong(NamedTuple):
         """Waits for the turn."""
         index.insert(ScopedBarrierOp(CTA, self.own, THREADS))
 
+    def end(self, index: IndexBuilder) -> None:
+        """Passes the turn to the next warpgroup."""
+        index.insert(ScopedBarrierOp(CTA, self.next, THREADS, arrive=True))
+
     def pass_if(self, index: IndexBuilder, condition: SSAValue) -> None:
         """Passes the turn to the next warpgroup, if a condition holds."""
         with index.where(condition) as inside:
-            inside.insert(ScopedBarrierOp(CTA, self.next, THREADS, arrive=True))
+            self.end(inside)
 
 
 # Operands of an epilogue, which are on their way while the products of a tile run.
@@ -256,7 +260,7 @@ class ConsumerLoop(NamedTuple):
     """A loop over K whose tiles are `staged` in stages of a ring; other tiles are in the `fixed` stages of another
     ring.
 
-    `groups` warpgroups run it, `in_turns` or independently.
+    `groups` warpgroups run it, `in_turns` or independently. With `each_group` a turn has one group of products.
     """
 
     loop: scf.ForOp
@@ -266,6 +270,7 @@ class ConsumerLoop(NamedTuple):
     groups: int
     in_turns: bool
     in_tensor_memory: bool = False
+    each_group: bool = False
 
     def rewrite(self, index: IndexBuilder, start: IndexBuilder) -> None:
         """Waits for a stage, from `start` in the loop on, and for the products of the one before, where that may be."""
@@ -283,7 +288,9 @@ class ConsumerLoop(NamedTuple):
             ring.step(index.after(done), RELEASE, late=True)
             Rewriter.erase_op(last_wait)
         turns = self._turns(index)
-        if turns is not None:
+        if self.each_group:
+            self._in_order(index)
+        elif turns is not None:
             commit = next(op for op in block.ops if isinstance(op, CommitOp))
             turns.begin(index.before([op for op in block.ops if isinstance(op, FenceOp)][-1]))
             passed = index.after(commit)
@@ -319,7 +326,30 @@ class ConsumerLoop(NamedTuple):
     def _turns(self, index: IndexBuilder) -> PingPong | None:
         """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
         count = sum(isinstance(op, CommitOp) for op in self.loop.body.block.ops)
-        return PingPong.of(index, self.groups) if self.in_turns and self.groups > 1 and count > 1 else None
+        many = self.in_turns and self.groups > 1 and count > 1 and not self.each_group
+        return PingPong.of(index, self.groups) if many else None
+
+    def _in_order(self, index: IndexBuilder) -> None:
+        """Starts each group of products in a turn of its own, from the first tile of a CTA to its last.
+
+        Of groups that start at the same moment the tensor cores run the products by turns, so that all end, and their
+        sums are scaled, at the same moment too.
+        """
+        around = self.loop.parent_op()
+        outside = around if isinstance(around, scf.ForOp) else self.loop
+        index, end = index.before(outside), index.after(outside)
+        turns = PingPong.of(index, self.groups)
+        turns.pass_if(index, index.compare("eq", turns.group, self.groups - 1))
+        ended = False
+        for op in reversed(list(self.loop.body.block.ops)):
+            if isinstance(op, FenceOp) and op.before.data == WGMMA:
+                turns.begin(index.before(op))
+                ended = False
+            elif isinstance(op, CommitOp) and not ended:
+                turns.end(index.after(op))
+                ended = True
+        with end.where(end.compare("eq", turns.group, 0)) as inside:
+            turns.begin(inside)
 
     def _waits_behind(self) -> bool:
         """Whether the wait for products can move to the next iteration: in the loop, only further products read their

@@ -226,8 +226,10 @@ class TensorLoop:
         self._copy(self.copies, self.ring, start)
         for loads in self.loads:
             loads.start(index, self.ring)
-        groups, in_turns = self.launch.schedule.consumer_warps // WARPS, self.launch.schedule.consumers == "pingpong"
-        consumers = ConsumerLoop(self.loop, self.ring, staged, fixed, groups, in_turns, self.in_tensor_memory)
+        schedule = self.launch.schedule
+        groups, in_turns = schedule.consumer_warps // WARPS, schedule.consumers == "pingpong"
+        each = in_turns and schedule.promote != "none" and groups > 1 and not schedule.own_tiles
+        consumers = ConsumerLoop(self.loop, self.ring, staged, fixed, groups, in_turns, self.in_tensor_memory, each)
         consumers.rewrite(index.before(self.loop), start)
         for loads in self.loads:
             loads.receive(index, self.ring)

@@ -155,13 +155,16 @@ def _not_in_pairs(schedule: Schedule, product: Product) -> str:
 
 
 def _check_own_tiles(schedule: Schedule, product: Product, target: Target) -> None:
-    """Refuses consumers in turns but where each multiplies tiles of its own, of a whole K that is known."""
+    """Refuses consumers in turns but where each multiplies tiles of its own, of a whole K that is known, or scales the
+    sums of blocks."""
     if schedule.consumers == "cooperative":
         return
     if needs.adds_in_tensor_memory(target):
         raise ScheduleError(
             f"consumers = {schedule.consumers}: in tensor memory one warp issues the products of all warpgroups"
         )
+    if product.block_scales and not schedule.own_tiles:
+        return
     if not schedule.own_tiles or not schedule.ctas or schedule.split_k > 1 or not product.is_known("k"):
         raise ScheduleError(
             f"consumers = {schedule.consumers} takes tiles of one warpgroup, CTAs that go from tile to tile, "
@@ -404,6 +407,7 @@ def around_tile(chosen: Schedule, fields: Mapping[str, object], asked: Product, 
         cta, tile = (mma.n, n, k), (mma.n, ROWS)
     around: dict[str, Any] = {"cta": cta, "warp": tile, "mma": mma, "stages": LEAST_RING, "split_k": 1}
     around |= {"cluster": (1, 1), "multiplied": "ab", "partial_sums": "memory"}
+    around |= {"consumers": "cooperative"} if asked.block_scales else {}
     cut = chosen.with_fields(**{**around, "staging": 0, **fields})
     around["staging"] = staged_part(seen, cut)[0]
     around["stages"] = needs.fitting_stages(seen, chosen.with_fields(**{**around, **fields}), target)

@@ -422,7 +422,10 @@ class BlockScaledProduct(WarpgroupProduct):
             if (block := groups.blocks[side]) == 1:
                 along[side], where[side], inside[side] = 1, first, size % self.tiling.schedule.cta[side] == 0
             else:
-                at.append(index.value(index.div(first, block)))
+                of_block, schedule = index.div(first, block), self.tiling.schedule
+                if size * block % (schedule.cta[side] * schedule.cluster[side]):
+                    of_block = index.minimum(of_block, size - 1)  # of a tile that makes a cluster whole
+                at.append(index.value(of_block))
             matrix = index.insert(view.at(at, *along)).matrix
             load = LoadOp(matrix, index.values(where), kind, bounds_attribute(*inside))
             fragments.append(index.insert(load).fragment)

@@ -34,7 +34,7 @@ from ...dialect.warp.synchronisation import (
     some_warps,
 )
 from ...dialect.warp.tensor_maps import TensorLoadOp, TensorMapType, TensorStoreOp
-from ...dialect.warp.warpgroup import ROWS
+from ...dialect.warp.warpgroup import ROWS, WgmmaOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import SharedBarriers
@@ -43,7 +43,7 @@ from .copies import COMMIT, in_cta
 from .emitter import SINK, At, IndexValue, TensorBox, VirtualRegister
 from .kernel import KernelLowering, check_multiple, lowers
 from .memory import memory_name
-from .products import check_warpgroups
+from .products import check_warpgroups, descriptors
 
 # Synchronisation: mbarriers, groups of asynchronous operations, fences, barriers of every scope, counters.
 
@@ -134,10 +134,26 @@ def _arrive(lowering: KernelLowering, op: ArriveOp) -> None:
     emitter.emit("mbarrier.arrive.shared::cluster.b64", SINK, there, guard=first)
 
 
+def _first_products(op: AwaitOp) -> list[WgmmaOp]:
+    """The products behind a wait that begin sums, of memory that is known before it, if all sums there begin anew.
+
+    Nothing is under way while they are awaited, so that the tensor cores would wait for their addresses too.
+    """
+    block = op.parent
+    behind = [one for one in block.ops if not one.is_before_in_block(op)] if block is not None else []
+    products = [one for one in behind if isinstance(one, WgmmaOp)]
+    firsts = [one for one in products if one.overwrite is not None or not isinstance(one.c.owner, WgmmaOp)]
+    if any(one.overwrite is None or one.a_in_registers for one in firsts):
+        return []
+    return [one for one in firsts if all(at.owner not in behind for _, _, place in one.tiles() for at in place)]
+
+
 @lowers(AwaitOp)
 def _await(lowering: KernelLowering, op: AwaitOp) -> None:
     place, emitter = barrier_address(lowering, op, op.barriers, op.number), lowering.emitter
     sleeping, polling = (f"mbarrier.{name}.parity.shared.b64" for name in ("try_wait", "test_wait"))
+    for product in _first_products(op):
+        descriptors(lowering, product)
     label = emitter.fresh_label("wait")
     emitter.label(label)
     wait = sleeping if emitter.has(sleeping) else polling

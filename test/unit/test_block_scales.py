@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,7 @@ Array = NDArray[Any]
 BLOCK, INSTRUCTION, KEPT = 128, 32, 13
 
 HIGH = {"cta": "256x128x128", "warp": "128x128", "mma": "m64n128k32"}
+LOW = {"cta": "128x128x256", "warp": "64x128"}
 
 SCALED = """#same = affine_map<(i, k) -> (i, k)>
 #sa = affine_map<(i, k) -> {sa}>
@@ -69,10 +71,12 @@ def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1) -
     ("size", "columns", "across", "schedule"),
     [
         ((100, 256, 512), 128, True, {}),
-        ((66, 256, 1024), 128, True, {"cta": "128x128x256", "warp": "64x128", "mma": "m64n128k32", "staging": 0}),
+        ((66, 256, 1024), 128, True, {**HIGH, **LOW, "staging": 0}),
         ((70, 256, 384), 128, False, {"ctas": 2}),
-        ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1"}),
+        ((300, 256, 256), 128, True, {**HIGH, "cluster": "2x1", "consumers": "pingpong"}),
         ((130, 136, 256), 1, True, {"staging": 0}),
+        ((300, 384, 384), 128, True, {**HIGH, "cluster": "1x2", "ctas": 4, "consumers": "pingpong"}),
+        ((139, 128, 512), 128, False, {**HIGH, **LOW, "consumers": "pingpong", "ctas": 1}),
         ((70, 128, 256), 128, True, {}),
     ],
 )
@@ -109,6 +113,17 @@ def check(size: tuple[int, int, int], columns: int, schedule: dict[str, Any], *,
         cut = (BLOCK // INSTRUCTION) * (INSTRUCTION + 1) * 2.0**-KEPT
         bound += np.abs(x[:, part]) @ np.abs(y[:, part]).T * scale * (cut + (k // BLOCK + 4) * 2.0**-23)
     assert np.all(np.abs(d - wanted) <= bound)
+
+
+def test_turns_have_one_group_of_products_each() -> None:
+    """Each group of products waits for a turn and passes it on, before its sums are scaled."""
+    source = text(600, 384, 384, BLOCK, across=True)
+    ptx = compile(source, target="sm_90a", **HIGH, consumers="pingpong").ptx
+    loop = ptx[ptx.rindex("// K loop") :]
+    loop = loop[: loop.index("_end:")]
+    steps = re.findall(r"bar\.sync|bar\.arrive|wgmma\.(?:fence|commit_group|wait_group)", loop)
+    turn = ["bar.sync", "wgmma.fence", "wgmma.commit_group", "bar.arrive", "wgmma.wait_group"]
+    assert steps == 2 * turn
 
 
 def test_other_targets_scale_matrices_of_their_own() -> None:
