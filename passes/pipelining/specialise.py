@@ -246,7 +246,9 @@ class TensorLoop:
     def _has_rows(self, index: IndexBuilder) -> SSAValue | None:
         """Whether the first row of a warpgroup is one of the group that its tile is of; None where it always is."""
         schedule = self.launch.schedule
-        products = [op for op in self.products if op.major("a") == 0 and op.transposed is None and not op.a_in_registers]
+        products = [
+            op for op in self.products if op.major("a") == 0 and op.transposed is None and not op.a_in_registers
+        ]
         for copy in self.copied if schedule.cta[0] > schedule.warp[0] and not self.in_tensor_memory else ():
             view, reads = copy.source.owner, [op for op in products if op.a is copy.destination]
             if isinstance(view, MatrixOp) and view.part and reads:

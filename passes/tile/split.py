@@ -54,7 +54,11 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     body.add_op(scf.YieldOp())
     index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
     group = next((op for op in rest if isinstance(op, FindGroupOp)), None)
-    tiles = launch.inside(index, launch.op.gridSizeX) if group is None else Tail.of(index, launch.schedule, group).count(index)
+    tiles = (
+        launch.inside(index, launch.op.gridSizeX)
+        if group is None
+        else Tail.of(index, launch.schedule, group).count(index)
+    )
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
     if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
@@ -359,7 +363,9 @@ class SplitTurns(Split):
     def cut(self) -> SSAValue:
         """Lets the loop go from this part's first K tile to its last; gives its number."""
         index, part = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.part()
-        self.loop.operands[0], self.loop.operands[1] = index.values(self.ends(index, part, self.launch.schedule.split_k))
+        self.loop.operands[0], self.loop.operands[1] = index.values(
+            self.ends(index, part, self.launch.schedule.split_k)
+        )
         return part
 
     def ends(self, index: IndexBuilder, part: Index, parts: Index) -> list[Index]:

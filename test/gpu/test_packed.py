@@ -88,7 +88,7 @@ def test_weights_of_4_bits_by_activations_of_8(floats: bool, device: GpuDevice) 
     compared(converted.BYTES.format(body=body, **types), [a, q, s, np.zeros((20, 72), np.float32)], device)
 
 
-@pytest.mark.parametrize("kind", ["rows", "columns", "gate", "gradient"])
+@pytest.mark.parametrize("kind", ["rows", "columns", "gate", "gradient", "tail", "empty"])
 def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
     random = np.random.default_rng()
     text = {
@@ -96,7 +96,8 @@ def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
         "columns": experts.forward("bf16", transposed=True),
         "gate": experts.gated(),
         "gradient": experts.gradient("bf16"),
-    }[kind]
+    }.get(kind, experts.forward("bf16", transposed=False))
+    schedule = {"tail": experts.SHARED_TAIL, "empty": {"cta": "192x64x64", "ctas": 3}}.get(kind, {})
     t, count, k, n = experts.T, experts.E, experts.K, 144 if kind == "gate" else experts.N
     ends = experts.drawn(random)
     shapes = (t, n) if kind == "gradient" else (count, n, k) if kind == "columns" else (count, k, n)
@@ -104,4 +105,4 @@ def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
     s, r = (random.standard_normal(shape).astype(np.float32) for shape in ((count, n), (t,)))
     d = np.zeros({"gradient": (count, k, n), "gate": (t, n // 2)}.get(kind, (t, n)), np.float32)
     written = None if kind == "gradient" else ends[-1]
-    compared(text, [a, b, np.array(ends, np.int32), s, r, d], device, written)
+    compared(text, [a, b, np.array(ends, np.int32), s, r, d], device, written, **schedule)

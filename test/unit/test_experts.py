@@ -101,7 +101,16 @@ def operands(rng: np.random.Generator, dtype: Any, ends: list[int], *shapes: tup
     return found
 
 
-CASES = [("bf16", "sm_90a", {}), ("f16", "sm_90a", {"ctas": 2, "staging": 0}), ("bf16", "sm_80", {})]
+SHARED_TAIL = {"cta": "64x64x64", "ctas": 7, "split_k": 2}
+"""Of the tiles that 7 CTAs have left, two parts of K each, where no more than three are left."""
+
+CASES = [
+    ("bf16", "sm_90a", {}),
+    ("f16", "sm_90a", {"ctas": 2, "staging": 0}),
+    ("bf16", "sm_80", {}),
+    ("bf16", "sm_90a", SHARED_TAIL),
+    ("f16", "sm_90a", {"cta": "192x64x64", "ctas": 3}),  # warpgroups without rows
+]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
@@ -184,6 +193,39 @@ def test_a_gate_is_in_the_product(target: str) -> None:
         bound = 1.1 * dg * np.abs(u) + np.abs(silu) * du + np.abs(silu * u) * 2e-6 + 2.0**-140
         assert np.all(np.abs(d[rows] - silu * u) <= bound)
     assert np.isnan(d[ends[-1] :]).all()
+
+
+@pytest.mark.parametrize("ctas", [2, 3, 5, 8])
+def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
+    """As many parts of K as let all CTAs have one: K / 64 = 6 K tiles, up to four parts."""
+    rng, k = np.random.default_rng(), 328
+    text = forward("bf16", transposed=False).replace("72", str(k)).replace("100x", "?x")
+    kernel = compile(text, target="sm_90a", cache=False, cta="64x64x64", ctas=ctas, split_k=4)
+    ends = drawn(rng)
+    a, b = operands(rng, ml_dtypes.bfloat16, ends, (T, k), (E, k, N))
+    unused, results = (np.zeros((E, N), np.float32), np.zeros(T, np.float32)), list[Array]()
+    for _ in range(2):
+        results.append(np.full((T, N), np.nan, np.float32))
+        kernel(a, b, np.array(ends, np.int32), *unused, results[-1], device="interp", checks="all")
+    np.testing.assert_array_equal(*results)
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
+        assert np.all(np.abs(results[0][rows] - x @ y) <= (k + 5) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
+    assert np.isnan(results[0][ends[-1] :]).all()
+
+
+def test_warpgroups_without_rows_multiply_nothing() -> None:
+    """A tile of 192 rows of a group of 40: two of three warpgroups go past their products."""
+    kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False, cta="192x64x64", ctas=1)
+    a, b = np.ones((T, K), ml_dtypes.bfloat16), np.ones((E, K, N), ml_dtypes.bfloat16)
+    unused, d = (np.zeros((E, N), np.float32), np.zeros(T, np.float32)), np.zeros((T, N), np.float32)
+    counted = list[int]()
+    for end in (40, 64, 65, T):
+        (report,) = kernel(a, b, np.full(E, end, np.int32), *unused, d, device="interp", report=True).reports
+        counted.append(sum(warps for opcode, warps in report.mix.items() if opcode.startswith("wgmma.mma_async")))
+    k_tiles, steps, warps = -(-K // 64), 4, 4
+    tiles = -(-N // kernel.schedule[0].cta[1])
+    assert counted == [tiles * k_tiles * steps * warps * warpgroups for warpgroups in (1, 1, 2, 2)]
 
 
 def test_one_launch_without_a_wait() -> None:
