@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import IndexOp
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.dialects.memref import LoadOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.nest import Nest
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..patterns import constant_value
+from .operand import KernelArgument, VectorOperand
 
 if TYPE_CHECKING:
     from xdsl.dialects.tensor import ExtractOp
+
+    from .product import Product
 
 LEAST_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
@@ -84,6 +90,25 @@ def gather_of(op: LinalgStructuredOperation) -> Gather | None:
     return Gather(read.tensor, table.tensor, along, others, page, slot)
 
 
+def rows_of(op: Operation) -> PagedOp | None:
+    """The view that reads the rows an operation gathers, `out[i, k] = memory[table[i], k]`, if it does nothing else;
+    else None. It is not inserted yet."""
+    nest = Nest.of(op) if isinstance(op, GenericOp) else None
+    if nest is None or nest.loops != 2 or nest.summed or len(nest.yielded) != 1 or nest.writes[0].loops != (0, 1):
+        return None
+    read = nest.yielded[0].owner
+    if not isinstance(read, LoadOp) or len(read.indices) != 2 or _loop(read.indices[1]) != 1:
+        return None
+    cast = read.indices[0].owner
+    tables = [each for each in nest.reads if each.loops == (0,) and isinstance(cast, arith.IndexCastOp)
+              and each.element is cast.input]  # fmt: skip
+    kinds = memory_of(read.memref), *(memory_of(each.value) for each in tables)
+    plain = len(tables) == 1 and all((strides_of(kind) or (None,))[-1] == 1 for kind in kinds)
+    if not plain or kinds[1].element_type not in (i32, i64):
+        return None
+    return PagedOp(read.memref, tables[0].value, [0, 1], [], 0)
+
+
 def _loop(index: SSAValue) -> int | None:
     """The loop whose number an index is."""
     return index.owner.dim.value.data if isinstance(index.owner, IndexOp) else None
@@ -106,6 +131,19 @@ def _page(index: SSAValue) -> tuple[ExtractOp, Quotient] | None:
     read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
     block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, ExtractOp) and read.indices else None
     return (read, block) if isinstance(read, ExtractOp) and block is not None else None
+
+
+def read_with(operand: KernelArgument) -> tuple[KernelArgument, ...]:
+    """What a kernel takes for an operand: of a view of pages, the memory and the table."""
+    view = operand.value.owner
+    if not isinstance(view, PagedOp):
+        return (operand,)
+    return VectorOperand(operand.name, view.memory, divisor=operand.divisor), VectorOperand("rows", view.table)
+
+
+def paged_by(product: Product) -> tuple[PagedOp, ...]:
+    """A, if a table names its rows."""
+    return (view,) if isinstance(view := product.a.value.owner, PagedOp) else ()
 
 
 def erase_pages(values: Sequence[SSAValue]) -> None:

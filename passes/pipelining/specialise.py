@@ -294,14 +294,14 @@ def _multiply_where(condition: SSAValue, body: Block) -> None:
         while isinstance(value.owner, WgmmaOp) and value.owner in inside:
             value = value.owner.c
         starts.append(value)
-    blocks = Block(), Block([scf.YieldOp(*starts)])
-    branch = scf.IfOp(condition, [value.type for value in sums], *map(Region, blocks))
+    multiply, keep = Block(), Block([scf.YieldOp(*starts)])
+    branch = scf.IfOp(condition, [value.type for value in sums], Region(multiply), Region(keep))
     body.insert_op_before(branch, inside[0])
     for value, made in zip(sums, branch.results, strict=True):
         value.replace_uses_with_if(made, lambda use: use.operation not in inside)
     for op in inside:
         op.detach()
-    blocks[0].add_ops([*inside, scf.YieldOp(*sums)])
+    multiply.add_ops([*inside, scf.YieldOp(*sums)])
 
 
 def _is_of_copies(op: Operation) -> bool:

@@ -28,7 +28,7 @@ from ...dialect.warp.views import PagedOp
 from ..diagnostics import fail
 from ..linalg.elementwise import check_unshared
 from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand
-from ..linalg.pages import erase_pages
+from ..linalg.pages import erase_pages, paged_by
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
 from ..linalg.read_attention import Attention, AttentionGradient
@@ -58,7 +58,7 @@ class Extents(NamedTuple):
         def size(axis: str, size: int, operand: MatrixOperand, dimension: int) -> Index:
             return size if product.is_known(axis) else index.dim(memory[operand.value], dimension)
 
-        a, b = product.a, product.b
+        a, b = product.d if paged_by(product) else product.a, product.b
         m = size("m", product.m, a, a.loops[0])
         n = size("n", product.n, b, b.loops[1])
         return Extents(m, n, batch_sizes(index, product, memory))
@@ -226,7 +226,8 @@ class OutlineProduct(RewritePattern):
         if not op.tile:
             schedule = schedule_of(op)
             check_unshared(op)
-            outline(TiledProduct(read(op), schedule))
+            product = read(op)
+            outline(TiledProduct(product, schedule), paged_by(product))
 
 
 class OutlineAttention(RewritePattern):

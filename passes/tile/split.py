@@ -57,7 +57,7 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     tiles = (
         launch.inside(index, launch.op.gridSizeX)
         if group is None
-        else Tail.of(index, launch.schedule, group).count(index)
+        else Tail.of(index, launch.schedule, group).numbers(index)
     )
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
@@ -93,7 +93,7 @@ class Tail(NamedTuple):
         shared = index.where_equal(each, 1, 0, rest)
         return Tail(index.sub(tiles, shared), shared, each)
 
-    def count(self, index: IndexBuilder) -> Index:
+    def numbers(self, index: IndexBuilder) -> Index:
         """The whole tiles and the parts of the others."""
         return index.add(self.whole, index.mul(self.shared, self.each))
 
@@ -175,9 +175,8 @@ class Split:
         """Memory for the sums of so many parts of so many tiles, and counters of those that arrived."""
         launch, schedule = self.launch, self.launch.schedule
         element, size = fragment_of(self.loop.results[0]).element_type, schedule.cta[0] * schedule.cta[1]
-        parts = launch.host.scratch(MemRefType(element, [parts, size]))
-        counters = launch.host.scratch(MemRefType(i32, [tiles]), zeroed=True)
-        return parts, counters
+        sums = launch.host.scratch(MemRefType(element, [parts, size]))
+        return sums, launch.host.scratch(MemRefType(i32, [tiles]), zeroed=True)
 
     def arguments(self, parts: SSAValue, counters: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The same as the last arguments of the kernel."""
@@ -385,13 +384,9 @@ class SharedTail(SplitTurns):
     """
 
     def rewrite(self) -> None:
-        launch, schedule, number, uses = self.launch, self.launch.schedule, self.tile, list(self.tile.uses)
+        launch, number, uses = self.launch, self.tile, list(self.tile.uses)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
-        rest, group = self.tiles % schedule.ctas, _groups_of(launch)
-        tail, slots = Tail(self.tiles - rest, rest, schedule.split_k), rest * schedule.split_k
-        if group is not None:
-            tail, slots = Tail.of(index, schedule, group), schedule.ctas
-        unshared, parts = tail.whole, tail.each
+        (unshared, left, parts), slots = self._tail(index)
         slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
         shared_tile, part = index.div(slot, parts), index.rem(slot, parts)
         tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
@@ -401,8 +396,8 @@ class SharedTail(SplitTurns):
         self.loop.operands[0], self.loop.operands[1] = index.values(
             [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
         )
-        memory, counters = self.arguments(*self.scratch(slots if group is not None else rest, slots))
-        sums, rest_, index = self.loop.results[0], self._behind(self.loop.results[0]), self._end_of_kernel()
+        memory, counters = self.arguments(*self.scratch(left if isinstance(left, int) else slots, slots))
+        sums, rest, index = self.loop.results[0], self._behind(self.loop.results[0]), self._end_of_kernel()
         is_shared = index.compare("uge", number, unshared)
         (ends_tile,) = index.either(
             is_shared,
@@ -414,15 +409,20 @@ class SharedTail(SplitTurns):
             start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
             first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
             total = self._added(inside, start, memory, first, added)
-            sums.replace_uses_with_if(total, lambda use: use.operation in rest_)
-            _move(rest_, inside)
-        host = launch.host.index
-        launch.grid[0] = (
-            self.tiles + rest * (schedule.split_k - 1)
-            if group is None
-            else host.mul(host.folded(launch.op.gridSizeX), schedule.split_k)
-        )
+            sums.replace_uses_with_if(total, lambda use: use.operation in rest)
+            _move(rest, inside)
         launch.finish()
+
+    def _tail(self, index: IndexBuilder) -> tuple[Tail, int]:
+        """The tiles that are shared, and the most parts that they have. Sets the grid."""
+        launch, schedule, group = self.launch, self.launch.schedule, _groups_of(self.launch)
+        if group is not None:
+            host = launch.host.index
+            launch.grid[0] = host.mul(host.folded(launch.op.gridSizeX), schedule.split_k)
+            return Tail.of(index, schedule, group), schedule.ctas
+        left = self.tiles % schedule.ctas
+        launch.grid[0] = self.tiles + left * (schedule.split_k - 1)
+        return Tail(self.tiles - left, left, schedule.split_k), left * schedule.split_k
 
 
 def _copies_arguments(loop: scf.ForOp) -> bool:

@@ -259,3 +259,64 @@ def test_a_loop_that_hands_on_a_tensor() -> None:
     c, d = rng.standard_normal((20, 12)).astype(np.float32), np.full((20, 12), np.nan, np.float32)
     kernel(a, b, c, d, device="interp")
     np.testing.assert_allclose(d, c + 3 * (a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-4, atol=1e-4)
+
+
+NAMED = """#i = affine_map<(m, k) -> (m)>
+#ik = affine_map<(m, k) -> (m, k)>
+func.func @experts(%X: memref<{x}x72x{t}>, %places: memref<{rows}x{index}>, %B: memref<4x72x136x{t}>,
+                   %ends: memref<4xi32>, %S: memref<4x136xf32>, %R: memref<{rows}xf32>, %D: memref<{rows}x136xf32>) {{
+  %A = memref.alloc({size}) : memref<{rows}x72x{t}>
+  linalg.generic {{indexing_maps = [#i, #ik], iterator_types = ["parallel", "parallel"]}}
+      ins(%places : memref<{rows}x{index}>) outs(%A : memref<{rows}x72x{t}>) {{
+  ^bb0(%r: {index}, %old: {t}):
+    %at = arith.index_cast %r : {index} to index
+    %k = linalg.index 1 : index
+    %x = memref.load %X[%at, %k] : memref<{x}x72x{t}>
+    linalg.yield %x : {t}
+  }}
+"""
+
+
+def named(type: str, index: str, *, rows: str = "100", x: str = "50") -> str:
+    """Rows of experts that are rows of X, whose numbers are in memory; an epilogue weights each with its token's."""
+    text, known = forward(type, transposed=False, epilogue=SCALED), rows != "?"
+    size = "" if known else "%tokens"
+    head = NAMED.format(t=type, index=index, rows=rows, x=x, size=size)
+    if not known:
+        head = head.replace("  %A =", "  %zeroth = arith.constant 0 : index\n  %tokens = memref.dim %places, %zeroth : "
+                            f"memref<?x{index}>\n  %A =")  # fmt: skip
+        text = text.replace("100x", "?x")
+    maps, _, body = text.partition("func.func")
+    return maps + head + body.partition("{\n")[2]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("target", "entries"), [("sm_80", 1), ("sm_120", 1), ("sm_90a", 2)])
+@pytest.mark.parametrize(("type", "index", "rows"), [("bf16", "i64", "100"), ("f16", "i32", "?")])
+def test_rows_that_a_table_names(target: str, entries: int, type: str, index: str, rows: str) -> None:
+    """`warp-group` lets threads copy such rows; for tensor copies an operation gathers them before."""
+    rng = np.random.default_rng()
+    with remarks() as made:
+        kernel = compile(named(type, index, rows=rows, x="?"), target=target, cache=False)
+    assert kernel.ptx.count(".entry") == entries
+    assert any("an operation of its own gathers rows" in str(one) for one in made) == (entries == 2)
+    tokens, ends = int(rng.integers(1, 60)), drawn(rng)
+    x, b = (rng.standard_normal(shape).astype(DTYPES[type]) for shape in ((tokens, K), (E, K, N)))
+    places = rng.integers(0, tokens, T).astype({"i32": np.int32, "i64": np.int64}[index])
+    s, r = (rng.standard_normal(shape).astype(np.float32) for shape in ((E, N), (T,)))
+    d = np.full((T, N), np.nan, np.float32)
+    kernel(x, places, b, np.array(ends, np.int32), s, r, d, device="interp", checks="all")
+    for expert, group in enumerate(spans(ends)):
+        a, y = x[places[group]].astype(np.float64), b[expert].astype(np.float64)
+        bound = ((K + 3) * 2.0**-23 * (np.abs(a) @ np.abs(y) + np.abs(s[expert]))) * np.abs(r[group, None]) + 2.0**-140
+        assert np.all(np.abs(d[group] - (a @ y + s[expert]) * r[group, None]) <= bound)
+    assert np.isnan(d[ends[-1] :]).all()
+
+
+def test_rows_that_are_overwritten_are_gathered_before() -> None:
+    fill = "  %none = arith.constant 0.0 : bf16\n  linalg.fill ins(%none : bf16) outs(%X : memref<50x72xbf16>)\n"
+    text = named("bf16", "i32").replace("  %c1 = arith", f"{fill}  %c1 = arith")
+    with remarks() as made:
+        kernel = compile(text, target="sm_80", cache=False)
+    assert kernel.ptx.count(".entry") == 3
+    assert any("what it reads may be overwritten" in str(one) for one in made)
