@@ -109,6 +109,8 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
     if schedule.shares_tail and (product.c is not None or product.initial):
         raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
+    if schedule.shares_tail and product.batch_invariant:
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas}: sums of the last tiles have another order")
     if parts > (tiles := product.k_tiles(schedule.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 
