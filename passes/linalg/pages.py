@@ -18,12 +18,9 @@ from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..patterns import constant_value
-from .operand import KernelArgument, VectorOperand
 
 if TYPE_CHECKING:
     from xdsl.dialects.tensor import ExtractOp
-
-    from .product import Product
 
 LEAST_ROWS = 16
 """Rows of a page, a power of two: what an instruction multiplies of K and V at once."""
@@ -131,19 +128,6 @@ def _page(index: SSAValue) -> tuple[ExtractOp, Quotient] | None:
     read = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
     block = _quotient(read.indices[-1], QUOTIENTS) if isinstance(read, ExtractOp) and read.indices else None
     return (read, block) if isinstance(read, ExtractOp) and block is not None else None
-
-
-def read_with(operand: KernelArgument) -> tuple[KernelArgument, ...]:
-    """What a kernel takes for an operand: of a view of pages, the memory and the table."""
-    view = operand.value.owner
-    if not isinstance(view, PagedOp):
-        return (operand,)
-    return VectorOperand(operand.name, view.memory, divisor=operand.divisor), VectorOperand("rows", view.table)
-
-
-def paged_by(product: Product) -> tuple[PagedOp, ...]:
-    """A, if a table names its rows."""
-    return (view,) if isinstance(view := product.a.value.owner, PagedOp) else ()
 
 
 def erase_pages(values: Sequence[SSAValue]) -> None:

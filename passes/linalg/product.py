@@ -26,7 +26,6 @@ from ...dialect.warp.tile_mma import TileMmaOp
 from ..diagnostics import fail
 from . import operand as extents
 from .operand import GLOBAL_SPACE, KernelArgument, MatrixOperand, Spread, VectorOperand, each_once, read_matrix
-from .pages import read_with
 
 # What is known of A and B wherever they are multiplied: of a product in memory, and of its tiles in shared memory.
 
@@ -315,7 +314,7 @@ class Product:
     @property
     def memories(self) -> tuple[KernelArgument, ...]:
         """The operands of the kernel: each memory and each number once."""
-        return each_once(operand for each in self.operands for operand in read_with(each))
+        return each_once(self.operands)
 
 
 def padded(columns: int) -> int:
