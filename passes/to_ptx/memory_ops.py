@@ -29,7 +29,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
-from ...dialect.warp.views import MatrixOp, PagedOp
+from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
 from ..allocate import offset_of
 from ..diagnostics import fail
 from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
@@ -233,21 +233,26 @@ def _padding(lowering: KernelLowering, op: CopyOp, first: int, *ends: int) -> Ze
 
 @lowers(PagedOp)
 def _paged(lowering: KernelLowering, op: PagedOp) -> None:
-    """A view that `warp.matrix` takes rows of, whose numbers the table has."""
+    """A matrix whose rows are those of memory whose numbers a table has."""
+    if op.slot is not None or memory_of(op.result).get_num_dims() != 2:
+        fail(op, f"expected rows of one matrix, got {op.result.type}; attention reads pages of several rows")
+    lowering.values[op.result] = _named_rows(lowering, op, (op.loops[0], op.loops[1]))
 
 
-def _named_rows(lowering: KernelLowering, op: MatrixOp, view: PagedOp) -> GlobalMatrix:
-    """The rows of memory whose numbers a table has, from one number on."""
+def _named_rows(
+    lowering: KernelLowering, view: PagedOp, dimensions: Dimensions, part: Sequence[IndexValue] = ()
+) -> GlobalMatrix:
+    """The rows of memory whose numbers a table has, or a part of them."""
     memory, table = lowering.memories[view.memory], lowering.memories[view.table]
-    first, rows = lowering.indices(op.part) if op.part else (0, table.shape[-1])
-    of_rows = matrix(lowering.kernel, lowering.scalars, memory, op.dimensions, ())
+    first, rows = part or (0, table.shape[-1])
+    of_rows = matrix(lowering.kernel, lowering.scalars, memory, dimensions, ())
     return replace(of_rows, rows=rows, table=(table.base, first, table.shape[-1], table.element_bits // BYTE))
 
 
 @lowers(MatrixOp)
 def _view(lowering: KernelLowering, op: MatrixOp) -> None:
     if isinstance(op.memory.owner, PagedOp):
-        lowering.values[op.matrix] = _named_rows(lowering, op, op.memory.owner)
+        lowering.values[op.matrix] = _named_rows(lowering, op.memory.owner, op.dimensions, lowering.indices(op.part))
         return
     if op.memory not in lowering.memories:
         fail(op, f"expected memory that is an argument of the kernel, got {op.memory.type}")
