@@ -25,7 +25,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, gpu, memref, scf
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, ModuleOp, UnitAttr, i1, i32, i64
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -214,7 +214,6 @@ class TensorLoop:
     def rewrite(self) -> None:
         """Puts steps of the rings, and tensor copies to their stages, in the place of copies and barriers."""
         index, body, fixed = self.index, self.loop.body.block, dict[SSAValue, SSAValue]()
-        has_rows = self._has_rows(index.before(self.loop))
         staged, stay = ([copy.copy.destination for copy in copies] for copies in (self.copies, self.once))
         if self.of_once is not None:
             before, after = index.before(self.barriers[-1]), index.after(self.loop)
@@ -237,23 +236,9 @@ class TensorLoop:
             Rewriter.erase_op(op)
         for op in [op for op in body.ops if isinstance(op, MatrixOp) and not op.matrix.uses]:
             Rewriter.erase_op(op)
-        if has_rows is not None:
-            _multiply_where(has_rows, body)
         for tiles, ring in ((staged, self.ring), (stay, self.of_once)):
             for tile in dict.fromkeys(tiles):
                 with_stages(tile, 1 if ring is None else ring.stages)
-
-    def _has_rows(self, index: IndexBuilder) -> SSAValue | None:
-        """Whether the first row of a warpgroup is one of the group that its tile is of; None where it always is."""
-        schedule = self.launch.schedule
-        products = [
-            op for op in self.products if op.major("a") == 0 and op.transposed is None and not op.a_in_registers
-        ]
-        for copy in self.copied if schedule.cta[0] > schedule.warp[0] and not self.in_tensor_memory else ():
-            view, reads = copy.source.owner, [op for op in products if op.a is copy.destination]
-            if isinstance(view, MatrixOp) and view.part and reads:
-                return index.compare("slt", index.add(copy.indices[0], reads[0].a_indices[0]), view.part[1])
-        return None
 
     def _copy(self, copies: Sequence[TensorCopy], ring: Ring, index: IndexBuilder) -> None:
         """Starts copies to the next stage of a ring."""
@@ -276,32 +261,6 @@ class TensorLoop:
         if launch.schedule.pairs:
             kernel.attributes[PAIRS] = UnitAttr()
         launch.finish()
-
-
-def _multiply_where(condition: SSAValue, body: Block) -> None:
-    """Lets the products of a turn of the loop over K be left out where a condition does not hold: where they are one
-    group, between whose beginning and end nothing else is computed that others use."""
-    ops, commits = list(body.ops), [op for op in body.ops if isinstance(op, CommitOp)]
-    begin = next((i for i, op in enumerate(ops) if isinstance(op, FenceOp)), len(ops))
-    if len(commits) != 1 or begin > (end := ops.index(commits[0])):
-        return
-    inside = ops[begin : end + 1]
-    used = [made for op in inside for made in op.results if any(use.operation not in inside for use in made.uses)]
-    sums, starts = [value for value in used if isinstance(value.owner, WgmmaOp)], list[SSAValue]()
-    if len(sums) != len(used) or not all(isinstance(op, FenceOp | WgmmaOp | CommitOp) or is_pure(op) for op in inside):
-        return
-    for value in sums:
-        while isinstance(value.owner, WgmmaOp) and value.owner in inside:
-            value = value.owner.c
-        starts.append(value)
-    multiply, keep = Block(), Block([scf.YieldOp(*starts)])
-    branch = scf.IfOp(condition, [value.type for value in sums], Region(multiply), Region(keep))
-    body.insert_op_before(branch, inside[0])
-    for value, made in zip(sums, branch.results, strict=True):
-        value.replace_uses_with_if(made, lambda use: use.operation not in inside)
-    for op in inside:
-        op.detach()
-    multiply.add_ops([*inside, scf.YieldOp(*sums)])
 
 
 def _is_of_copies(op: Operation) -> bool:

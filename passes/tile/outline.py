@@ -72,14 +72,13 @@ def grid(index: IndexBuilder, extents: Extents, schedule: Schedule) -> tuple[Ind
 
 
 def cta_origin(
-    index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index, products: int = 1, *, turned: bool = False
+    index: IndexBuilder, extents: Extents, schedule: Schedule, tile: Index, products: int = 1
 ) -> tuple[Index, Index]:
     """The first row and column of a CTA tile of D. If there are several products, D has one column for each of their
     columns.
 
     CTAs that run at the same time should share rows of A and columns of B in L2. So they walk `group` rows of tiles
-    together, column by column. A cluster has adjacent tiles. If `turned`, each column begins a row further down, so
-    that of the last rows, some of which are empty, CTAs that go from tile to tile get as many as others.
+    together, column by column. A cluster has adjacent tiles.
     """
     (down, across), (high, wide) = grid(index, extents, schedule), schedule.cluster
     rank = index.rem(tile, high * wide)
@@ -91,8 +90,7 @@ def cta_origin(
     height = group
     if not isinstance(down, int) or not isinstance(group, int) or down % group:
         height = index.minimum(index.sub(index.value(down), first), group)
-    row, column = index.rem(within, height), index.div(within, height)
-    row = index.add(first, index.rem(index.add(row, column), height) if turned else row)
+    row, column = index.add(first, index.rem(within, height)), index.div(within, height)
     row = index.add(index.mul(row, high), index.rem(rank, high))
     column = index.add(index.mul(column, wide), index.div(rank, high) if wide > 1 else 0)
     return index.mul(row, schedule.cta[0]), index.mul(column, schedule.cta[1] // products)
@@ -144,8 +142,7 @@ class TiledProduct(NamedTuple):
         inside = Inside.of(
             index, self.op.epilogue, product.operands, arguments, extents.batch, matrix, part, product.parted
         )
-        turned = self.op.grouped == M and self.schedule.ctas > 0
-        starts = cta_origin(index, extents, self.schedule, tile, product.products, turned=turned)
+        starts = cta_origin(index, extents, self.schedule, tile, product.products)
         starts = [moved_inside(index, tiling, axis, start) for axis, start in zip("mn", starts, strict=True)]
         return self.at(index, inside, starts)
 

@@ -405,10 +405,13 @@ class SharedTail(SplitTurns):
             lambda inside: [inside.insert(arith.ConstantOp(IntegerAttr(1, i1))).result],
         )
         with index.where(ends_tile) as inside:
-            start = inside.insert(ConstantOp.of(0.0, fragment_of(sums))).fragment
-            start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
-            first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
-            total = self._added(inside, start, memory, first, added)
+            first = inside.mul(shared_tile, parts)
+
+            def added(index: IndexBuilder) -> list[SSAValue]:
+                start = index.insert(ConstantOp.of(0.0, fragment_of(sums))).fragment
+                return [self._added(index, start, memory, first, parts)]
+
+            (total,) = inside.either(is_shared, added, lambda _: [sums])
             sums.replace_uses_with_if(total, lambda use: use.operation in rest)
             _move(rest, inside)
         launch.finish()

@@ -24,7 +24,6 @@ from ...dialect.warp.attributes import TENSOR_SPACE, memory_of, memory_space
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.memory import LoadOp
 from ...dialect.warp.synchronisation import BULK, MOST_CTAS, WGMMA, ArriveOp, CommitOp, ElectOp, FenceOp, WaitOp
-from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import INDEX_LIMIT
 from .emitter import IndexValue, Second, VirtualRegister, word
@@ -317,27 +316,14 @@ def _if(lowering: KernelLowering, op: scf.IfOp) -> None:
             lowering.block(block)
             _take(lowering, op, [lowering.values[value] for value in _yielded_values(block)])
         return
-    results: Sequence[KernelValue] = [lowering.values[value] for value in _changed_in_place(op)]
-    if results or false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
+    results = [variable_of(lowering, value) for value in op.output]
+    if false is None or all(isinstance(o, scf.YieldOp) and not o.operands for o in false.ops):
         _one_way(lowering, taken, true)
     else:
-        results = made = [variable_of(lowering, value) for value in op.output]
-        _two_ways(lowering, taken, (true, false), made)
+        _two_ways(lowering, taken, (true, false), results)
     if alone:
         lowering.emitter.emit("bar.warp.sync", WARP)
     _take(lowering, op, results)
-
-
-def _changed_in_place(op: scf.IfOp) -> Sequence[SSAValue]:
-    """The sums from outside that one branch adds products of warpgroups to, and the other one yields as they are, if
-    the branches yield nothing else."""
-    added, kept = (_yielded_values(block) if block is not None else () for block in _ways(op))
-    for value, start in zip(added, kept, strict=False):
-        while value is not start:
-            if not isinstance(value.owner, WgmmaOp):
-                return ()
-            value = value.owner.c
-    return kept
 
 
 def _take(lowering: KernelLowering, op: scf.IfOp, results: Sequence[KernelValue]) -> None:

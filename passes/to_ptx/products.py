@@ -104,17 +104,11 @@ def _overwrites_what_was_read(op: WgmmaOp) -> bool:
     return op.overwrite is not None and done and len([*op.c.uses]) == len(others) + 1
 
 
-def _is_kept_elsewhere(op: WgmmaOp) -> bool:
-    """Whether only the other branch of the `scf.if` around a product uses C too, which yields it as it is."""
-    around, others = op.parent_op(), [use.operation for use in op.c.uses if use.operation is not op]
-    return isinstance(around, scf.IfOp) and others == [block.last_op for block in around.false_region.blocks]
-
-
 @lowers(WgmmaOp)
 def _wgmma(lowering: KernelLowering, op: WgmmaOp) -> None:
     check_warpgroups(lowering, op)
     row, sums = op.row, lowering.fragment(op.c)
-    if not (only_use_is_here(op.c, op) or _overwrites_what_was_read(op) or _is_kept_elsewhere(op)):
+    if not (only_use_is_here(op.c, op) or _overwrites_what_was_read(op)):
         fail(op, "C of warp.wgmma is written while the product runs: nothing else may use it")
     words = descriptors(lowering, op)
     a = lowering.fragment(op.a) if op.a_in_registers else words["a"]

@@ -109,7 +109,6 @@ CASES = [
     ("f16", "sm_90a", {"ctas": 2, "staging": 0}),
     ("bf16", "sm_80", {}),
     ("bf16", "sm_90a", SHARED_TAIL),
-    ("f16", "sm_90a", {"cta": "192x64x64", "ctas": 3}),  # warpgroups without rows
 ]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -212,20 +211,6 @@ def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
         x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
         assert np.all(np.abs(results[0][rows] - x @ y) <= (k + 5) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
     assert np.isnan(results[0][ends[-1] :]).all()
-
-
-def test_warpgroups_without_rows_multiply_nothing() -> None:
-    """A tile of 192 rows of a group of 40: two of three warpgroups go past their products."""
-    kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False, cta="192x64x64", ctas=1)
-    a, b = np.ones((T, K), ml_dtypes.bfloat16), np.ones((E, K, N), ml_dtypes.bfloat16)
-    unused, d = (np.zeros((E, N), np.float32), np.zeros(T, np.float32)), np.zeros((T, N), np.float32)
-    counted = list[int]()
-    for end in (40, 64, 65, T):
-        (report,) = kernel(a, b, np.full(E, end, np.int32), *unused, d, device="interp", report=True).reports
-        counted.append(sum(warps for opcode, warps in report.mix.items() if opcode.startswith("wgmma.mma_async")))
-    k_tiles, steps, warps = -(-K // 64), 4, 4
-    tiles = -(-N // kernel.schedule[0].cta[1])
-    assert counted == [tiles * k_tiles * steps * warps * warpgroups for warpgroups in (1, 1, 2, 2)]
 
 
 def test_one_launch_without_a_wait() -> None:
