@@ -436,8 +436,8 @@ class NameRows(RewritePattern):
 class GroupPass(ModulePass):
     """Replaces a loop over groups of rows, whose ends are in memory, by one product with groups. Each iteration
     multiplies the rows of a group by a B of its own, or sums them to a D of its own. Elementwise operations on the
-    results of all groups become part of the product. A loop over sequences, of which each attends to itself, becomes
-    one attention."""
+    results of all groups become part of the product. Where threads copy tiles, an operation that gathers the rows of A
+    becomes a view. A loop over sequences, of which each attends to itself, becomes one attention."""
 
     name = "warp-group"
     needs: ClassVar = ("scf.for",)
