@@ -416,7 +416,8 @@ class NameRows(RewritePattern):
         gather = users.pop() if op.grouped == M and len(users) == 1 and not any(op.forms) else None
         if gather is None or not isinstance(op.a.owner, memref.AllocOp) or (view := rows_of(gather)) is None:
             return
-        every = [touched(each) for each in operations_between(gather, op) or (op,)]
+        between = operations_between(gather, op)
+        every = [None] if between is None else [touched(each) for each in (*between, op)]
         sources = {root(view.memory), root(view.table)}
         rows = _of_warpgroups(op)
         if target is None or any(row.runs_on(target) or in_tensor_memory(row, target) for row in rows):
