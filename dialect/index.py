@@ -129,7 +129,7 @@ LOWERINGS = _homes(
         "passes.to_ptx.convert_layout": "warp.convert_layout",
         "passes.to_ptx.epilogue": "warp.index, warp.map, warp.reduce",
         "passes.to_ptx.memory_ops": """
-        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.prefetch, warp.store
+        memref.alloc, memref.dim, warp.copy, warp.load, warp.matrix, warp.paged, warp.prefetch, warp.store
         """,
         "passes.to_ptx.nvgpu": """
         nvgpu.device_async_copy, nvgpu.device_async_create_group, nvgpu.device_async_wait, nvgpu.ldmatrix,

@@ -360,6 +360,8 @@ class PagedOp(IRDLOperation):
     the pages of a sequence. Along that of `slot` the rows of a sequence follow each other in the result. The strides of
     the result are those of sequences whose pages follow each other, and say how rows are aligned. Only attention reads
     such a view, as K or V, tile by tile, each of them in one page.
+
+    Without `slot` a page is one row, and the table may be of i64. Products of groups of rows read such an A.
     """
 
     name = "warp.paged"
@@ -369,7 +371,7 @@ class PagedOp(IRDLOperation):
     along = prop_def(DenseArrayBase.constr(i64))
     table_along = prop_def(DenseArrayBase.constr(i64))
     page = prop_def(IntegerAttr)
-    slot = prop_def(IntegerAttr)
+    slot = opt_prop_def(IntegerAttr)
     result = result_def(MemRefType)
 
     traits = traits_def(NoMemoryEffect())
@@ -377,8 +379,9 @@ class PagedOp(IRDLOperation):
     assembly_format = "$memory `by` $table attr-dict `:` type($memory) `,` type($table) `->` type($result)"
 
     def __init__(
-        self, memory: SSAValue, table: SSAValue, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
-    ):
+        self, memory: SSAValue, table: SSAValue, along: Sequence[int], table_along: Sequence[int], page: int,
+        slot: int | None = None,
+    ):  # fmt: skip
         """`along` and `table_along` are the dimensions of the result, that of keys for the page and the slot."""
         super().__init__(
             operands=[memory, table],
@@ -386,7 +389,7 @@ class PagedOp(IRDLOperation):
                 "along": DenseArrayBase.from_list(i64, list(along)),
                 "table_along": DenseArrayBase.from_list(i64, list(table_along)),
                 "page": IntegerAttr(page, i64),
-                "slot": IntegerAttr(slot, i64),
+                "slot": None if slot is None else IntegerAttr(slot, i64),
             },
             result_types=[paged_type(memory_of(memory), memory_of(table), along, table_along, page, slot)],
         )
@@ -397,14 +400,14 @@ class PagedOp(IRDLOperation):
         return tuple(self.along.get_values())
 
     @property
-    def dimensions(self) -> tuple[int, int]:
+    def dimensions(self) -> tuple[int, int | None]:
         """The dimensions of memory that count pages, and the rows of a page."""
-        return self.page.value.data, self.slot.value.data
+        return self.page.value.data, None if self.slot is None else self.slot.value.data
 
     @property
     def rows(self) -> int:
         """Rows of a page."""
-        return memory_of(self.memory).get_shape()[self.dimensions[1]]
+        return 1 if self.slot is None else memory_of(self.memory).get_shape()[self.slot.value.data]
 
     def of(self, memory: SSAValue, table: SSAValue) -> PagedOp:
         """The same view of other memory and another table."""
@@ -416,31 +419,28 @@ class PagedOp(IRDLOperation):
 
 
 def paged_type(
-    memory: Memory, table: Memory, along: Sequence[int], table_along: Sequence[int], page: int, slot: int
+    memory: Memory, table: Memory, along: Sequence[int], table_along: Sequence[int], page: int, slot: int | None
 ) -> MemRefType[Attribute]:
     """The type of a view of sequences of pages.
 
     Raises:
-        VerifyException: for dimensions that do not match the memory and the table, or are dynamic.
+        VerifyException: for dimensions that do not match the memory and the table, or are dynamic (rows may be).
     """
     shape, strides, blocks = memory.get_shape(), strides_of(memory), table.get_shape()
-    rank = len({*along, *table_along})
-    named = [*(d for i, d in enumerate(along) if i != page), *table_along]
+    rank, counted = len({*along, *table_along}), page if slot is None else slot
+    named = [*(d for i, d in enumerate(along) if slot is None or i != page), *table_along]
     fits = len(along) == len(shape) and len(table_along) == len(blocks) - 1 and page != slot
-    if (
-        strides is None
-        or None in strides
-        or not fits
-        or sorted(named) != list(range(rank))
-        or along[page] != along[slot]
-    ):
+    fits = fits and sorted(named) == list(range(rank)) and along[page] == along[counted]
+    if strides is None or None in strides or not fits:
         raise VerifyException(f"expected dimensions of the result for those of {memory} and of {table}, got {along}")
-    if table.element_type != i32 or min(*shape, *blocks) < 0:
+    if slot is None and table.element_type in (i32, i64):
+        shape = [1 if i == page else size for i, size in enumerate(shape)]
+    elif table.element_type != i32 or min(*shape, *blocks) < 0:
         raise VerifyException(f"expected known sizes, and a table of i32, got {memory} and {table}")
     sizes, steps = [0] * rank, [0] * rank
     for i, d in enumerate(along):
-        if i != page:
-            sizes[d], steps[d] = shape[i] * (blocks[-1] if i == slot else 1), strides[i] or 0
+        if i != page or slot is None:
+            sizes[d], steps[d] = shape[i] * (blocks[-1] if i == counted else 1), strides[i] or 0
     step = (strides[page] or 0) * blocks[-1]
     for d, size in reversed(list(zip(table_along, blocks, strict=False))):
         sizes[d], steps[d] = size, step

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32, i64
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.dialects.linalg.ops import IndexOp
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.dialects.memref import LoadOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import loops_of, strides_of
 from ...dialect.nest import Nest
+from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..patterns import constant_value
@@ -82,6 +85,25 @@ def gather_of(op: LinalgStructuredOperation) -> Gather | None:
     if len(others) != len(table.indices) - 1:
         return None
     return Gather(read.tensor, table.tensor, along, others, page, slot)
+
+
+def rows_of(op: Operation) -> PagedOp | None:
+    """The view that reads the rows an operation gathers, `out[i, k] = memory[table[i], k]`, if it does nothing else;
+    else None. It is not inserted yet."""
+    nest = Nest.of(op) if isinstance(op, GenericOp) else None
+    if nest is None or nest.loops != 2 or nest.summed or len(nest.yielded) != 1 or nest.writes[0].loops != (0, 1):
+        return None
+    read = nest.yielded[0].owner
+    if not isinstance(read, LoadOp) or len(read.indices) != 2 or _loop(read.indices[1]) != 1:
+        return None
+    cast = read.indices[0].owner
+    tables = [each for each in nest.reads if each.loops == (0,) and isinstance(cast, arith.IndexCastOp)
+              and each.element is cast.input]  # fmt: skip
+    kinds = memory_of(read.memref), *(memory_of(each.value) for each in tables)
+    plain = len(tables) == 1 and all((strides_of(kind) or (None,))[-1] == 1 for kind in kinds)
+    if not plain or kinds[1].element_type not in (i32, i64):
+        return None
+    return PagedOp(read.memref, tables[0].value, [0, 1], [], 0)
 
 
 def _loop(index: SSAValue) -> int | None:

@@ -70,7 +70,12 @@ def decoupled(
     if not fits:
         return schedule
     # Rows an unknown distance apart have an address each, and those of the next tile beside them spill (552 bytes).
-    on = tiles > target.sms and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
+    # Where the next tile of groups lies, their ends say: its copies cannot start in the turn before.
+    on = (
+        tiles > target.sms
+        and product.ends is None
+        and all(o.pitch is not None for o in (product.a, product.b, product.c, product.d) if o)
+    )
     # No more CTAs than whole turns of tiles take: others would only compete for memory and power.
     ctas = -(-tiles // -(-tiles // target.sms)) if on else 0
     return schedule.with_fields(unroll=0 if needed % stages else stages, ctas=ctas)

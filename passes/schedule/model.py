@@ -11,6 +11,7 @@ from ...dialect.isa.mma import Mma
 from ...dialect.isa.row import KIB, Target
 from ...dialect.schedule.fields import roles
 from ...dialect.schedule.schedule import Schedule
+from ...dialect.warp.views import PagedOp
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product
 
@@ -196,7 +197,7 @@ def row_bytes(operand: MatrixOperand) -> int:
 
 def not_packed(operand: MatrixOperand) -> str:
     """Why an operand cannot be packed; empty if it can."""
-    if not operand.is_compact:
+    if not operand.is_compact or isinstance(operand.value.owner, PagedOp):
         return f"packing takes a single matrix of static size without gaps, got {operand.type}"
     if (length := row_bytes(operand)) < SHORTEST_PACKED_ROW:
         return f"rows of {operand.name} have {length} bytes, packing takes rows of at least {SHORTEST_PACKED_ROW}"

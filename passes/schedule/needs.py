@@ -24,7 +24,7 @@ from ...dialect.warp.attributes import BYTE, memory_of
 from ...dialect.warp.operands import METADATA_ROWS, metadata_span
 from ...dialect.warp.stored import PACKED
 from ...dialect.warp.synchronisation import BARRIER_BYTES
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
@@ -296,6 +296,8 @@ def not_boxed(product: Product, operand: MatrixOperand) -> str:
 
 def not_copied(operand: MatrixOperand) -> str:
     """Why tensor copies cannot move an operand."""
+    if isinstance(operand.value.owner, PagedOp):
+        return "has rows where a table says, and tensor copies read neighbouring ones"
     if operand.pitch_bits % (8 * UNIT):
         return f"must have rows that are multiples of {UNIT} bytes, got {operand.type}"
     if operand.type.get_num_dims() > MOST_RANK:

@@ -17,6 +17,7 @@ from ...dialect.schedule import FIELDS, NAMES, Schedule, ScheduleError
 from ...dialect.schedule.fields import WARPGROUPS, roles
 from ...dialect.schedule.schedule import LEAST_RING
 from ...dialect.warp.attributes import BYTE
+from ...dialect.warp.elements import M
 from ...dialect.warp.operands import metadata_span
 from ..linalg.product import Product, block
 from . import needs
@@ -102,12 +103,14 @@ def _check_parts(schedule: Schedule, product: Product) -> None:
     """Refuses to cut K where nothing counts the tiles, or where a part would have nothing to multiply."""
     if (parts := schedule.split_k) == 1:
         return
-    if product.dynamic:
+    if product.dynamic and not (schedule.shares_tail and product.op.grouped == M and product.is_known("k")):
         raise ScheduleError(f"split_k = {parts}: it needs static sizes; M, N or K is dynamic")
     if product.batch and schedule.together == 1:
         raise ScheduleError(f"split_k = {parts}: a batch is not split")
     if schedule.shares_tail and (product.c is not None or product.initial):
         raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas} takes a product that starts from zero")
+    if schedule.shares_tail and product.batch_invariant:
+        raise ScheduleError(f"split_k = {parts} with ctas = {schedule.ctas}: sums of the last tiles have another order")
     if parts > (tiles := product.k_tiles(schedule.cta[2])):
         raise ScheduleError(f"split_k = {parts}: K = {product.k} has {tiles} tiles of {schedule.cta[2]}")
 

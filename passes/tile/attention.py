@@ -246,7 +246,7 @@ class AttentionBuilder:
     @staticmethod
     def _page(index: IndexBuilder, paged: PagedOp, view: MatrixOp | None, at: SSAValue) -> SSAValue:
         """The matrix of the page of a key; the last page for keys beyond the end."""
-        keys, (page, slot) = paged.loops[paged.dimensions[1]], paged.dimensions
+        keys, (page, slot) = paged.loops[paged.dimensions[0]], paged.dimensions
         row, column = (keys, 1 - keys) if view is None else view.dimensions
         others = [d for d in range(memory_of(paged.result).get_num_dims()) if d not in (row, column)]
         indices = dict(zip(others, () if view is None else view.indices, strict=True))

@@ -27,7 +27,7 @@ from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.views import PagedOp
 from ..diagnostics import fail
 from ..linalg.elementwise import check_unshared
-from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand
+from ..linalg.operand import KernelArgument, MatrixOperand, VectorOperand, each_once
 from ..linalg.pages import erase_pages
 from ..linalg.product import Product, read
 from ..linalg.raise_matmul import raise_products
@@ -58,7 +58,7 @@ class Extents(NamedTuple):
         def size(axis: str, size: int, operand: MatrixOperand, dimension: int) -> Index:
             return size if product.is_known(axis) else index.dim(memory[operand.value], dimension)
 
-        a, b = product.a, product.b
+        a, b = product.d if paged(product) else product.a, product.b
         m = size("m", product.m, a, a.loops[0])
         n = size("n", product.n, b, b.loops[1])
         return Extents(m, n, batch_sizes(index, product, memory))
@@ -102,6 +102,11 @@ def moved_inside(index: IndexBuilder, tiling: Tiling[Product], axis: str, start:
     return start if last is None else index.minimum(start, last)
 
 
+def paged(product: Product) -> tuple[PagedOp, ...]:
+    """A, if a table names its rows."""
+    return (view,) if isinstance(view := product.a.value.owner, PagedOp) else ()
+
+
 class TiledProduct(NamedTuple):
     """A product: each CTA computes a tile of D; tiles of one matrix of a batch follow each other."""
 
@@ -114,8 +119,12 @@ class TiledProduct(NamedTuple):
 
     @property
     def memories(self) -> Sequence[KernelArgument]:
-        """The operands of the kernel."""
-        return self.product.memories
+        """The operands of the kernel; for rows of A that a table names, the memory and the table."""
+        if not (views := paged(self.product)):
+            return self.product.memories
+        (view,), a = views, self.product.a
+        of_a = VectorOperand(a.name, view.memory, divisor=a.divisor), VectorOperand("rows", view.table)
+        return each_once([*of_a, *(each for each in self.product.operands if each is not a)])
 
     def scratch(self, outliner: Outliner) -> tuple[VectorOperand, ...]:
         """Scratch memory of the kernel: none here. `warp-split-k` adds the partial sums."""
@@ -200,13 +209,13 @@ class TiledProduct(NamedTuple):
         return index.mul(*grid(index, extents, self.schedule))
 
 
-def outline(tiled: TiledProduct | TiledRows, paged: Sequence[PagedOp] = ()) -> None:
-    """Replaces an operation by a kernel and its launch. `paged` are the operands that are views of pages."""
+def outline(tiled: TiledProduct | TiledRows, views: Sequence[PagedOp] = ()) -> None:
+    """Replaces an operation by a kernel and its launch. `views` are the operands that are views of pages."""
     schedule, outliner = schedule_of(tiled.op), Outliner(tiled.op)
     scratch = tiled.scratch(outliner)
     operands = (*tiled.memories, *scratch)
     index, body, arguments = kernel_body(operands)
-    for view in dict.fromkeys(paged):
+    for view in dict.fromkeys(views):
         arguments[view.result] = index.insert(view.of(arguments[view.memory], arguments[view.table])).result
     index.insert(tiled.tile(index, arguments, [arguments[memory.value] for memory in scratch]))
     index.insert(ReturnOp([]))
@@ -214,8 +223,8 @@ def outline(tiled: TiledProduct | TiledRows, paged: Sequence[PagedOp] = ()) -> N
     kernel = outliner.launch("", operands, body, ctas, schedule.threads)
     kernel.attributes[ScheduleAttr.name] = ScheduleAttr(schedule)
     outliner.finish()
-    if paged:
-        erase_pages([view.result for view in paged])
+    if views:
+        erase_pages([view.result for view in views])
 
 
 class OutlineProduct(RewritePattern):
@@ -226,7 +235,8 @@ class OutlineProduct(RewritePattern):
         if not op.tile:
             schedule = schedule_of(op)
             check_unshared(op)
-            outline(TiledProduct(read(op), schedule))
+            product = read(op)
+            outline(TiledProduct(product, schedule), paged(product))
 
 
 class OutlineAttention(RewritePattern):

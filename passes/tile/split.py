@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, gpu, memref, scf
@@ -13,6 +13,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.mlir.gpu import BlockIdOp, SubgroupIdOp
+from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import BYTE, FragmentType, fragment_of, memory_of
 from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.fragments import ConstantOp, ElementwiseOp, Kind
@@ -52,7 +53,12 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     tile.replace_all_uses_with(body.args[0])
     body.add_op(scf.YieldOp())
     index, host, ctas = IndexBuilder(Builder(InsertPoint.before(end))), launch.host.index, launch.schedule.ctas
-    tiles = _group_tiles(index, rest) or launch.inside(index, launch.op.gridSizeX)
+    group = next((op for op in rest if isinstance(op, FindGroupOp)), None)
+    tiles = (
+        launch.inside(index, launch.op.gridSizeX)
+        if group is None
+        else Tail.of(index, launch.schedule, group).numbers(index)
+    )
     end, step = index.values([tiles, index.minimum(tiles, ctas)])
     index.insert(scf.ForOp(tile, end, step, [], body))
     if (tile_count := constant_value(launch.op.gridSizeX)) is not None and tile_count < ctas:
@@ -65,13 +71,36 @@ def _persist(launch: LaunchedKernel, tile: SSAValue, k_loop: scf.ForOp) -> None:
     launch.finish()
 
 
-def _group_tiles(index: IndexBuilder, ops: Sequence[Operation]) -> SSAValue | None:
-    """How many tiles the groups of rows have that a kernel multiplies; None of a kernel without groups."""
-    group = next((op for op in ops if isinstance(op, FindGroupOp)), None)
-    if group is None:
-        return None
-    behind = index.value(SIZE_LIMIT)
-    return index.insert(FindGroupOp(group.ends, behind, group.rows.value.data, group.across)).first
+class Tail(NamedTuple):
+    """The tiles of groups of rows that CTAs go through: so many `whole` ones, and `shared` ones behind them, each in as
+    many parts of K (`each`) as let all CTAs have one, up to the `split_k` of the schedule."""
+
+    whole: Index
+    shared: Index
+    each: Index
+
+    @staticmethod
+    def of(index: IndexBuilder, schedule: Schedule, group: FindGroupOp) -> Tail:
+        """Those of the groups that tiles are looked for in."""
+        if constant_value(group.tile) != SIZE_LIMIT:
+            behind = index.value(SIZE_LIMIT)
+            group = index.insert(FindGroupOp(group.ends, behind, group.rows.value.data, group.across))
+        tiles, ctas = group.first, schedule.ctas
+        if not schedule.shares_tail:
+            return Tail(tiles, 0, 1)
+        rest = index.rem(tiles, ctas)
+        each = index.minimum(index.div(ctas, index.where_equal(rest, 0, ctas, rest)), schedule.split_k)
+        shared = index.where_equal(each, 1, 0, rest)
+        return Tail(index.sub(tiles, shared), shared, each)
+
+    def numbers(self, index: IndexBuilder) -> Index:
+        """The whole tiles and the parts of the others."""
+        return index.add(self.whole, index.mul(self.shared, self.each))
+
+
+def _groups_of(launch: LaunchedKernel) -> FindGroupOp | None:
+    """Where a kernel looks for the group of rows that a tile is of, if rows belong to groups."""
+    return next((op for op in launch.body.ops if isinstance(op, FindGroupOp)), None)
 
 
 class PersistCtas(LaunchPattern):
@@ -136,19 +165,18 @@ class Split:
         if self.launch.schedule.cluster_parts > 1:
             self.cut()
         else:
-            memories = self.scratch(self.tiles)
+            memories = self.scratch(self.tiles, self.tiles * self.launch.schedule.split_k)
             part = self.cut()
             self._share_sums(*self.arguments(*memories), part)
         self.launch.grid[2] = self.launch.schedule.split_k
         self.launch.finish()
 
-    def scratch(self, tiles: int) -> tuple[SSAValue, SSAValue]:
-        """Memory for the sums of all parts of so many tiles, and counters of those that arrived."""
+    def scratch(self, tiles: int, parts: int) -> tuple[SSAValue, SSAValue]:
+        """Memory for the sums of so many parts of so many tiles, and counters of those that arrived."""
         launch, schedule = self.launch, self.launch.schedule
         element, size = fragment_of(self.loop.results[0]).element_type, schedule.cta[0] * schedule.cta[1]
-        parts = launch.host.scratch(MemRefType(element, [tiles * schedule.split_k, size]))
-        counters = launch.host.scratch(MemRefType(i32, [tiles]), zeroed=True)
-        return parts, counters
+        sums = launch.host.scratch(MemRefType(element, [parts, size]))
+        return sums, launch.host.scratch(MemRefType(i32, [tiles]), zeroed=True)
 
     def arguments(self, parts: SSAValue, counters: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The same as the last arguments of the kernel."""
@@ -204,7 +232,7 @@ class Split:
         slot = index.add(first, part)
         sums, total, start = self._sums()
         rest, uses, index = self._behind(total), list(total.uses), self._end_of_kernel()
-        with index.where(self._store(index, sums, memory, slot, counters, self.tile)) as inside:
+        with index.where(self._store(index, sums, memory, slot, counters, self.tile, parts)) as inside:
             _move(start, inside)
             added = self._total(inside, start[-1].results[0], memory, first, part, sums)
             for use in uses:
@@ -218,12 +246,13 @@ class Split:
         return IndexBuilder(Builder(InsertPoint.before(self.launch.body.last_op)))  # pyright: ignore[reportArgumentType]
 
     def _store(
-        self, index: IndexBuilder, sums: SSAValue, memory: SSAValue, slot: Index, counters: SSAValue, tile: Index
-    ) -> SSAValue:
+        self, index: IndexBuilder, sums: SSAValue, memory: SSAValue, slot: Index, counters: SSAValue, tile: Index,
+        parts: Index
+    ) -> SSAValue:  # fmt: skip
         """Leaves the sums of a part in memory: whether this CTA is the last one of the tile."""
         place = index.values([slot, self._column(index, fragment_of(sums), memory)])
         index.insert(StoreOp(sums, memory, place, registers="vectors"))
-        return index.insert(ArriveLastOp(counters, *index.values([tile, self.launch.schedule.split_k]))).last
+        return index.insert(ArriveLastOp(counters, *index.values([tile, parts]))).last
 
     def _total(
         self, index: IndexBuilder, start: SSAValue, memory: SSAValue, first: Index, part: Index, own: SSAValue
@@ -333,12 +362,14 @@ class SplitTurns(Split):
     def cut(self) -> SSAValue:
         """Lets the loop go from this part's first K tile to its last; gives its number."""
         index, part = IndexBuilder(Builder(InsertPoint.before(self.loop))), self.part()
-        self.loop.operands[0], self.loop.operands[1] = index.values(self.ends(index, part))
+        self.loop.operands[0], self.loop.operands[1] = index.values(
+            self.ends(index, part, self.launch.schedule.split_k)
+        )
         return part
 
-    def ends(self, index: IndexBuilder, part: Index) -> list[Index]:
-        """Where the K tiles of a part begin and end."""
-        parts, depth = self.launch.schedule.split_k, self.launch.schedule.cta[2]
+    def ends(self, index: IndexBuilder, part: Index, parts: Index) -> list[Index]:
+        """Where the K tiles of one of several parts begin and end."""
+        depth = self.launch.schedule.cta[2]
         tiles = index.ceildiv(self.k, depth)
         return [index.mul(index.div(index.mul(i, tiles), parts), depth) for i in (part, index.add(part, 1))]
 
@@ -353,36 +384,48 @@ class SharedTail(SplitTurns):
     """
 
     def rewrite(self) -> None:
-        launch, parts = self.launch, self.launch.schedule.split_k
-        unshared = self.tiles // launch.schedule.ctas * launch.schedule.ctas
-        number, uses = self.tile, list(self.tile.uses)
+        launch, number, uses = self.launch, self.tile, list(self.tile.uses)
         index = IndexBuilder(Builder(InsertPoint.after(number.owner)))  # pyright: ignore[reportArgumentType]
+        (unshared, left, parts), slots = self._tail(index)
         slot = index.where_below(number, unshared, 0, index.sub(number, unshared))
         shared_tile, part = index.div(slot, parts), index.rem(slot, parts)
         tile = index.value(index.where_below(number, unshared, number, index.add(shared_tile, unshared)))
         for use in uses:
             use.operation.operands[use.index] = tile
-        whole_ends = zip((0, self.k), self.ends(index, part), strict=True)
+        whole_ends = zip((0, self.k), self.ends(index, part, parts), strict=True)
         self.loop.operands[0], self.loop.operands[1] = index.values(
             [index.where_below(number, unshared, plain, end) for plain, end in whole_ends]
         )
-        memory, counters = self.arguments(*self.scratch(self.tiles - unshared))
+        memory, counters = self.arguments(*self.scratch(left if isinstance(left, int) else slots, slots))
         sums, rest, index = self.loop.results[0], self._behind(self.loop.results[0]), self._end_of_kernel()
         is_shared = index.compare("uge", number, unshared)
         (ends_tile,) = index.either(
             is_shared,
-            lambda inside: [self._store(inside, sums, memory, slot, counters, shared_tile)],
+            lambda inside: [self._store(inside, sums, memory, slot, counters, shared_tile, parts)],
             lambda inside: [inside.insert(arith.ConstantOp(IntegerAttr(1, i1))).result],
         )
         with index.where(ends_tile) as inside:
-            start = inside.insert(ConstantOp.of(0.0, fragment_of(sums))).fragment
-            start = inside.insert(arith.SelectOp(is_shared, start, sums)).result
-            first, added = inside.mul(shared_tile, parts), inside.where_below(number, unshared, 0, parts)
-            total = self._added(inside, start, memory, first, added)
+            first = inside.mul(shared_tile, parts)
+
+            def added(index: IndexBuilder) -> list[SSAValue]:
+                start = index.insert(ConstantOp.of(0.0, fragment_of(sums))).fragment
+                return [self._added(index, start, memory, first, parts)]
+
+            (total,) = inside.either(is_shared, added, lambda _: [sums])
             sums.replace_uses_with_if(total, lambda use: use.operation in rest)
             _move(rest, inside)
-        launch.grid[0] = unshared + (self.tiles - unshared) * parts
         launch.finish()
+
+    def _tail(self, index: IndexBuilder) -> tuple[Tail, int]:
+        """The tiles that are shared, and the most parts that they have. Sets the grid."""
+        launch, schedule, group = self.launch, self.launch.schedule, _groups_of(self.launch)
+        if group is not None:
+            host = launch.host.index
+            launch.grid[0] = host.mul(host.folded(launch.op.gridSizeX), schedule.split_k)
+            return Tail.of(index, schedule, group), schedule.ctas
+        left = self.tiles % schedule.ctas
+        launch.grid[0] = self.tiles + left * (schedule.split_k - 1)
+        return Tail(self.tiles - left, left, schedule.split_k), left * schedule.split_k
 
 
 def _copies_arguments(loop: scf.ForOp) -> bool:
@@ -415,6 +458,8 @@ def _split(launch: LaunchedKernel) -> Split | None:
     """How the loop over K of a kernel is cut; None, and a remark, where it cannot be."""
     tile, loop, tiles = launch.block_id(), launch.loop(), constant_value(launch.op.gridSizeX)
     k = None if loop is None else constant_value(loop.ub)
+    if tile is not None and loop is not None and k and launch.schedule.shares_tail and _groups_of(launch) is not None:
+        return SharedTail(launch, tile, loop, 0, k)
     if tile is not None and loop is not None and tiles and k:
         if launch.schedule.shares_tail:
             return SharedTail(launch, tile, loop, tiles, k) if tiles % launch.schedule.ctas else None

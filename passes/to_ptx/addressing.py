@@ -37,10 +37,9 @@ CHUNK = 16
 @dataclass(frozen=True, eq=False)
 class GlobalMatrix:
     """A matrix. `base` is its 64-bit global address, a multiple of `alignment`. `pitch` is the stride of rows in bytes,
-    None if there are no gaps, and `step` the stride of columns, None if they are contiguous. With a stride of 0, rows
-    or columns repeat without limit.
-
-    If elements have less than a byte, columns and sizes count bytes of `packed` elements.
+    None if there are no gaps, `step` that of columns, None if they are contiguous; rows or columns of stride 0 repeat.
+    Of elements of less than a byte, columns and sizes count bytes of `packed` ones. Where a `table` in memory has their
+    numbers, it is its address, the number of the first row's, how many there are, and the bytes of each.
     """
 
     base: VirtualRegister
@@ -51,6 +50,7 @@ class GlobalMatrix:
     pitch: IndexValue | None = None
     alignment: int = ALIGNMENT
     step: IndexValue | None = None
+    table: tuple[VirtualRegister, IndexValue, IndexValue, int] | None = None
 
     @property
     def column_bytes(self) -> IndexValue:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...dialect.layouts.layout import Layout, column
 from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.op_shapes import WHOLE_TILE, TilePart, in_memory
-from .addressing import CHUNK, Addressing, GlobalPlace, Position, SharedPlace, SharedTile
+from .addressing import CHUNK, Addressing, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile
 from .emitter import At, Emitter, IndexValue, VirtualRegister
 from .fragments import Fragment, gather, per_register
 from .memory import side_by_side
@@ -84,9 +84,11 @@ class TileCopies:
             inside = self._inside(start, copied, piece, spread=spread)
             if padded.ends:
                 inside = reduce(self.scalars.both, self._among(padded, start, piece), inside)
+            rows = (piece.row.lane, first_row, piece.row.constant)
+            if source.table is not None:
+                rows = (self._row_named(source, self.scalars.sum(*rows)),)
             origin = self.scalars.address(source.base, [
-                (piece.row.lane, source.row_bytes), (first_row, source.row_bytes),
-                (piece.row.constant, source.row_bytes), (piece.column.lane, source.element_bytes),
+                *((row, source.row_bytes) for row in rows), (piece.column.lane, source.element_bytes),
                 (first_column, source.element_bytes), (piece.column.constant, source.element_bytes),
                 (padded.first, source.element_bytes),
             ])  # fmt: skip
@@ -96,6 +98,13 @@ class TileCopies:
             )
             target = self.addressing.shared(tile, stage, line, place)
             (self._async if use_async else self._through_registers)(size, origin, target, inside, piece.taken)
+
+    def _row_named(self, source: GlobalMatrix, row: IndexValue) -> VirtualRegister:
+        """The row of memory that the table of a matrix names for one of its rows; for one behind all that it names, any
+        row. Nothing writes the table while the kernel runs."""
+        s, (table, first, count, step) = self.scalars, source.table or (source.base, 0, 0, 0)
+        number = s.minimum(s.add(first, row), s.subtract(count, 1))
+        return self.emitter.read(At(s.offset64(table, number, step)))
 
     @staticmethod
     def _misaligned(column: IndexValue, elements: int) -> bool:

@@ -193,11 +193,8 @@ def _write_other(operand: EmittedOperand, registers: list[VirtualRegister], kind
     return operand_text(operand)
 
 
-# Emission of PTX with registers, value numbering and hoisting.
-#
-# PTX text is a list of statements over mutable registers. The emitter keeps one open list per loop level. A pure
-# instruction is emitted once per distinct spelling and sources, and at the outermost level where its sources are
-# known, so that address arithmetic leaves the loops without a pass of its own.
+# The emitter keeps one open list of statements per loop level. A pure instruction is emitted once per distinct spelling
+# and sources, at the outermost level where its sources are known: address arithmetic leaves the loops without a pass.
 
 PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "f32": "%f", "f64": "%d", "b64": "%rd"}
 """How registers of each type are called in the text."""
@@ -222,7 +219,7 @@ class BodyStatement(NamedTuple):
     location: LocationAttr | None = None
 
 
-Key = tuple[str, str, tuple[ScalarOperand, ...]]
+Key = tuple[str, str, tuple[EmittedOperand, ...]]
 
 
 @dataclass
@@ -415,18 +412,21 @@ class Emitter:
         """
         registers = (source for source in sources if isinstance(source, VirtualRegister))
         level = self.level if self._result_type(opcode) == "pred" else max((r.level for r in registers), default=0)
-        key = opcode, type, sources
+        return self._at_level(level, (opcode, type, sources))
+
+    def read(self, place: At) -> VirtualRegister:
+        """A word of memory that nothing writes while the kernel runs, loaded once, where its address is known."""
+        return self._at_level(place.base.level, ("ld.global.b32", "b32", (place,)), pure=False)
+
+    def _at_level(self, level: int, key: Key, *, pure: bool = True) -> VirtualRegister:
+        opcode, type, sources = key
         if level < self.outermost and key not in self._levels[level].values:
             level = self.outermost
         values = self._levels[level].values
         if key not in values:
-            values[key] = self._set_pure(level, opcode, sources, type)
+            values[key] = result = VirtualRegister(type or self._result_type(opcode), level)
+            self._levels[level].statements.append(self._statement(opcode, (result, *sources), unneeded=pure))
         return values[key]
-
-    def _set_pure(self, level: int, opcode: str, sources: Iterable[ScalarOperand], type: str) -> VirtualRegister:
-        result = VirtualRegister(type or self._result_type(opcode), level)
-        self._levels[level].statements.append(self._statement(opcode, (result, *sources), unneeded=True))
-        return result
 
     def comment(self, text: str) -> None:
         """A comment on a line of its own, at this level."""

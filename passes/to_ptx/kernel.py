@@ -285,14 +285,19 @@ class KernelLowering:
         predicate = self.values[value]
         return predicate if isinstance(predicate, (VirtualRegister, bool)) else bool(predicate)
 
-    def matrix(self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False) -> GlobalMatrix:
-        """An argument; its elements may be of less than a byte only if `bits`, and apart in a row only if `steps`."""
+    def matrix(
+        self, op: Operation, value: SSAValue, *, bits: bool = False, steps: bool = False, named: bool = False
+    ) -> GlobalMatrix:
+        """An argument; its elements may be of less than a byte only if `bits`, apart in a row only if `steps`, and its
+        rows those of a table only if `named`."""
         matrix = self.values[value]
         if isinstance(matrix, MemoryArgument):
             fail(op, f"expected one matrix, row by row, got {value.type}; warp.matrix takes one from memory")
         if not isinstance(matrix, GlobalMatrix):
             fail(op, f"expected memory that is an argument of the kernel, got {value.type}; fragments come from "
                  "shared memory by warp.load")  # fmt: skip
+        if not named and matrix.table is not None:
+            fail(op, f"{op.name} takes neighbouring rows, those of {value.type} are where a table says")
         if not steps and matrix.step is not None:
             fail(op, f"{op.name} takes rows whose elements are neighbours in memory, got {value.type}")
         if not bits and matrix.packed > 1:

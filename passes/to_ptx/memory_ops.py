@@ -15,6 +15,7 @@ from ...dialect.isa.form import SCALES_OF_WORD
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
 from ...dialect.warp.attributes import (
+    BYTE,
     SHARED_SPACE,
     TENSOR_SPACE,
     FragmentType,
@@ -28,10 +29,10 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.matrices import register_bytes, together, words_of
 from ...dialect.warp.memory import LoadOp, PrefetchOp, StoreOp
 from ...dialect.warp.op_shapes import bounds
-from ...dialect.warp.views import MatrixOp
+from ...dialect.warp.views import Dimensions, MatrixOp, PagedOp
 from ..allocate import offset_of
 from ..diagnostics import fail
-from .addressing import CHUNK, GlobalPlace, Position, SharedPlace, SharedTile, matrix
+from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace, SharedTile, matrix
 from .copies import UNPADDED, SharedFragments, ZerosAround, in_cta
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
@@ -208,7 +209,7 @@ def _copy(lowering: KernelLowering, op: CopyOp) -> None:
         return copy(lowering, op)
     if op.blocks is not None:
         fail(op, "blocks are copied from memory that has them: run warp-pack first")
-    source = lowering.matrix(op, op.source, bits=True)
+    source = lowering.matrix(op, op.source, bits=True, named=True)
     row, column = lowering.indices(op.indices)
     if op.until is not None:
         source = replace(source, rows=lowering.scalar(op.until))
@@ -230,8 +231,29 @@ def _padding(lowering: KernelLowering, op: CopyOp, first: int, *ends: int) -> Ze
     return ZerosAround(first, list(each))
 
 
+@lowers(PagedOp)
+def _paged(lowering: KernelLowering, op: PagedOp) -> None:
+    """A matrix whose rows are those of memory whose numbers a table has."""
+    if op.slot is not None or memory_of(op.result).get_num_dims() != 2:
+        fail(op, f"expected rows of one matrix, got {op.result.type}; attention reads pages of several rows")
+    lowering.values[op.result] = _named_rows(lowering, op, (op.loops[0], op.loops[1]))
+
+
+def _named_rows(
+    lowering: KernelLowering, view: PagedOp, dimensions: Dimensions, part: Sequence[IndexValue] = ()
+) -> GlobalMatrix:
+    """The rows of memory whose numbers a table has, or a part of them."""
+    memory, table = lowering.memories[view.memory], lowering.memories[view.table]
+    first, rows = part or (0, table.shape[-1])
+    of_rows = matrix(lowering.kernel, lowering.scalars, memory, dimensions, ())
+    return replace(of_rows, rows=rows, table=(table.base, first, table.shape[-1], table.element_bits // BYTE))
+
+
 @lowers(MatrixOp)
 def _view(lowering: KernelLowering, op: MatrixOp) -> None:
+    if isinstance(op.memory.owner, PagedOp):
+        lowering.values[op.matrix] = _named_rows(lowering, op.memory.owner, op.dimensions, lowering.indices(op.part))
+        return
     if op.memory not in lowering.memories:
         fail(op, f"expected memory that is an argument of the kernel, got {op.memory.type}")
     if op.dimensions_kept:

@@ -267,14 +267,15 @@ class Evaluation:
         """Where each element of the sequences lies in the memory of pages."""
         table, shape = self.integers(op.table).astype(np.int64), self.scope[op.memory].value.shape
         along, of_table = op.along.get_values(), op.table_along.get_values()
-        page, slot = op.page.value.data, op.slot.value.data
+        (page, slot), rows = op.dimensions, 1 if op.dimensions[1] is None else shape[op.dimensions[1]]
         sizes = dict(zip(along, shape, strict=True)) | dict(zip(of_table, table.shape, strict=False))
-        sizes[along[slot]] = table.shape[-1] * shape[slot]
+        sizes[along[page]] = table.shape[-1] * rows
         numbers = np.ogrid[tuple(slice(sizes[axis]) for axis in range(len(sizes)))]
-        row = numbers[along[slot]]
+        row = numbers[along[page]]
         at = [numbers[axis] for axis in along]
-        at[page] = table[(*(numbers[axis] for axis in of_table), row // shape[slot])]
-        at[slot] = row % shape[slot]
+        at[page] = table[(*(numbers[axis] for axis in of_table), row // rows)]
+        if slot is not None:
+            at[slot] = row % rows
         return tuple(at)
 
     def _arranges(self, op: Operation) -> None:

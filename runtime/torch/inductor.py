@@ -346,10 +346,12 @@ def _measured(cluster: Cluster, region: Region) -> tuple[float, float]:
         nodes = list(dict.fromkeys([*cluster.inputs, *(x for x in product.all_input_nodes if is_tensor(x))]))
         size = sum(map(_bytes, nodes))
         computed = {n: _drawn(n.meta["val"]) for n in nodes if n.op != "placeholder"}
-        if product.target is aten._grouped_mm.default:  # where groups end: equally far apart
+        if product.target is aten._grouped_mm.default:  # each row of any group, for equal ones have no half empty tiles
             (ends,) = (n for n in nodes if n.meta["val"].dtype == torch.int32)
-            rows, count = (hint(n.meta["val"].shape[0]) for n in (product.all_input_nodes[0], ends))
-            computed[ends] = torch.linspace(rows / count, rows, count, device=device).int()
+            a, b = (n.meta["val"] for n in product.all_input_nodes[:2])
+            count = hint(ends.meta["val"].shape[0])
+            groups = torch.randint(count, (hint(a.shape[0 if b.dim() == 3 else 1]),), device=device)
+            computed[ends] = torch.bincount(groups, minlength=count).cumsum(0).int()
         count = max(1, min(MOST_SETS, ROTATED // size))
         sets = [{n: computed[n] if n in computed else _drawn(n.meta["val"]) for n in nodes} for _ in range(count)]
         orders = tuple(zip(cluster.inputs, region.layout.orders, strict=True))

@@ -25,13 +25,20 @@ blocks, experts, converted = map(import_module, ("test_block_scales", "test_expe
 Array = NDArray[Any]
 
 
-def compared(text: str, given: list[Array], device: GpuDevice, written: int | None = None, **schedule: Any) -> None:
+def compared(
+    text: str,
+    given: list[Array],
+    device: GpuDevice,
+    written: int | None = None,
+    target: str = "sm_90a",
+    **schedule: Any,
+) -> None:
     """Runs a product on both, whose last argument is its result, of which so many rows are `written`."""
     if device.sm != bitwise.SM_90:
         pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
-    kernel, results = compile(text, target="sm_90a", **schedule), [np.full_like(given[-1], np.nan) for _ in range(2)]
-    for where, result in zip(("interp", "cuda"), results, strict=True):
-        kernel(*given[:-1], result, device=where)
+    kernel, results = compile(text, target=target, **schedule), [np.full_like(given[-1], np.nan) for _ in range(2)]
+    for (where, arch), result in zip((("interp", "sm_90a"), ("cuda", None)), results, strict=True):
+        kernel(*given[:-1], result, device=where, arch=arch)
     assert not np.isnan(results[0][:written].astype(np.float32)).any()
     here, there = map(bitwise.words, results)
     np.testing.assert_array_equal(here, there)
@@ -88,7 +95,7 @@ def test_weights_of_4_bits_by_activations_of_8(floats: bool, device: GpuDevice) 
     compared(converted.BYTES.format(body=body, **types), [a, q, s, np.zeros((20, 72), np.float32)], device)
 
 
-@pytest.mark.parametrize("kind", ["rows", "columns", "gate", "gradient"])
+@pytest.mark.parametrize("kind", ["rows", "columns", "gate", "gradient", "tail"])
 def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
     random = np.random.default_rng()
     text = {
@@ -96,7 +103,8 @@ def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
         "columns": experts.forward("bf16", transposed=True),
         "gate": experts.gated(),
         "gradient": experts.gradient("bf16"),
-    }[kind]
+    }.get(kind, experts.forward("bf16", transposed=False))
+    schedule = experts.SHARED_TAIL if kind == "tail" else {}
     t, count, k, n = experts.T, experts.E, experts.K, 144 if kind == "gate" else experts.N
     ends = experts.drawn(random)
     shapes = (t, n) if kind == "gradient" else (count, n, k) if kind == "columns" else (count, k, n)
@@ -104,4 +112,15 @@ def test_rows_of_experts(kind: str, device: GpuDevice) -> None:
     s, r = (random.standard_normal(shape).astype(np.float32) for shape in ((count, n), (t,)))
     d = np.zeros({"gradient": (count, k, n), "gate": (t, n // 2)}.get(kind, (t, n)), np.float32)
     written = None if kind == "gradient" else ends[-1]
-    compared(text, [a, b, np.array(ends, np.int32), s, r, d], device, written)
+    compared(text, [a, b, np.array(ends, np.int32), s, r, d], device, written, **schedule)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_rows_of_experts_that_a_table_names(index: Any, device: GpuDevice) -> None:
+    random, ends = np.random.default_rng(), experts.drawn(np.random.default_rng())
+    t, count, k, n = experts.T, experts.E, experts.K, experts.N
+    x, b = (random.standard_normal(shape).astype(np.float16) for shape in ((50, k), (count, k, n)))
+    places = random.integers(0, 50, t).astype(index)
+    s, r = (random.standard_normal(shape).astype(np.float32) for shape in ((count, n), (t,)))
+    given = [x, places, b, np.array(ends, np.int32), s, r, np.zeros((t, n), np.float32)]
+    compared(experts.named("f16", f"i{8 * places.itemsize}"), given, device, ends[-1], "sm_80")

@@ -101,7 +101,15 @@ def operands(rng: np.random.Generator, dtype: Any, ends: list[int], *shapes: tup
     return found
 
 
-CASES = [("bf16", "sm_90a", {}), ("f16", "sm_90a", {"ctas": 2, "staging": 0}), ("bf16", "sm_80", {})]
+SHARED_TAIL = {"cta": "64x64x64", "ctas": 7, "split_k": 2}
+"""Of the tiles that 7 CTAs have left, two parts of K each, where no more than three are left."""
+
+CASES = [
+    ("bf16", "sm_90a", {}),
+    ("f16", "sm_90a", {"ctas": 2, "staging": 0}),
+    ("bf16", "sm_80", {}),
+    ("bf16", "sm_90a", SHARED_TAIL),
+]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
@@ -186,6 +194,25 @@ def test_a_gate_is_in_the_product(target: str) -> None:
     assert np.isnan(d[ends[-1] :]).all()
 
 
+@pytest.mark.parametrize("ctas", [2, 3, 5, 8])
+def test_parts_of_the_tiles_that_are_left(ctas: int) -> None:
+    """As many parts of K as let all CTAs have one: K / 64 = 6 K tiles, up to four parts."""
+    rng, k = np.random.default_rng(), 328
+    text = forward("bf16", transposed=False).replace("72", str(k)).replace("100x", "?x")
+    kernel = compile(text, target="sm_90a", cache=False, cta="64x64x64", ctas=ctas, split_k=4)
+    ends = drawn(rng)
+    a, b = operands(rng, ml_dtypes.bfloat16, ends, (T, k), (E, k, N))
+    unused, results = (np.zeros((E, N), np.float32), np.zeros(T, np.float32)), list[Array]()
+    for _ in range(2):
+        results.append(np.full((T, N), np.nan, np.float32))
+        kernel(a, b, np.array(ends, np.int32), *unused, results[-1], device="interp", checks="all")
+    np.testing.assert_array_equal(*results)
+    for expert, rows in enumerate(spans(ends)):
+        x, y = a[rows].astype(np.float64), b[expert].astype(np.float64)
+        assert np.all(np.abs(results[0][rows] - x @ y) <= (k + 5) * 2.0**-23 * (np.abs(x) @ np.abs(y)))
+    assert np.isnan(results[0][ends[-1] :]).all()
+
+
 def test_one_launch_without_a_wait() -> None:
     kernel: Kernel = compile(forward("bf16", transposed=False), target="sm_90a", cache=False)
     assert kernel.ptx.count(".entry") == 1
@@ -217,3 +244,72 @@ def test_a_loop_that_hands_on_a_tensor() -> None:
     c, d = rng.standard_normal((20, 12)).astype(np.float32), np.full((20, 12), np.nan, np.float32)
     kernel(a, b, c, d, device="interp")
     np.testing.assert_allclose(d, c + 3 * (a.astype(np.float64) @ b.astype(np.float64)), rtol=1e-4, atol=1e-4)
+
+
+NAMED = """#i = affine_map<(m, k) -> (m)>
+#ik = affine_map<(m, k) -> (m, k)>
+func.func @experts(%X: memref<{x}x72x{t}>, %places: memref<{rows}x{index}>, %B: memref<4x72x136x{t}>,
+                   %ends: memref<4xi32>, %S: memref<4x136xf32>, %R: memref<{rows}xf32>, %D: memref<{rows}x136xf32>) {{
+  %A = memref.alloc({size}) : memref<{rows}x72x{t}>
+  linalg.generic {{indexing_maps = [#i, #ik], iterator_types = ["parallel", "parallel"]}}
+      ins(%places : memref<{rows}x{index}>) outs(%A : memref<{rows}x72x{t}>) {{
+  ^bb0(%r: {index}, %old: {t}):
+    %at = arith.index_cast %r : {index} to index
+    %k = linalg.index 1 : index
+    %x = memref.load %X[%at, %k] : memref<{x}x72x{t}>
+    linalg.yield %x : {t}
+  }}
+"""
+
+
+def named(type: str, index: str, *, rows: str = "100", x: str = "50", epilogue: str = SCALED) -> str:
+    """Rows of experts that are rows of X, whose numbers are in memory; an epilogue weights each with its token's."""
+    text, known = forward(type, transposed=False, epilogue=epilogue), rows != "?"
+    size = "" if known else "%tokens"
+    head = NAMED.format(t=type, index=index, rows=rows, x=x, size=size)
+    if not known:
+        head = head.replace("  %A =", "  %zeroth = arith.constant 0 : index\n  %tokens = memref.dim %places, %zeroth : "
+                            f"memref<?x{index}>\n  %A =")  # fmt: skip
+        text = text.replace("100x", "?x")
+    maps, _, body = text.partition("func.func")
+    return maps + head + body.partition("{\n")[2]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("target", "entries"), [("sm_80", 1), ("sm_120", 1), ("sm_90a", 2)])
+@pytest.mark.parametrize(("type", "index", "rows"), [("bf16", "i64", "100"), ("f16", "i32", "?")])
+def test_rows_that_a_table_names(target: str, entries: int, type: str, index: str, rows: str) -> None:
+    """`warp-group` lets threads copy such rows; for tensor copies an operation gathers them before."""
+    rng = np.random.default_rng()
+    with remarks() as made:
+        kernel = compile(named(type, index, rows=rows, x="?"), target=target, cache=False)
+    assert kernel.ptx.count(".entry") == entries
+    assert any("an operation of its own gathers rows" in str(one) for one in made) == (entries == 2)
+    tokens, ends = int(rng.integers(1, 60)), drawn(rng)
+    x, b = (rng.standard_normal(shape).astype(DTYPES[type]) for shape in ((tokens, K), (E, K, N)))
+    places = rng.integers(0, tokens, T).astype({"i32": np.int32, "i64": np.int64}[index])
+    s, r = (rng.standard_normal(shape).astype(np.float32) for shape in ((E, N), (T,)))
+    d = np.full((T, N), np.nan, np.float32)
+    kernel(x, places, b, np.array(ends, np.int32), s, r, d, device="interp", checks="all")
+    for expert, group in enumerate(spans(ends)):
+        a, y = x[places[group]].astype(np.float64), b[expert].astype(np.float64)
+        bound = ((K + 3) * 2.0**-23 * (np.abs(a) @ np.abs(y) + np.abs(s[expert]))) * np.abs(r[group, None]) + 2.0**-140
+        assert np.all(np.abs(d[group] - (a @ y + s[expert]) * r[group, None]) <= bound)
+    assert np.isnan(d[ends[-1] :]).all()
+
+
+FILLED = "  %none = arith.constant 0.0 : bf16\n  linalg.fill ins(%none : bf16) outs(%X : memref<50x72xbf16>)\n"
+
+
+@pytest.mark.parametrize("entries", [2, 3])
+def test_rows_that_are_overwritten_are_gathered_before(entries: int) -> None:
+    """The product writes what they are read from, or a kernel before it."""
+    if entries == 3:
+        text = named("bf16", "i32").replace("  %c1 = arith", f"{FILLED}  %c1 = arith")
+    else:
+        text = named("bf16", "i32", x="100", epilogue="").replace("136", "72").replace("f32", "bf16")
+        text = text.replace("memref.subview %D[", "memref.subview %X[")
+    with remarks() as made:
+        kernel = compile(text, target="sm_80", cache=False)
+    assert kernel.ptx.count(".entry") == entries
+    assert any("what it reads may be overwritten" in str(one) for one in made)

@@ -29,3 +29,16 @@ func.func @pages(%q: memref<2x3x4x64xf16>, %k: memref<9x32x3x64xf16>, %v: memref
     : memref<2x3x4x64xf16>, !sequences, !sequences, memref<2x3x4x64xf16> lengths %l : memref<2xi32>
   return
 }
+
+// Without slot a page is one row, and sizes may be unknown.
+
+// CHECK-LABEL: func.func @rows
+// CHECK-NEXT:    %named = warp.paged %x by %t {along = array<i64: 0, 1>, table_along = array<i64>, page = 0 : i64} : memref<?x64xf16>, memref<?xi64> -> memref<?x64xf16, strided<[64, 1]>>
+// STAGE:       gpu.func @rows(%A: memref<?x64xf16>, %rows: memref<?xi64>, %B: {{.*}}, %C: {{.*}})
+// STAGE-NEXT:    [[ROWS:%[0-9]+]] = warp.paged %A by %rows
+// STAGE:         warp.copy [[ROWS]]
+func.func @rows(%x: memref<?x64xf16>, %t: memref<?xi64>, %b: memref<64x32xf16>, %d: memref<?x32xf32>) {
+  %named = warp.paged %x by %t {along = array<i64: 0, 1>, table_along = array<i64>, page = 0 : i64} : memref<?x64xf16>, memref<?xi64> -> memref<?x64xf16, strided<[64, 1]>>
+  warp.matmul f16 x f16 %named, %b init 0.0 : f32 into %d : memref<?x64xf16, strided<[64, 1]>>, memref<64x32xf16>, memref<?x32xf32>
+  return
+}
