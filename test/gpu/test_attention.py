@@ -80,6 +80,8 @@ GRADIENTS = (
     AttentionGradient((1, 2, 200, 200, 128, 128), causal=120, documents=True, delta=False),
     AttentionGradient((2, 1, 150, 140, 64, 64), documents=True),
     AttentionGradient((1, 1, 66, 140, 256, 256), causal=3, delta=False),
+    AttentionGradient((2, 2, 197, 140, 64, 64), mask="bgmn", delta=False),
+    AttentionGradient((1, 2, 200, 300, 128, 128), "f16", mask="bn", causal=120),
 )
 
 
