@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import attention_grid
 import numpy as np
 import pytest
-from attention_problems import Array, expected, problem, wrong
+from attention_problems import Array, expected, latent, problem, wrong
 from attentions import SOFTMAXES, Attention
 
 from warploom.passes.diagnostics import remarks
@@ -151,6 +152,18 @@ def test_turns_with_one_stage_are_refused() -> None:
         Attention((130, 70, 64, 64)).compile("sm_90a", stages=1, consumers="pingpong")
 
 
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_sums_stay_in_the_registers_that_the_loop_carries(columns: int) -> None:
+    """P V is added to the registers that O starts from; those of other products cannot be the same."""
+    before, _, loop = Attention((300, 300, columns, columns), "bf16").compile("sm_90a").ptx.rpartition("// K loop")
+    scores, values = (re.search(r"\.bf16 \{(%f\d+)", part) for part in (loop, loop[loop.index("cvt.rn.bf16x2") :]))
+    assert scores is not None
+    assert values is not None
+    assert scores[1] != values[1]
+    assert f"mov.f32 {values[1]}, 0f00000000;" in before
+    assert f"mov.f32 {values[1]}, " not in loop[loop.index("wgmma.wait_group", loop.index(f"{{{values[1]}")) :]
+
+
 def test_keys_that_do_not_count_are_not_read() -> None:
     """NaN behind the length of a sequence, in pages of nobody, and left of the window."""
     asked = Attention((1, 128, 64, 64), batch=(2, 2), shared=("b1",), lengths=True)
@@ -170,11 +183,8 @@ def test_keys_that_do_not_count_are_not_read() -> None:
 def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) -> None:
     """One latent matrix: V is 512 of K's 576 columns, which CTAs of two parts of them share. They have no tile of V."""
     asked = Attention((1, 133, 576, columns), "bf16", (1, 5), shared=("b1",))
-    given, of_v = problem(asked), f"tensor<1x133x{columns}xbf16>"
-    latent = f"tensor.extract_slice %K[0, 0, {first}] [1, 133, {columns}] [1, 1, 1] : tensor<1x133x576xbf16> to {of_v}"
-    text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
-    q, k, _, o = given.arguments
-    kernel, given = compile(text, target, stages=2), expected(asked, [q, k, k[..., first : first + columns], o])
+    text, given = latent(asked, first)
+    (q, k, _, o), kernel = given.arguments, compile(text, target, stages=2)
     kernel(q, k, o, device="interp", checks="all")
     assert given.wrong() == ""
     (launch,) = kernel.launches
