@@ -70,6 +70,7 @@ from .ring import (
     with_stages,
 )
 from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
+from .rotate import RotateProducts, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
@@ -87,6 +88,9 @@ MOST_SUMS, MANY_SUMS = 160, (24, 240)
 """Registers of all sums of a turn, of two consumers, and those of threads where there are more: with 232 ptxas lets
 products of 192 wait for each other."""
 
+
+LEAST_ROTATED = 3
+"""Stages of a loop that is rotated, where the last products of a turn read what the first ones read."""
 
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
@@ -150,6 +154,8 @@ class TensorLoop:
         peers = () if self.cluster is None or schedule.pairs else self.cluster.peers(self.index)
         writers, readers = 2 if schedule.pairs else 1, readers * (1 + len(peers))
         self.ring = self._make_ring(schedule.stages, writers, readers, peers)
+        self.rings = dict.fromkeys((copy.destination for copy in self.copied), self.ring)
+        self.of_last = self._ring_of_last()
         self.index.insert(FenceOp(ASYNC_PROXY))
         # No CTA writes to another one that has not begun.
         alone = self.cluster is None and schedule.cluster_parts == 1
@@ -157,6 +163,18 @@ class TensorLoop:
 
     def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
         return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
+
+    def _ring_of_last(self) -> Ring | None:
+        """The ring of what the last products of a turn read, if the loop is rotated: one of its own, unless the first
+        ones read it too."""
+        if self.in_tensor_memory or self.launch.schedule.consumers != "pingpong" or not rotates(self.loop):
+            return None
+        first = {operand for op in self.products if not op.a_in_registers for operand in (op.a, op.b)}
+        if last := [tile for tile in self.rings if tile not in first]:
+            ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
+            self.rings |= dict.fromkeys(last, ring)
+            return ring
+        return self.ring if self.ring.stages >= LEAST_ROTATED else None
 
     def _share(self, copy: CopyOp) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
@@ -223,11 +241,12 @@ class TensorLoop:
                 self.of_once.step(after, RELEASE)
                 self.of_once.step(after, READ)
         start = index.before(next(op for op in body.ops if isinstance(op, gpu.BarrierOp)))
-        self._copy(self.copies, self.ring, start)
+        for ring in dict.fromkeys(self.rings.values()):
+            self._copy([copy for copy in self.copies if self.rings[copy.copy.destination] == ring], ring, start)
         for loads in self.loads:
             loads.start(index, self.ring)
-        groups, in_turns = self.launch.schedule.consumer_warps // WARPS, self.launch.schedule.consumers == "pingpong"
-        consumers = ConsumerLoop(self.loop, self.ring, staged, fixed, groups, in_turns, self.in_tensor_memory)
+        groups = self.launch.schedule.consumer_warps // WARPS
+        consumers = ConsumerLoop(self.loop, self.ring, self.rings, fixed, groups, self.in_tensor_memory, self.of_last)
         consumers.rewrite(index.before(self.loop), start)
         for loads in self.loads:
             loads.receive(index, self.ring)
@@ -408,7 +427,7 @@ class SpecialisePass(PatternPass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-    patterns = CopyByTensorMaps, GiveRoles
+    patterns = CopyByTensorMaps, GiveRoles, RotateProducts
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in self.patterns:

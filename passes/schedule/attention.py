@@ -298,8 +298,8 @@ class ForwardScores(ScheduledScores):
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if of_bytes else 64), 2
         fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
-        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2 and not short)
-        in_turns, groups = in_turns and read.op.diagonal is None, 2 if fewer else groups
+        wide = 128 <= width <= DEEP and columns <= 128 and groups == 2 and not (short or of_bytes)
+        in_turns, groups = wide or (fewer and read.op.diagonal is None), 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",

@@ -152,16 +152,29 @@ def test_turns_with_one_stage_are_refused() -> None:
         Attention((130, 70, 64, 64)).compile("sm_90a", stages=1, consumers="pingpong")
 
 
+STEP = re.compile(
+    r"wgmma\.mma_async\S+ \{(%f\d+).*?\}, (\{%r)?|wgmma\.(fence|commit|wait_group)\S* ?(\d?)|bar\.(sync|arrive)"
+)
+
+
 @pytest.mark.parametrize("columns", [64, 128, 256])
-def test_sums_stay_in_the_registers_that_the_loop_carries(columns: int) -> None:
-    """P V is added to the registers that O starts from; those of other products cannot be the same."""
-    before, _, loop = Attention((300, 300, columns, columns), "bf16").compile("sm_90a").ptx.rpartition("// K loop")
-    scores, values = (re.search(r"\.bf16 \{(%f\d+)", part) for part in (loop, loop[loop.index("cvt.rn.bf16x2") :]))
-    assert scores is not None
-    assert values is not None
-    assert scores[1] != values[1]
-    assert f"mov.f32 {values[1]}, 0f00000000;" in before
-    assert f"mov.f32 {values[1]}, " not in loop[loop.index("wgmma.wait_group", loop.index(f"{{{values[1]}")) :]
+def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
+    """A turn starts S and P V, waits for S, and for P V once P is computed. Sums of O stay where the loop has them."""
+    schedule = {"cta": (128, 64, columns), "mma": "m64n64k16", "stages": 2, "consumers": "pingpong"}
+    ptx = Attention((300, 300, columns, columns), "bf16").compile("sm_90a", **schedule).ptx
+    loops = [text.partition("_end:")[0] for text in ptx.split("// K loop")[-3:]]
+    first, turn, last = ([*dict.fromkeys(map(_step, STEP.findall(loop)))] for loop in loops)
+    assert [step for step, _ in first] == ["fence", "S", "commit", "wait_group0"]
+    of_turn = ["sync", "fence", "S", "commit", "O", "arrive", "wait_group1", "wait_group0"]
+    assert [step for step, _ in turn] == of_turn
+    assert [step for step, _ in last] == ["sync", "fence", "O", "commit", "wait_group0"]
+    assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
+
+
+def _step(found: tuple[str, ...]) -> tuple[str, str]:
+    """A step of a loop, and the first register of the sums of a product."""
+    sums, of_registers, step, pending, barrier = found
+    return step + pending or barrier or ("O" if of_registers else "S"), sums
 
 
 def test_keys_that_do_not_count_are_not_read() -> None:
