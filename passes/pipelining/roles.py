@@ -305,16 +305,12 @@ class ConsumerLoop(NamedTuple):
         turns."""
         ring, ops, after = self.ring, list(self.loop.body.block.ops), index.after(self.loop)
         waits, fence = [op for op in ops if isinstance(op, WaitOp)], [op for op in ops if isinstance(op, FenceOp)][-1]
-        before, behind_, stages = index.before(fence), index.after(waits[-1]), {ring: ring.arrive(start, WAIT).at}
-        if last == ring:
-            ring.step(before, READ, late=True)
-            ring.step(behind_, RELEASE, late=True)
-        else:
-            stages[last] = last.arrive(before, WAIT).at
-            for each, done in ((ring, index.after(waits[-2])), (last, behind_)):
-                each.step(done, RELEASE)
-                each.step(done, READ)
-        self._read(stages)
+        before = index.before(fence)
+        self._read({ring: ring.arrive(start, WAIT).at, last: last.arrive(before, WAIT).at})
+        for each, wait in zip((ring, last), waits, strict=True):
+            done = index.after(wait)
+            each.step(done, RELEASE)
+            each.step(done, READ)
         if self.groups > 1:
             turns = PingPong.of(index, self.groups)
             turns.begin(before)

@@ -14,6 +14,7 @@ The first and the last part are loops too, of one turn or of none: there may be 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
 from xdsl.dialects import scf
@@ -21,148 +22,131 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import FragmentType
+from ...dialect.warp.attributes import fragment_of
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
-from ...dialect.warp.epilogue import SubfragmentOp
-from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
+from ...dialect.warp.epilogue import MapOp
+from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
-from ..patterns import Index, IndexBuilder
+from ..patterns import IndexBuilder
 from .roles import product_groups
+
+Seen: TypeAlias = dict[SSAValue, SSAValue]
 
 
 class RotateProducts(RewritePattern):
-    """Rotates loops that go on to another stage of a ring before their last products."""
+    """Rotates loops of consumers that go on to another stage of a ring before their last products."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
         ops = list(op.body.block.ops)
-        if not any(isinstance(one, WgmmaOp) for one in ops):
-            return
-        last = max(i for i, one in enumerate(ops) if isinstance(one, FenceOp))
-        waits = [i for i, one in enumerate(ops) if isinstance(one, WaitOp)]
-        if any(isinstance(one, PipelineOp) and one.step.data == READ for one in ops[:last]):
-            started = max(i for i, one in enumerate(ops[: waits[0]]) if isinstance(one, CommitOp)) + 1
-            turns = (i for i in range(started, last) if isinstance(ops[i], ScopedBarrierOp) or _waits(ops[i]))
-            last = next(turns, last)
-            Rotation(op, ops[:started], ops[started:last], ops[last:-1]).rewrite()
+        started, early = (
+            next((i for i, one in enumerate(ops) if is_kind(one)), len(ops)) for is_kind in (_commits, _goes_on)
+        )
+        last = next((i for i, one in enumerate(ops) if i > early and _waits(one)), None)
+        if started < early and last is not None:
+            Rotation(op, ops[: started + 1], ops[started + 1 : last], ops[last:-1]).rewrite()
 
 
-class Rotation:
+class Rotation(NamedTuple):
     """A loop that starts products, computes something `between`, and multiplies that by the `last` ones."""
 
-    def __init__(
-        self, loop: scf.ForOp, start: Sequence[Operation], between: Sequence[Operation], last: Sequence[Operation]
-    ) -> None:
-        self.loop, self.start, self.between, self.last = loop, start, between, last
-        self.counter, *self.variables = loop.body.block.args
-        self.handed = [] if loop.body.block.last_op is None else list(loop.body.block.last_op.operands)
-        self.late = [i for i, value in enumerate(self.handed) if value.owner in last]
-        self.early = [i for i in range(len(self.handed)) if i not in self.late]
-        # What the last products take, which a turn hands to the next one: sums, operands, the number of a stage.
-        used = {value for one in last for value in one.operands}
-        made = [value for one in (*start, *between) for value in one.results]
-        self.taken = [value for value in (*self.variables, *made) if value in used]
+    loop: scf.ForOp
+    start: Sequence[Operation]
+    between: Sequence[Operation]
+    last: Sequence[Operation]
 
     def rewrite(self) -> None:
-        loop, variables, taken = self.loop, self.variables, self.taken
-        index = IndexBuilder(Builder(InsertPoint.before(loop)))
+        loop, start, between, last = self
+        index, (counter, *variables) = IndexBuilder(Builder(InsertPoint.before(loop))), loop.body.block.args
+        handed = () if loop.body.block.last_op is None else loop.body.block.last_op.operands
+        late = [i for i, value in enumerate(handed) if value.owner in last]
+        early = [i for i in range(len(handed)) if i not in late]
+        # What the last products take, which a turn hands to the next one: sums, as they are rescaled, and operands.
+        used = {value for one in last for value in one.operands}
+        taken: list[SSAValue] = [value for one in between for value in one.results if value in used]
+        sums = [
+            next(v for one in between for v in one.results if v in taken and variables[i] in one.operands) for i in late
+        ]
+        hands_on = [*(handed[i] for i in early), *taken]
+        keeps: list[SSAValue] = [counter, *(variables[i] for i in early)]
         lower, upper, step = map(index.folded, loop.operands[:3])
         second = index.add(lower, step)
         once = index.minimum(second, upper, signed=True)
-        early = {variables[i]: loop.iter_args[i] for i in self.early}
-        before: dict[SSAValue, SSAValue] = dict(zip(variables, loop.iter_args, strict=True))
-        initial = [*early.values(), *(before.get(value) or _zero(index, value) for value in taken)]
-        with index.loop(lower, once, step, initial) as turn:
-            seen = before | self._seen(turn.counter, turn.carried, turn.index)
-            _clone(turn.index, (*self.start, *self.between), seen)
-            turn.handed = [seen[self.handed[i]] for i in self.early] + [seen[value] for value in taken]
+        zeros = [index.insert(ConstantOp.of(0.0, fragment_of(value))).fragment for value in taken]
+        with index.loop(lower, once, step, [*(loop.iter_args[i] for i in early), *zeros]) as turn:
+            seen: Seen = dict(zip(keeps, turn.block.args, strict=False)) | {
+                variables[i]: loop.iter_args[i] for i in late
+            }
+            turn.handed = _clone(turn.index, (*start, *between), seen, hands_on)
         with index.loop(second, upper, step, turn.results) as turn:
-            seen = self._seen(turn.counter, turn.carried, turn.index)
-            of_last, (lead, started), (ready, products) = dict(seen), _split(self.start), _split(self.last)
-            _clone(turn.index, lead, seen)
-            _clone(turn.index, ready, of_last)
-            _clone(turn.index, started, seen)
-            wait = next(i for i, one in enumerate(products) if isinstance(one, WaitOp))
-            _clone(turn.index, products[1:wait], of_last)
-            meanwhile = self._meanwhile()
-            for one in self.between[:meanwhile]:
-                later = WaitOp(WGMMA, one.pending.value.data + 1) if isinstance(one, WaitOp) else one
-                _clone(turn.index, [later], seen)
-            _clone(turn.index, products[wait:], of_last)
-            seen |= {variables[i]: of_last[self.handed[i]] for i in self.late}
-            _clone(turn.index, self.between[meanwhile:], seen)
-            turn.handed = [seen[self.handed[i]] for i in self.early] + [seen[value] for value in taken]
-        seen = self._seen(lower, turn.results, index)
-        sums = [next(v for v in taken if variables[i] in (v, *_operands(v))) for i in self.late]
-        results = dict(zip(self.early, turn.results, strict=False))
+            seen = dict[SSAValue, SSAValue](zip((*keeps, *taken), turn.block.args, strict=True))
+            before, meanwhile, wait = dict(seen), self._meanwhile(late), _first(last, WaitOp)
+            # Both groups are started behind one fence.
+            lead, ready = _first(start, FenceOp), _first(last, FenceOp)
+            _clone(turn.index, start[:lead], seen)
+            _clone(turn.index, last[:ready], before)
+            _clone(turn.index, start[lead:], seen)
+            _clone(turn.index, last[ready + 1 : wait], before)
+            _clone(
+                turn.index,
+                [WaitOp(WGMMA, 1), *(one for one in between[:meanwhile] if not isinstance(one, WaitOp))],
+                seen,
+            )
+            _clone(turn.index, last[wait:], before)
+            seen |= {variables[i]: before[handed[i]] for i in late}
+            turn.handed = _clone(turn.index, between[meanwhile:], seen, hands_on)
+        results = turn.results[: len(early)]
+        seen = dict[SSAValue, SSAValue](zip(taken, turn.results[len(early) :], strict=True))
         with index.loop(lower, once, step, [seen[value] for value in sums]) as turn:
             seen |= zip(sums, turn.carried, strict=True)
-            _clone(turn.index, (one for one in self.last if not _passes(one)), seen)
-            turn.handed = [seen[self.handed[i]] for i in self.late]
-        results |= zip(self.late, turn.results, strict=True)
-        for i, result in enumerate(loop.results):
-            result.replace_all_uses_with(results[i])
+            passing = (one for one in last if not isinstance(one, ScopedBarrierOp) or one.arrive is None)
+            turn.handed = _clone(turn.index, passing, seen, [handed[i] for i in late])
+        for i, value in zip((*early, *late), (*results, *turn.results), strict=True):
+            loop.results[i].replace_all_uses_with(value)
         Rewriter.erase_op(loop)
 
-    def _seen(self, counter: Index, carried: Sequence[SSAValue], index: IndexBuilder) -> dict[SSAValue, SSAValue]:
-        """What a turn sees: its counter, what the loop handed on, and what the last products take."""
-        values = (self.counter, *(self.variables[i] for i in self.early), *self.taken)
-        return dict(zip(values, (index.value(counter), *carried), strict=True))
+    def _meanwhile(self, late: Sequence[int]) -> int:
+        """How many of the operations between products may run beside the last ones: those before sums are rescaled.
+        Operands are packed behind that."""
+        sums = {self.loop.body.block.args[1 + i] for i in late}
+        return next(i for i, one in enumerate(self.between) if sums.intersection(one.operands))
 
-    def _meanwhile(self) -> int:
-        """How many of the operations between products may run beside the last ones: those before sums are used, or
-        operands are packed."""
-        late = {self.variables[i] for i in self.late}
-        first = {one for one in self.between if late.intersection(one.operands)}
-        for value in self.taken:
-            while isinstance(made := value.owner, ConvertLayoutOp | ConvertOp | SubfragmentOp):
-                first.add(made)
-                value = made.operands[0]
-        return min(map(self.between.index, first))
+
+def _commits(op: Operation) -> bool:
+    return isinstance(op, CommitOp)
+
+
+def _goes_on(op: Operation) -> bool:
+    return isinstance(op, PipelineOp) and op.step.data == READ
 
 
 def _waits(op: Operation) -> bool:
     return isinstance(op, PipelineOp) and op.step.data == WAIT
 
 
-def _split(ops: Sequence[Operation]) -> tuple[Sequence[Operation], Sequence[Operation]]:
-    """The operations before the first fence of products, and the others."""
-    first = next(i for i, one in enumerate(ops) if isinstance(one, FenceOp))
-    return ops[:first], ops[first:]
+def _first(ops: Sequence[Operation], kind: type[Operation]) -> int:
+    return next(i for i, one in enumerate(ops) if isinstance(one, kind))
 
 
-def _passes(op: Operation) -> bool:
-    """Whether an operation passes a turn to the next warpgroup."""
-    return isinstance(op, ScopedBarrierOp) and op.arrive is not None
-
-
-def _zero(index: IndexBuilder, like: SSAValue) -> SSAValue:
-    """What a loop without turns hands on."""
-    return (
-        index.insert(ConstantOp.of(0.0, like.type)).fragment if isinstance(like.type, FragmentType) else index.value(0)
-    )
-
-
-def _operands(value: SSAValue) -> Sequence[SSAValue]:
-    return value.owner.operands if isinstance(value.owner, Operation) else ()
-
-
-def _clone(index: IndexBuilder, ops: Iterable[Operation], seen: dict[SSAValue, SSAValue]) -> None:
-    """Builds operations a second time, of values as they are `seen` there, to which it adds their results."""
+def _clone(
+    index: IndexBuilder, ops: Iterable[Operation], seen: Seen, values: Iterable[SSAValue] = ()
+) -> list[SSAValue]:
+    """Builds operations a second time, of values as they are `seen` there, to which it adds their results: what becomes
+    of `values`."""
     for op in ops:
         index.insert(op.clone(seen))
+    return [seen[value] for value in values]
 
 
 def rotates(loop: scf.ForOp) -> bool:
     """Whether the last products of a loop's turns may run beside the first of the next one: what they multiply is in
-    registers, their sums are carried alone, and the others are started together."""
-    *first, last = [[], *product_groups(loop.body.block).values()]
-    ends = all(isinstance(use.operation, WgmmaOp | scf.YieldOp) for value in last for use in value.uses)
-    early = [value for sums in first for value in sums]
-    return bool(early) and ends and all(map(_of_registers, last)) and not any(map(_of_registers, early))
-
-
-def _of_registers(sums: SSAValue) -> bool:
-    """Whether a product multiplies an operand in registers."""
-    return isinstance(sums.owner, WgmmaOp) and sums.owner.a_in_registers
+    registers, and their sums are rescaled and carried alone."""
+    groups = [[value.owner for value in sums] for sums in product_groups(loop.body.block).values()]
+    products = [[op for op in group if isinstance(op, WgmmaOp)] for group in groups]
+    if [all(op.a_in_registers for op in group) for group in products] != [False, True]:
+        return False
+    starts = [op.c.owner for op in products[1] if not isinstance(op.c.owner, WgmmaOp)]
+    uses = [use.operation for op in products[1] for use in op.d.uses]
+    rescaled = all(isinstance(op, MapOp) and op.inputs[0] in loop.body.block.args for op in starts)
+    return rescaled and all(isinstance(one, WgmmaOp | scf.YieldOp) for one in uses)

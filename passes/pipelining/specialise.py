@@ -89,9 +89,6 @@ MOST_SUMS, MANY_SUMS = 160, (24, 240)
 products of 192 wait for each other."""
 
 
-LEAST_ROTATED = 3
-"""Stages of a loop that is rotated, where the last products of a turn read what the first ones read."""
-
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
 
@@ -165,16 +162,14 @@ class TensorLoop:
         return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
 
     def _ring_of_last(self) -> Ring | None:
-        """The ring of what the last products of a turn read, if the loop is rotated: one of its own, unless the first
-        ones read it too."""
-        if self.in_tensor_memory or self.launch.schedule.consumers != "pingpong" or not rotates(self.loop):
+        """A ring of what only the last products of a turn read, if the loop is rotated, in turns."""
+        first = {op.b for op in self.products if not op.a_in_registers}
+        last = [tile for tile in self.rings if tile not in first]
+        if not last or self.launch.schedule.consumers != "pingpong" or not rotates(self.loop):
             return None
-        first = {operand for op in self.products if not op.a_in_registers for operand in (op.a, op.b)}
-        if last := [tile for tile in self.rings if tile not in first]:
-            ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
-            self.rings |= dict.fromkeys(last, ring)
-            return ring
-        return self.ring if self.ring.stages >= LEAST_ROTATED else None
+        ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
+        self.rings |= dict.fromkeys(last, ring)
+        return ring
 
     def _share(self, copy: CopyOp) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
