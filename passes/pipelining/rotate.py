@@ -44,7 +44,7 @@ class RotateProducts(RewritePattern):
             next((i for i, one in enumerate(ops) if is_kind(one)), len(ops)) for is_kind in (_commits, _goes_on)
         )
         last = next((i for i, one in enumerate(ops) if i > early and _waits(one)), None)
-        if started < early and last is not None:
+        if started < early and last is not None and any(isinstance(one, WgmmaOp) for one in ops):
             Rotation(op, ops[: started + 1], ops[started + 1 : last], ops[last:-1]).rewrite()
 
 

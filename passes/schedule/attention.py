@@ -391,8 +391,8 @@ class ForwardScores(ScheduledScores):
             raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
         if schedule.consumers == "pingpong" and (schedule.stages == 1 or self.of_bytes):
             raise ScheduleError(
-                "consumers = pingpong takes 2 stages or more, of elements of 16 bits: P V is summed while P of the next "
-                "keys is computed"
+                "consumers = pingpong takes 2 stages or more, of 16-bit elements: P V runs while P of the next keys is "
+                "computed"
             )
         super().check(schedule, target)
 
