@@ -289,10 +289,10 @@ two tiles of O:
 - Warp 8 is the producer. It copies Q, and keeps two stages of K and V full. It copies the operands of the next tile of
   O while the consumers compute and store the current one.
 - Warps 0 to 3 are one consumer warpgroup, and warps 4 to 7 are the other. Each has 64 rows. For each tile of keys, a
-  warpgroup multiplies twice, Q K^T and P V. Between the two products it computes the softmax, where its row in the
-  picture is blank.
+  warpgroup multiplies twice, Q K^T and P V.
 - The two warpgroups take turns (`consumers=pingpong`): while one multiplies, the other computes its softmax or waits
-  for its turn.
+  for its turn. In a turn, a warpgroup starts Q K^T of a tile of keys, and then P V of the tile before, which runs while
+  it computes P of this one (`passes/pipelining/rotate.py`). K and V have rings of stages of their own.
 """)
 
 

@@ -85,6 +85,16 @@ def problem(asked: Attention, seed: int = 0, *, masked: float = 0.2) -> Problem:
     return expected(asked, [*arrays, poison])
 
 
+def latent(asked: Attention, first: int) -> tuple[str, Problem]:
+    """The function of an attention of bf16 whose V is columns of K from `first` on, and arguments of Q, K, V and O."""
+    (_, keys, depth, columns), given = asked.size, problem(asked).arguments
+    of_v = f"tensor<1x{keys}x{columns}xbf16>"
+    part = f"tensor.extract_slice %K[0, 0, {first}] [1, {keys}, {columns}] [1, 1, 1] : tensor<1x{keys}x{depth}xbf16>"
+    text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {part} to {of_v}\n", 1)
+    given[2] = given[1][..., first : first + columns]
+    return text, expected(asked, given)
+
+
 def expected(asked: Attention, arguments: list[Array]) -> Problem:
     """What becomes of these arguments."""
     given = {v: array for v, array in zip(asked.arguments(), arguments, strict=True) if v.name != "%pages"}

@@ -139,12 +139,12 @@ class CtaCluster(NamedTuple):
 #
 # A loop with two groups of products, such as those of attention, leaves tensor cores idle while a warpgroup works on
 # the first one's sums. Warpgroups do not get out of step by themselves: all wait for the same copies. So they pass a
-# turn on, from each to the next, by barriers of their own, and multiply only when it is theirs: the last group of
-# products of one turn of the loop and the first of the next one, without what lies between::
+# turn on, from each to the next, by barriers of their own, and start products only when it is theirs. In a loop that is
+# rotated (`rotate`), those are the first ones of a tile and the last ones of the tile before::
 #
-#     first products
-#     loop: work; wait for the turn; last products; first products of the next tile; pass the turn on
-#     pass the turn on
+#     first products; work
+#     loop: wait for the turn; first products of the next tile; last products; pass the turn on; work
+#     wait for the turn; last products; pass the turn on
 
 FIRST_BARRIER = 8
 """The barrier of the first warpgroup; those below are for staging results."""
@@ -260,16 +260,17 @@ class ConsumerLoop(NamedTuple):
     """A loop over K whose tiles are `staged` in stages of a ring; other tiles are in the `fixed` stages of another
     ring.
 
-    `groups` warpgroups run it, `in_turns` or independently. With `each_group` a turn has one group of products.
+    `groups` warpgroups run it. With `each_group` each group of products of theirs is started in a turn. If it will be
+    rotated, `of_last` is the ring of the tiles that its last products read.
     """
 
     loop: scf.ForOp
     ring: Ring
-    staged: Sequence[SSAValue]
+    staged: Mapping[SSAValue, Ring]
     fixed: Mapping[SSAValue, SSAValue]
     groups: int
-    in_turns: bool
-    in_tensor_memory: bool = False
+    in_tensor_memory: bool
+    of_last: Ring | None
     each_group: bool = False
 
     def rewrite(self, index: IndexBuilder, start: IndexBuilder) -> None:
@@ -278,8 +279,11 @@ class ConsumerLoop(NamedTuple):
         if not self.in_tensor_memory:
             wait_late(block)
         late = not self.in_tensor_memory and self._waits_behind()
-        self._read_stage(ring.arrive(start, WAIT).at)
+        if self.of_last is not None:
+            self._go_on_early(self.of_last, index, start)
+            return
         *within, last_wait = [op for op in block.ops if isinstance(op, WaitOp)]
+        self._read({ring: ring.arrive(start, WAIT).at})
         if not late:
             ring.step(index.after(last_wait), RELEASE, products=self.in_tensor_memory)
         else:
@@ -287,14 +291,8 @@ class ConsumerLoop(NamedTuple):
             done = within[-1] if within else index.before(last_wait).insert(WaitOp(WGMMA, 1))
             ring.step(index.after(done), RELEASE, late=True)
             Rewriter.erase_op(last_wait)
-        turns = self._turns(index)
         if self.each_group:
             self._in_order(index)
-        elif turns is not None:
-            commit = next(op for op in block.ops if isinstance(op, CommitOp))
-            turns.begin(index.before([op for op in block.ops if isinstance(op, FenceOp)][-1]))
-            passed = index.after(commit)
-            turns.pass_if(passed, passed.compare("ne", block.args[0], self.loop.lb))
         if (end := block.last_op) is not None:
             last = index.before(end)
             if late:
@@ -303,31 +301,41 @@ class ConsumerLoop(NamedTuple):
         wait = after.insert(WaitOp(WGMMA, 0)) if late else None
         if late:
             ring.step(after, RELEASE, late=True)
-        if turns is not None:
-            # The first one begins, for the last one passes the turn to it, and has nobody to pass the last turn to.
-            # Nobody waits for a turn of a loop that has none.
-            first, end, last = index.folded(self.loop.lb), index.folded(self.loop.ub), self.groups - 1
-            known = isinstance(first, int) and isinstance(end, int)
-            of_last = last if known else index.where_below(first, end, last, self.groups)
-            not_of = last if known else index.where_below(first, end, last, turns.group)
-            turns.pass_if(index, index.compare("eq", turns.group, of_last))
-            turns.pass_if(after, after.compare("ne", turns.group, not_of))
         if wait is not None:
             load_ahead(wait)
 
-    def _read_stage(self, stage: SSAValue) -> None:
-        """Lets products and loads of tiles read a stage."""
+    def _go_on_early(self, last: Ring, index: IndexBuilder, start: IndexBuilder) -> None:
+        """Goes on to the next stage before the last products, whose stage is released behind them. They are started in
+        turns."""
+        ring, ops, after = self.ring, list(self.loop.body.block.ops), index.after(self.loop)
+        waits, fence = [op for op in ops if isinstance(op, WaitOp)], [op for op in ops if isinstance(op, FenceOp)][-1]
+        before = index.before(fence)
+        self._read({ring: ring.arrive(start, WAIT).at, last: last.arrive(before, WAIT).at})
+        for each, wait in zip((ring, last), waits, strict=True):
+            done = index.after(wait)
+            each.step(done, RELEASE)
+            each.step(done, READ)
+        if self.groups > 1:
+            turns = PingPong.of(index, self.groups)
+            turns.begin(before)
+            turns.end(index.before(waits[-1]))
+            # The first one begins, for the last one passes the turn to it, and has nobody to pass the last turn to.
+            # Nobody waits for a turn of a loop that has none.
+            first, end, number = index.folded(self.loop.lb), index.folded(self.loop.ub), self.groups - 1
+            known = isinstance(first, int) and isinstance(end, int)
+            of_last = number if known else index.where_below(first, end, number, self.groups)
+            not_of = number if known else index.where_below(first, end, number, turns.group)
+            turns.pass_if(index, index.compare("eq", turns.group, of_last))
+            turns.pass_if(after, after.compare("ne", turns.group, not_of))
+
+    def _read(self, stages: Mapping[Ring, SSAValue]) -> None:
+        """Lets products and loads of tiles read a stage of their ring."""
+        at = {tile: stages[ring] for tile, ring in self.staged.items()}
         for op in self.loop.body.block.ops:
             if isinstance(op, WgmmaOp):
-                op.move_to_stages({**dict.fromkeys(self.staged, stage), **self.fixed})
+                op.move_to_stages({**at, **self.fixed})
             elif is_load(op) and op.memory in self.staged:
-                op.operands = [op.memory, stage, *op.indices]
-
-    def _turns(self, index: IndexBuilder) -> PingPong | None:
-        """The turns of a warpgroup, where the schedule wants them, of several with several groups of products each."""
-        count = sum(isinstance(op, CommitOp) for op in self.loop.body.block.ops)
-        many = self.in_turns and self.groups > 1 and count > 1 and not self.each_group
-        return PingPong.of(index, self.groups) if many else None
+                op.operands = [op.memory, at[op.memory], *op.indices]
 
     def _in_order(self, index: IndexBuilder) -> None:
         """Starts each group of products in a turn of its own, from the first tile of a CTA to its last.
@@ -363,7 +371,7 @@ class ConsumerLoop(NamedTuple):
         return stay and len(self.loop.iter_args) == 1
 
 
-def _groups(block: Block) -> dict[CommitOp, list[SSAValue]]:
+def product_groups(block: Block) -> dict[CommitOp, list[SSAValue]]:
     """The sums of each group of products."""
     groups, sums = dict[CommitOp, list[SSAValue]](), list[SSAValue]()
     for op in block.ops:
@@ -378,7 +386,7 @@ def wait_late(block: Block) -> None:
     """Moves each wait for all products of a loop over K behind the products that do not need their sums, up to the
     first use. Without another use the last wait of the loop serves them too."""
     waits = [op for op in block.ops if isinstance(op, WaitOp)]
-    groups = _groups(block)
+    groups = product_groups(block)
     if len(waits) != len(groups) or any(wait.pending.value.data for wait in waits):
         return
     waits_ = list[tuple[WaitOp, Operation, list[Operation]]]()

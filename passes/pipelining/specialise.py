@@ -70,6 +70,7 @@ from .ring import (
     with_stages,
 )
 from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
+from .rotate import RotateProducts, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
 
 REGISTERS = {2: (40, 232), 3: (32, 160)}
@@ -150,6 +151,8 @@ class TensorLoop:
         peers = () if self.cluster is None or schedule.pairs else self.cluster.peers(self.index)
         writers, readers = 2 if schedule.pairs else 1, readers * (1 + len(peers))
         self.ring = self._make_ring(schedule.stages, writers, readers, peers)
+        self.rings = dict.fromkeys((copy.destination for copy in self.copied), self.ring)
+        self.of_last = self._ring_of_last()
         self.index.insert(FenceOp(ASYNC_PROXY))
         # No CTA writes to another one that has not begun.
         alone = self.cluster is None and schedule.cluster_parts == 1
@@ -157,6 +160,16 @@ class TensorLoop:
 
     def _make_ring(self, stages: int, writers: int, readers: int, peers: Sequence[SSAValue] = ()) -> Ring:
         return Ring.of(self.index, MakeRingOp(stages, writers, readers, peers=peers))
+
+    def _ring_of_last(self) -> Ring | None:
+        """A ring of what only the last products of a turn read, if the loop is rotated, in turns."""
+        first = {op.b for op in self.products if not op.a_in_registers}
+        last = [tile for tile in self.rings if tile not in first]
+        if not last or self.launch.schedule.consumers != "pingpong" or not rotates(self.loop):
+            return None
+        ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
+        self.rings |= dict.fromkeys(last, ring)
+        return ring
 
     def _share(self, copy: CopyOp) -> Share | None:
         """What this CTA copies of a tile; None for all of it."""
@@ -223,13 +236,16 @@ class TensorLoop:
                 self.of_once.step(after, RELEASE)
                 self.of_once.step(after, READ)
         start = index.before(next(op for op in body.ops if isinstance(op, gpu.BarrierOp)))
-        self._copy(self.copies, self.ring, start)
+        for ring in dict.fromkeys(self.rings.values()):
+            self._copy([copy for copy in self.copies if self.rings[copy.copy.destination] == ring], ring, start)
         for loads in self.loads:
             loads.start(index, self.ring)
         schedule = self.launch.schedule
-        groups, in_turns = schedule.consumer_warps // WARPS, schedule.consumers == "pingpong"
-        each = in_turns and schedule.promote != "none" and groups > 1 and not schedule.own_tiles
-        consumers = ConsumerLoop(self.loop, self.ring, staged, fixed, groups, in_turns, self.in_tensor_memory, each)
+        groups = schedule.consumer_warps // WARPS
+        each = schedule.consumers == "pingpong" and schedule.promote != "none" and groups > 1 and not schedule.own_tiles
+        consumers = ConsumerLoop(
+            self.loop, self.ring, self.rings, fixed, groups, self.in_tensor_memory, self.of_last, each
+        )
         consumers.rewrite(index.before(self.loop), start)
         for loads in self.loads:
             loads.receive(index, self.ring)
@@ -410,7 +426,7 @@ class SpecialisePass(PatternPass):
 
     name = "warp-specialise"
     needs: ClassVar = ("warp.wgmma",)
-    patterns = CopyByTensorMaps, GiveRoles
+    patterns = CopyByTensorMaps, GiveRoles, RotateProducts
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pattern in self.patterns:

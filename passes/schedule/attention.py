@@ -282,9 +282,9 @@ class ForwardScores(ScheduledScores):
     def by_warpgroups(self, target: Target) -> Schedule:
         """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
 
-        H200, TFLOP/s at 4096, full and causal, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups
-        412, 344; in turns 439, 288); 128 columns in turns 607, 410 (as it comes 570, 500); 256 columns 658, 558 (in
-        turns 611, 495). Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
+        H100, microseconds of 128 columns at 4096, full and causal: in turns 809 and 440, as it comes 906 and 484. H200,
+        TFLOP/s at 4096, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412, 344); 256 columns
+        658, 558. Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
         microseconds for 21.5. Where the last turn of three would be mostly empty, two, in turns unless there is a
         diagonal: 16 heads of 4096, H100, 160 for 167; 128 of 1024, causal, 60.6 for 72.1 (in turns 70.4). Three of
         bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
@@ -298,8 +298,8 @@ class ForwardScores(ScheduledScores):
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if of_bytes else 64), 2
         fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
-        in_turns = fewer or (128 <= width <= DEEP and columns <= 128 and groups == 2 and not short)
-        in_turns, groups = in_turns and read.op.diagonal is None, 2 if fewer else groups
+        wide = 128 <= width <= DEEP and columns <= 128 and groups == 2 and not (short or of_bytes)
+        in_turns, groups = wide or (fewer and read.op.diagonal is None), 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
@@ -389,9 +389,10 @@ class ForwardScores(ScheduledScores):
             raise ScheduleError(reason)
         elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
             raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
-        if schedule.consumers == "pingpong" and schedule.stages == 1:
+        if schedule.consumers == "pingpong" and (schedule.stages == 1 or self.of_bytes):
             raise ScheduleError(
-                "consumers = pingpong takes 2 stages or more: one warpgroup waits for keys while others keep theirs"
+                "consumers = pingpong takes 2 stages or more, of 16-bit elements: P V runs while P of the next keys is "
+                "computed"
             )
         super().check(schedule, target)
 

@@ -204,11 +204,11 @@ class GradientBuilder:
         # products: ptxas lets registers wait that are written while others are.
         early = of_queries[:1] if self.subtracts else of_queries
         starts = [_scaled(index, start, factor) for start, factor in zip(early, factors, strict=False)]
-        zero = index.insert(ConstantOp.of(0.0, self.scores.fragment("acc"))).fragment
-        starts += [zero] * (len(of_queries) - len(starts))
+        zero = ConstantOp.of(0.0, self.scores.fragment("acc"))
+        starts += [index.insert(zero.clone()).fragment for _ in range(len(of_queries) - len(starts))]
         mask, shift = self.read.mask, math.log(self.scale) / self.scale if self.scales_p else 0.0
         if mask is not None:
-            starts[0] = zero
+            starts[0] = index.insert(zero).fragment
         elif self.scales_p:
             starts[0] = mapped(index, lambda x: fma(x[0], number(factors[0]), number(shift)), of_queries[0])
         scores, *slopes = (

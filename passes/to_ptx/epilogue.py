@@ -17,11 +17,12 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import ROW_BITS, ReduceOp, alike
 from ...dialect.warp.memory import POINT, LoadOp
 from ...dialect.warp.op_shapes import bounds
+from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail
 from .addressing import GlobalMatrix, Position, SharedPlace
 from .elements import EIGHT, NARROW, EightBits, Elements, HeldElement, held_as
 from .emitter import WARP, At, IndexValue, VirtualRegister, single, word
-from .fragments import PAIRED, Fragment, elementwise_opcode, per_register, register_type
+from .fragments import PAIRED, Fragment, carried_into, elementwise_opcode, per_register, register_type
 from .functions import TOGETHER
 from .kernel import KernelLowering, lowers
 from .memory import offsets
@@ -253,7 +254,14 @@ def _map(lowering: KernelLowering, op: MapOp) -> None:
             of_register = range(number - number % each, number - number % each + each)
             if all(other in elements_ for other in of_register):
                 result[number // each] = packing.pack(kind.element_type, [elements_[other] for other in of_register])
-    lowering.values[op.fragment] = [result[number] for number in range(kind.registers)]
+    registers = [result[number] for number in range(kind.registers)]
+    summed = isinstance(op.fragment.get_user_of_unique_use(), WgmmaOp)
+    if summed and (carried := carried_into(op.fragment, in_place=True)) is not None:
+        # Sums stay where the loop carries them: ptxas would let those of another product have the same registers, and
+        # move all of them in each turn.
+        lowering.fragments.copy(registers, lowering.fragment(carried))
+        registers = lowering.fragment(carried)
+    lowering.values[op.fragment] = registers
 
 
 def _repeated(op: MapOp) -> SSAValue | None:

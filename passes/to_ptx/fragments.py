@@ -16,6 +16,7 @@ from ...dialect.ptx.text.syntax import Immediate
 from ...dialect.warp.attributes import BYTE, FragmentType
 from ...dialect.warp.fragments import Kind
 from ...dialect.warp.mma import MmaOp
+from ...dialect.warp.warpgroup import WgmmaOp
 from .emitter import EmittedOperand, Emitter, VirtualRegister, floating, word
 
 # Fragments in registers: constants, arithmetic, conversion, products.
@@ -317,9 +318,13 @@ def carried_into(value: SSAValue, *, in_place: bool = False) -> SSAValue | None:
     """The loop variable that a value becomes in the next iteration, if the value can be defined in its registers.
 
     That requires that the value is only yielded, and that every use of the variable comes earlier in the body, or is
-    the definition itself, if that works `in_place`: it reads each register before it writes it.
+    the definition itself, if that works `in_place`: it reads each register before it writes it. Products of warpgroups
+    leave sums where they are.
     """
     use, op = value.get_user_of_unique_use(), value.owner
+    while isinstance(use, WgmmaOp) and use.c is value:
+        value = use.d
+        use = value.get_user_of_unique_use()
     if not isinstance(use, scf.YieldOp) or not isinstance(op, Operation) or op.parent is not use.parent:
         return None
     loop = use.parent_op()

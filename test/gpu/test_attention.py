@@ -15,9 +15,10 @@ import attention_grid
 import bitwise
 from attention_gradients import AttentionGradient
 from attention_gradients import problem as gradient_problem
-from attention_problems import problem, wrong
+from attention_problems import latent, problem, wrong
 from attentions import Attention
 
+from warploom.runtime import compile
 from warploom.runtime.cuda.driver import GpuDevice
 
 pytestmark = pytest.mark.gpu
@@ -80,6 +81,8 @@ GRADIENTS = (
     AttentionGradient((1, 2, 200, 200, 128, 128), causal=120, documents=True, delta=False),
     AttentionGradient((2, 1, 150, 140, 64, 64), documents=True),
     AttentionGradient((1, 1, 66, 140, 256, 256), causal=3, delta=False),
+    AttentionGradient((2, 2, 197, 140, 64, 64), mask="bgmn", delta=False),
+    AttentionGradient((1, 2, 200, 300, 128, 128), "f16", mask="bn", causal=120),
 )
 
 
@@ -151,3 +154,17 @@ def test_words_are_the_interpreters(asked: Attention, target: str, device: GpuDe
     kernel(*there, device="cuda")
     assert np.array_equal(bitwise.words(here[-1]), bitwise.words(there[-1]))
     assert not np.array_equal(here[-1], problem(asked).arguments[-1])
+
+
+@pytest.mark.parametrize("batch", [(1, 5), (1, 70)], ids=str)
+def test_words_of_a_latent_matrix_are_the_interpreters(batch: tuple[int, ...], device: GpuDevice) -> None:
+    """V is 512 columns of the 576 of K, for few heads and for several tiles of them."""
+    if device.sm != bitwise.SM_90:
+        pytest.skip(f"the interpreter is held against sm_90 only, this is {device}")
+    text, here = latent(Attention((1, 133, 576, 512), "bf16", batch, shared=("b1",)), 0)
+    kernel, (q, k, _, o) = compile(text, "sm_90a"), here.arguments
+    there = np.full_like(o, 7.0)
+    kernel(q, k, o, device="interp")
+    assert here.wrong() == ""
+    kernel(q, k, there, device="cuda")
+    assert np.array_equal(bitwise.words(o), bitwise.words(there))

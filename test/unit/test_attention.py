@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import attention_grid
 import numpy as np
 import pytest
-from attention_problems import Array, expected, problem, wrong
+from attention_problems import Array, expected, latent, problem, wrong
 from attentions import SOFTMAXES, Attention
 
 from warploom.passes.diagnostics import remarks
@@ -151,6 +152,31 @@ def test_turns_with_one_stage_are_refused() -> None:
         Attention((130, 70, 64, 64)).compile("sm_90a", stages=1, consumers="pingpong")
 
 
+STEP = re.compile(
+    r"wgmma\.mma_async\S+ \{(%f\d+).*?\}, (\{%r)?|wgmma\.(fence|commit|wait_group)\S* ?(\d?)|bar\.(sync|arrive)"
+)
+
+
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
+    """A turn starts S and P V, waits for S, and for P V once P is computed. Sums of O stay where the loop has them."""
+    schedule = {"cta": (128, 64, columns), "mma": "m64n64k16", "stages": 2, "consumers": "pingpong"}
+    ptx = Attention((300, 300, columns, columns), "bf16").compile("sm_90a", **schedule).ptx
+    loops = [text.partition("_end:")[0] for text in ptx.split("// K loop")[-3:]]
+    first, turn, last = ([*dict.fromkeys(map(_step, STEP.findall(loop)))] for loop in loops)
+    assert [step for step, _ in first] == ["fence", "S", "commit", "wait_group0"]
+    of_turn = ["sync", "fence", "S", "commit", "O", "arrive", "wait_group1", "wait_group0"]
+    assert [step for step, _ in turn] == of_turn
+    assert [step for step, _ in last] == ["sync", "fence", "O", "commit", "wait_group0"]
+    assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
+
+
+def _step(found: tuple[str, ...]) -> tuple[str, str]:
+    """A step of a loop, and the first register of the sums of a product."""
+    sums, of_registers, step, pending, barrier = found
+    return step + pending or barrier or ("O" if of_registers else "S"), sums
+
+
 def test_keys_that_do_not_count_are_not_read() -> None:
     """NaN behind the length of a sequence, in pages of nobody, and left of the window."""
     asked = Attention((1, 128, 64, 64), batch=(2, 2), shared=("b1",), lengths=True)
@@ -170,11 +196,8 @@ def test_keys_that_do_not_count_are_not_read() -> None:
 def test_values_may_be_columns_of_keys(target: str, first: int, columns: int) -> None:
     """One latent matrix: V is 512 of K's 576 columns, which CTAs of two parts of them share. They have no tile of V."""
     asked = Attention((1, 133, 576, columns), "bf16", (1, 5), shared=("b1",))
-    given, of_v = problem(asked), f"tensor<1x133x{columns}xbf16>"
-    latent = f"tensor.extract_slice %K[0, 0, {first}] [1, 133, {columns}] [1, 1, 1] : tensor<1x133x576xbf16> to {of_v}"
-    text = asked.mlir.replace(f", %V: {of_v}", "").replace("{\n", f"{{\n  %V = {latent}\n", 1)
-    q, k, _, o = given.arguments
-    kernel, given = compile(text, target, stages=2), expected(asked, [q, k, k[..., first : first + columns], o])
+    text, given = latent(asked, first)
+    (q, k, _, o), kernel = given.arguments, compile(text, target, stages=2)
     kernel(q, k, o, device="interp", checks="all")
     assert given.wrong() == ""
     (launch,) = kernel.launches
