@@ -314,7 +314,7 @@ class RowJoin:
 
     def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
         """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
-        (warps, ctas), count = self.share, self.share.warps * self.share.ctas
+        warps, count = self.share.warps, self.share.warps * self.share.ctas
         if count == 1:
             return [column for _, column in columns]
         element = [fragment_of(column).element_type for _, column in columns]
@@ -332,8 +332,7 @@ class RowJoin:
                 continue
             own = index.values([0, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
             counted.append((self.full, index.value(self.reduced)))
-            for cta in range(ctas):
-                index.insert(StoreOp(column, memory, own, cta=index.value(cta), counted=counted[-1]))
+            index.insert(StoreOp(column, memory, own, counted=counted[-1]))
             self.reduced += 1
         if self.full is None:
             index.insert(BarrierOp())
