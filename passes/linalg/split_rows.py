@@ -18,10 +18,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import is_memory, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
+from ...dialect.warp.synchronisation import CLUSTER_SM
 from ..diagnostics import chose
 from ..patterns import operations_between
 from .elementwise import known_view, may_share, touched
@@ -169,8 +170,23 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp
     return made
 
 
-SUMMED_ROWS = range(256, 8193)
-"""Lengths of rows whose elements a CTA sums beside what it makes of each row."""
+SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
+"""Lengths of rows whose elements a CTA sums beside what it makes of each row, or a cluster."""
+
+IN_CLUSTERS = 10, 11
+"""The part of SMs that clusters of more than two SMs run on at once (H100: 15 of 8, 30 of 4)."""
+
+
+def clusters_at_once(resident: int, warps: int) -> int:
+    """How many CTAs or clusters of so many warps run at once, of which SMs have so many `resident`."""
+    part, of = IN_CLUSTERS if warps > 2 * resident else (1, 1)
+    return SMS * resident * part // (of * warps)
+
+
+def has_clusters(op: RowsOp) -> bool:
+    """Whether the target has clusters."""
+    target = target_of(op)
+    return target is not None and target.sm >= CLUSTER_SM
 
 
 def _turned(op: RowsOp) -> list[AffineMap]:
@@ -182,7 +198,8 @@ def _turned(op: RowsOp) -> list[AffineMap]:
 def _with_rows(op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, RowsOp] | None:
     """An operation on the rows whose columns `op` sums, which reads the same memory, and the later one of both."""
     block, sizes = op.parent, _sizes(op)
-    if block is None or op.loops != 2 or sizes[0] not in SUMMED_ROWS or sizes[1] < LEAST_ROWS * FEW_ROWS:
+    lengths = SUMMED_ROWS[has_clusters(op)]
+    if block is None or op.loops != 2 or sizes[0] not in lengths or sizes[1] < LEAST_ROWS * FEW_ROWS:
         return None
     if any(each.kind.data != Kind.Add or each.input.type != f32 for each in across):
         return None
@@ -202,7 +219,9 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
-    parts = min(SMS * SUMMING_WARPS // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
+    warps, few = -(-columns // (LANES * SUMMED)), length // FEW_ROWS
+    parts = min(clusters_at_once(SUMMING_WARPS, warps), few)
+    parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
