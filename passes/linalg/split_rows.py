@@ -54,7 +54,7 @@ class SplitRows(RewritePattern):
         for value, map_ in zip(op.operands, op.maps, strict=True):
             sizes.add("", value, loops_of(map_)) if map_.results else None
         rows, length = [sizes[loop] for loop in range(along)], sizes[along]
-        elements, results = _needed(each.input for each in across), _needed(all_yielded(op.body))
+        elements, results = needed(each.input for each in across), needed(all_yielded(op.body))
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
         few = prod(rows) < FEW_ROWS and length >= LONG
         long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
@@ -105,16 +105,16 @@ def _parts(rows: int, length: int) -> int:
     return next((n for n in every if n * rows >= WARPS * LANES), every[-1] if every else 1)
 
 
-def _needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
+def needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
     """All values from which `values` are computed, these included. It stops at results of reductions along rows."""
-    needed, wanted = dict[SSAValue, None](), list(values)
+    every, wanted = dict[SSAValue, None](), list(values)
     while wanted:
         value = wanted.pop()
-        if value not in needed:
-            needed[value] = None
+        if value not in every:
+            every[value] = None
             owner = value.owner
             wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, ReduceOp) else ()
-    return needed
+    return every
 
 
 def _region(
@@ -225,11 +225,11 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
-    inputs, region = _region(op, _needed(elements), {}, Block(), elements)
+    inputs, region = _region(op, needed(elements), {}, Block(), elements)
     maps = [*(_turned(op)[i] for i in inputs), *[apart(parts)] * len(sums)]
     made = RowsOp([op.inputs[i] for i in inputs], sums, maps, region)
     builder.insert(_merged(rows, made))
-    builder.insert(_of_sums(op, _needed(all_yielded(op.body)), across, sums))
+    builder.insert(_of_sums(op, needed(all_yielded(op.body)), across, sums))
     made.erase()
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i32, i64
 from xdsl.ir import SSAValue
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import loops_of, strides_of
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
 from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, shape_of
@@ -25,11 +25,11 @@ from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, MakeBarr
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
-from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, has_clusters
+from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, has_clusters, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion, rescaled
+from .row_region import ChosenElement, Load, RowRegion, place_of_sum, rescaled
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,
@@ -266,7 +266,46 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     if traversal.parts:
         _take_turns(op, kernel, region, join)
     else:
+        region = region._replace(chosen=_chosen(op, kernel, numbers, index))
         region.build(index, length, None if holds else width, kernel.store)
+
+
+def _chosen(
+    op: RowsOp, kernel: TraversalKernel, numbers: Mapping[SSAValue, SSAValue], index: IndexBuilder
+) -> dict[ReduceOp, ChosenElement]:
+    """The sums of one element alone of rows that are only read, one a warp. Their places are loaded here."""
+    traversal, made, arguments = kernel.traversal, dict[ReduceOp, ChosenElement](), op.body.block.args
+    inputs, columns, row = traversal.inputs, traversal.columns, kernel.row
+    length = RowSizes.of(columns, list(inputs.values())).length
+    if not all(map(op.is_of_rows, range(len(op.outputs)))) or traversal.warp[0] > 1 or length is None:
+        return made
+    if traversal.rows is not None and not traversal.parts:
+        last = index.sub(index.dim(kernel.arguments[traversal.output.value], traversal.rows), 1)
+        row = index.minimum(row, last)
+
+    def load(index: IndexBuilder, number: int, column: Index) -> SSAValue:
+        own = kernel.at | {traversal.rows: row, columns: column, FIXED: 0}
+        where = index.values([own[loop] for loop in inputs[number].loops])
+        one = index.insert(memref.LoadOp.get(kernel.arguments[inputs[number].value], where)).res
+        return index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
+
+    for each in op.body.block.ops:
+        if (found := place_of_sum(each, op.loops - 1)) is None:
+            continue
+        of_place, of_value = ([a.index for a in arguments if a in needed([value])] for value in found)
+        along = [i for i in of_value if i in inputs and columns in inputs[i].loops]
+        if any(i in inputs and columns in inputs[i].loops for i in of_place):
+            continue
+        known = {arguments[i]: load(index, i, 0) for i in of_place if i in inputs} | dict(numbers)
+        place = index.again(found[0], known, lambda inner: inner.parent is op.body.block)
+        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i32))).result
+        at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(place, last)).result, IndexType())).result
+
+        def loaded(index: IndexBuilder, along: Sequence[int] = along, at: SSAValue = at) -> dict[SSAValue, SSAValue]:
+            return {arguments[i]: load(index, i, at) for i in along}
+
+        made[each] = ChosenElement(*found, length, loaded)
+    return made
 
 
 def _take_turns(op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: RowJoin) -> None:
@@ -295,7 +334,8 @@ def _take_turns(op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: Ro
         following = row(turn.index, turn.index.minimum(turn.index.add(turn.counter, parts), end - 1))
         kernel.row = turn.counter
         load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
-        region._replace(load=load).build(turn.index, 0, None, store)
+        one = region._replace(load=load, chosen=_chosen(op, kernel, region.numbers, turn.index))
+        one.build(turn.index, 0, None, store)
         pairs = zip(turn.carried, map(made.__getitem__, summed), strict=False)
         sums = [mapped(turn.index, lambda x: arith.AddfOp(x[0], x[1]).result, *pair) for pair in pairs]
         turn.handed = sums + following
