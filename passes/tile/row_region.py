@@ -88,7 +88,7 @@ class RowRegion(NamedTuple):
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
         group, later = list[ReduceOp](), set[SSAValue]()
-        loaded: Mapping[ReduceOp, Mapping[SSAValue, SSAValue]] | None = None
+        loaded = dict[ReduceOp, Mapping[SSAValue, SSAValue]]()
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
             if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
@@ -100,7 +100,7 @@ class RowRegion(NamedTuple):
                 if below and isinstance(op, ReduceOp):
                     own += chunk.sum_below(group[0], own, op)
                     group.append(op)
-                loaded = {each: one.load(index) for each, one in self.chosen.items()} if loaded is None else loaded
+                loaded = loaded or {each: one.load(index) for each, one in self.chosen.items()}
                 kinds = [each.kind.data for each in group]
                 joined = self.join(index, list(zip(kinds, own, strict=True)), below)
                 op = None if below else op
@@ -114,7 +114,10 @@ class RowRegion(NamedTuple):
             if isinstance(op, ReduceOp) and op in self.chosen:
                 one = self.chosen[op]
                 own = RowChunk(
-                    self._replace(numbers={**self.numbers, **(loaded or {})[op]}), index, self.start, columns
+                    self._replace(numbers={**self.numbers, **(loaded.get(op) or one.load(index))}),
+                    index,
+                    self.start,
+                    columns,
                 )
                 columns[op.result] = one.where_it_is(index, own.of_row(one.value), own.column(one.place))
             elif isinstance(op, ReduceOp):
