@@ -23,7 +23,7 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.nest import Nest, NestAccess, is_constant
-from ...dialect.warp.elements import shape_of
+from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.matmul import BY_ELEMENT
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
@@ -98,11 +98,8 @@ class ElementThread:
         """The element of an operand, or a number."""
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
-        memory, place = self.arguments[access.value], self.place(access.map)
-        if self.width > 1 and self.last in access.loops:
-            kind = VectorType(access.element.type, [self.width])
-            return self.index.insert(vector.LoadOp(memory, place, kind)).result
-        return self.index.insert(memref.LoadOp.get(memory, place)).res
+        width = self.width if self.last in access.loops else 1
+        return load(self.index, self.arguments[access.value], self.place(access.map), width)
 
     def compute(self) -> None:
         """Computes and stores the elements for given indices of the parallel loops."""
@@ -112,14 +109,8 @@ class ElementThread:
 
     def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
         for access, value in zip(writes, values, strict=True):
-            store = memref.StoreOp.get if self.width == 1 else vector.StoreOp
-            self.index.insert(store(self._spread(value), self.arguments[access.value], self.place(access.map)))
-
-    def _spread(self, value: SSAValue) -> SSAValue:
-        """A value for each of the neighbours."""
-        if self.width == 1 or isinstance(value.type, VectorType):
-            return value
-        return self.index.insert(vector.BroadcastOp(value, VectorType(value.type, [self.width]))).vector
+            made = spread(self.index, value, self.width)
+            store(self.index, made, self.arguments[access.value], self.place(access.map))
 
     def _start(self, access: NestAccess) -> SSAValue:
         """The initial value of an element: a constant of its fill, or the content of its memory."""
@@ -188,9 +179,29 @@ class ElementThread:
             return vector.LoadOp(operands[0], operands[1:], VectorType(op.res.type, [self.width]))
         if not any(isinstance(value.type, VectorType) for value in operands):
             return None
-        operands = [value if value.type == i1 else self._spread(value) for value in operands]
+        operands = [value if value.type == i1 else spread(self.index, value, self.width) for value in operands]
         kinds = [VectorType(result.type, [self.width]) for result in op.results]
         return type(op).create(operands=operands, result_types=kinds, properties=op.properties)
+
+
+def load(index: IndexBuilder, memory: SSAValue, place: Sequence[Index], width: int) -> SSAValue:
+    """Loads neighbours in memory, as a vector, or a number of a single one."""
+    if width == 1:
+        return index.insert(memref.LoadOp.get(memory, index.values(place))).res
+    return index.insert(vector.LoadOp(memory, index.values(place), VectorType(element_type(memory), [width]))).result
+
+
+def store(index: IndexBuilder, value: SSAValue, memory: SSAValue, place: Sequence[Index]) -> None:
+    """Stores them."""
+    made = vector.StoreOp if isinstance(value.type, VectorType) else memref.StoreOp.get
+    index.insert(made(value, memory, index.values(place)))
+
+
+def spread(index: IndexBuilder, value: SSAValue, width: int) -> SSAValue:
+    """A value for each of some neighbours."""
+    if width == 1 or isinstance(value.type, VectorType):
+        return value
+    return index.insert(vector.BroadcastOp(value, VectorType(value.type, [width]))).vector
 
 
 def _is_index(value: SSAValue, loop: int) -> bool:

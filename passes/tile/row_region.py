@@ -353,9 +353,9 @@ class ChosenElement(NamedTuple):
         return mapped(index, one, value, place)
 
 
-def place_of_sum(op: Operation, along: int) -> tuple[SSAValue, SSAValue] | None:
+def place_of_sum(op: ReduceOp, along: int) -> tuple[SSAValue, SSAValue] | None:
     """The place and the value of the element that a sum has alone, where the index along a row is compared for it."""
-    chosen = op.input.owner if isinstance(op, ReduceOp) and op.kind.data == Kind.Add else None
+    chosen = op.input.owner if op.kind.data == Kind.Add else None
     if not isinstance(chosen, arith.SelectOp) or float_value(chosen.rhs) != 0:
         return None
     same = _plain(chosen.cond).owner

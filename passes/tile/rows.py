@@ -289,7 +289,7 @@ def _chosen(
         one = index.insert(memref.LoadOp.get(kernel.arguments[inputs[number].value], where)).res
         return index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
 
-    for each in op.body.block.ops:
+    for each in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
         if (found := place_of_sum(each, op.loops - 1)) is None:
             continue
         of_place, of_value = ([a.index for a in arguments if a in needed([value])] for value in found)

@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from xdsl.dialects import arith, math, memref, vector
+from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
@@ -35,6 +35,7 @@ from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
+from .nest_kernel import load, spread, store
 from .tiling import Outliner, kernel_body
 
 THREADS, LANES, ROWS = 256, 64, 8
@@ -138,15 +139,7 @@ class WindowThread:
 
     def load(self, value: SSAValue, indices: Sequence[Index]) -> SSAValue:
         """Loads contiguous channels."""
-        memory, at, kind = self.arguments[value], self.index.values(indices), self.kind(element_type(value))
-        if isa(kind, VectorType[Attribute]):
-            return self.index.insert(vector.LoadOp(memory, at, kind)).result
-        return self.index.insert(memref.LoadOp.get(memory, at)).res
-
-    def store(self, value: SSAValue, memory: SSAValue, indices: Sequence[Index]) -> None:
-        """Stores them."""
-        kind, at = memref.StoreOp.get if self.windows.width == 1 else vector.StoreOp, self.index.values(indices)
-        self.index.insert(kind(value, self.arguments[memory], at))
+        return load(self.index, self.arguments[value], indices, self.windows.width)
 
     def wide(self, value: SSAValue) -> SSAValue:
         """The channels as f32."""
@@ -305,12 +298,8 @@ class WindowThread:
         if own and loops_of(along)[-1] == len(place) - 1:
             return self.load(value, own)
         number = self.arguments[value]
-        if isinstance(value.type, MemRefType):
-            number = self.index.insert(memref.LoadOp.get(number, self.index.values(own))).res
-        kind = self.kind(number.type)
-        return (
-            self.index.insert(vector.BroadcastOp(number, kind)).vector if isa(kind, VectorType[Attribute]) else number
-        )
+        number = load(self.index, number, own, 1) if isinstance(value.type, MemRefType) else number
+        return spread(self.index, number, self.windows.width)
 
 
 class WindowGrid(NamedTuple):
@@ -386,7 +375,7 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
                 thread.index = inside.enter_context(outer.where(condition))
                 inside.callback(setattr, thread, "index", outer)
             value = thread.finished(finish, total, at := place(pixel))
-            thread.store(value, output, at)
+            store(thread.index, value, thread.arguments[output], at)
 
 
 def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
