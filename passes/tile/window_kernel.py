@@ -29,13 +29,15 @@ from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.matmul import BY_ELEMENT
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
-from .nest_kernel import load, spread, store
+from . import nest_kernel
+from .nest_kernel import BY_VECTORS, load, spread, starts_from_zero, store
 from .tiling import Outliner, kernel_body
 
 THREADS, LANES, ROWS = 256, 64, 8
@@ -46,13 +48,6 @@ of which the second has 4)."""
 FEW_PIXELS = 4
 """Pixels of a thread with which parts of a row of taps are the outermost loop (H100, gradients of filters of 56x56: 70
 us for 96 of 3x3, but 166 for 140 of 7x7; the turns of an innermost loop along parts are known)."""
-
-BY_VECTORS = (
-    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
-    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
-    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
-)  # fmt: skip
-"""What threads do to vectors, element by element."""
 
 
 class Finish(NamedTuple):
@@ -378,9 +373,13 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
             store(thread.index, value, thread.arguments[output], at)
 
 
-def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
-    """Outlines a sum over windows, with the operation that finishes it, as a kernel. Sums start from zero if `zero`,
-    otherwise from the content of memory."""
+def tile(op: LinalgStructuredOperation) -> None:
+    """Outlines a sum over windows, with the operation that finishes it, as a kernel; any other operation as that of its
+    elements."""
+    nest_kernel.check(op)
+    windows, zero = WindowSum.of(op) if BY_ELEMENT in op.attributes else None, starts_from_zero(op)
+    if windows is None:
+        return nest_kernel.tile(op)
     finish = Finish.of(op, windows) if zero else None
     end = op if finish is None else finish.op
     outliner, sums = Outliner(end), windows.nest.writes[0].value
