@@ -174,13 +174,14 @@ SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
 """Lengths of rows whose elements a CTA sums beside what it makes of each row, or a cluster."""
 
 IN_CLUSTERS = 10, 11
-"""The part of SMs that clusters of more than two SMs run on at once (H100: 15 of 8, 30 of 4)."""
+"""The part of SMs that clusters of four CTAs and more run on at once (H100, rows of 16384 by clusters of 4 CTAs, two an
+SM: 60 at once 149 microseconds, 64 have a second wave and 197)."""
 
 
-def clusters_at_once(resident: int, warps: int) -> int:
-    """How many CTAs or clusters of so many warps run at once, of which SMs have so many `resident`."""
-    part, of = IN_CLUSTERS if warps > 2 * resident else (1, 1)
-    return SMS * resident * part // (of * warps)
+def clusters_at_once(warps: int) -> int:
+    """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
+    part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
+    return SMS * SUMMING_WARPS * part // (of * warps)
 
 
 def has_clusters(op: RowsOp) -> bool:
@@ -220,7 +221,7 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
     warps, few = -(-columns // (LANES * SUMMED)), length // FEW_ROWS
-    parts = min(clusters_at_once(SUMMING_WARPS, warps), few)
+    parts = min(clusters_at_once(warps), few)
     parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])

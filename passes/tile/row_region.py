@@ -22,7 +22,7 @@ from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
 from ..linalg.split_rows import needed
 from ..patterns import Index, IndexBuilder, Turn, constant_value, float_value
-from .fragment_math import integer, mapped, mapped_to, number, power, until
+from .fragment_math import mapped, mapped_to, number, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
 # Where 16 bits of each element are stored, and nothing is rounded before, exp is `ex2.approx`, and a quotient by a
@@ -56,7 +56,7 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end. Sums of one element alone are `chosen`."""
+    pass their end. Sums of one element alone are `chosen`: what a few columns are made by, and the first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -68,7 +68,7 @@ class RowRegion(NamedTuple):
     together: bool
     shared: bool
     length: Index | None
-    chosen: Mapping[ReduceOp, ChosenElement] = MappingProxyType({})
+    chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
 
     @property
     def is_narrow(self) -> bool:
@@ -88,7 +88,7 @@ class RowRegion(NamedTuple):
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
         group, later = list[ReduceOp](), set[SSAValue]()
-        loaded = dict[ReduceOp, Mapping[SSAValue, SSAValue]]()
+        parts = dict[ReduceOp, RowChunk]()
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
             if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
@@ -100,7 +100,7 @@ class RowRegion(NamedTuple):
                 if below and isinstance(op, ReduceOp):
                     own += chunk.sum_below(group[0], own, op)
                     group.append(op)
-                loaded = loaded or {each: one.load(index) for each, one in self.chosen.items()}
+                parts = parts or self._parts(index, columns)
                 kinds = [each.kind.data for each in group]
                 joined = self.join(index, list(zip(kinds, own, strict=True)), below)
                 op = None if below else op
@@ -112,14 +112,8 @@ class RowRegion(NamedTuple):
             elif depends and op is not None:
                 later.update(op.results)
             if isinstance(op, ReduceOp) and op in self.chosen:
-                one = self.chosen[op]
-                own = RowChunk(
-                    self._replace(numbers={**self.numbers, **(loaded.get(op) or one.load(index))}),
-                    index,
-                    self.start,
-                    columns,
-                )
-                columns[op.result] = one.where_it_is(index, own.of_row(one.value), own.column(one.place))
+                parts = parts or self._parts(index, columns)
+                columns[op.result] = parts[op].reduced(op, parts=False)
             elif isinstance(op, ReduceOp):
                 later.add(op.result)
                 group.append(op)
@@ -133,6 +127,15 @@ class RowRegion(NamedTuple):
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             for number, value in results.items():
                 store(chunk.index, number, chunk.stored(value), chunk.at)
+
+    def _parts(self, index: IndexBuilder, columns: dict[SSAValue, SSAValue]) -> dict[ReduceOp, RowChunk]:
+        """The columns of sums of one element, which are loaded here."""
+        parts = {op: RowChunk(region, index, at, columns) for op, (region, at) in self.chosen.items()}
+        for op, part in parts.items():
+            for value in needed([op.input]):
+                if isinstance(value, BlockArgument) and value not in (*self.of_rows, *self.numbers):
+                    part.spread(value)
+        return parts
 
     def _at(self, turn: Turn) -> Index:
         """The first column of this warp in a turn of a loop along rows."""
@@ -260,13 +263,9 @@ class RowChunk:
         if value not in self.columns and isinstance(value, BlockArgument):
             self.columns[value] = self.region.load(self.index, value.index, self.at)
         elif value not in self.columns:
-            self.columns[value] = self.of_row(value)
+            kind = column_of(self.region.fragment(f32)).with_element(_type(value))
+            self.columns[value] = self._mapped(value, kind, self._is_of_row, self.column)
         return self.columns[value]
-
-    def of_row(self, value: SSAValue) -> SSAValue:
-        """A value for each row, computed from others."""
-        kind = column_of(self.region.fragment(f32)).with_element(_type(value))
-        return self._mapped(value, kind, self._is_of_row, self.column)
 
     def _is_of_row(self, value: SSAValue) -> bool:
         """Whether a value has one element for each row."""
@@ -334,36 +333,14 @@ class RowChunk:
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
 
 
-class ChosenElement(NamedTuple):
-    """What a sum has of the only element that is not zero: a `value` at a `place` of a row, both of the region, the
-    length of the row, and what loads the elements there."""
-
-    place: SSAValue
-    value: SSAValue
-    length: int
-    load: Callable[[IndexBuilder], Mapping[SSAValue, SSAValue]]
-
-    def where_it_is(self, index: IndexBuilder, value: SSAValue, place: SSAValue) -> SSAValue:
-        """The sum for a column of values; zero for a place beyond the row."""
-
-        def one(x: Sequence[SSAValue]) -> SSAValue:
-            inside = arith.CmpiOp(x[1], integer(self.length), "ult").result
-            return arith.SelectOp(inside, arith.AddfOp(x[0], number(0.0)).result, number(0.0)).result
-
-        return mapped(index, one, value, place)
-
-
-def place_of_sum(op: ReduceOp, along: int) -> tuple[SSAValue, SSAValue] | None:
-    """The place and the value of the element that a sum has alone, where the index along a row is compared for it."""
+def place_of_sum(op: ReduceOp, along: int) -> SSAValue | None:
+    """The place of the only element that is not zero in a sum, where the index along a row is compared for it."""
     chosen = op.input.owner if op.kind.data == Kind.Add else None
     if not isinstance(chosen, arith.SelectOp) or float_value(chosen.rhs) != 0:
         return None
     same = _plain(chosen.cond).owner
     at = _plain(same.lhs).owner if isinstance(same, arith.CmpiOp) and same.predicate.value.data == EQUAL else None
-    if not (isinstance(same, arith.CmpiOp) and isinstance(at, IndexOp) and at.number == along):
-        return None
-    indexed = any(isinstance(value.owner, IndexOp) for value in needed((same.rhs, chosen.lhs)))
-    return None if indexed else (same.rhs, chosen.lhs)
+    return same.rhs if isinstance(same, arith.CmpiOp) and isinstance(at, IndexOp) and at.number == along else None
 
 
 EQUAL, DIFFERENT = 0, 1

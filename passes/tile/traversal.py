@@ -250,10 +250,13 @@ class TraversalKernel:
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
 
-    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False) -> SSAValue:
+    def load(
+        self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
+        fragment: Callable[[TypeAttribute], FragmentType] | None = None,
+    ) -> SSAValue:  # fmt: skip
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
-        kind = self.traversal.fragment(self.traversal.element_type(place))
+        kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = place.value in self.traversal.turned
         kind = kind.with_layout(layout.transposed()) if turned else kind

@@ -248,14 +248,11 @@ class KernelLowering:
         return tuple(self.scalar(v) for v in values)
 
     def number(self, value: SSAValue) -> VirtualRegister:
-        """The register of a number: an argument of the kernel, or an element that was loaded."""
-        match self.values[value]:
-            case VirtualRegister() as one:
-                return one
-            case [one]:
-                return one
-            case _:
-                fail(self.kernel, f"expected a number, got {value.type}")
+        """The register of a scalar argument of the kernel."""
+        register = self.values[value]
+        if isinstance(register, VirtualRegister):
+            return register
+        fail(self.kernel, f"expected a number that is an argument of the kernel, got {value.type}")
 
     def fragment(self, value: SSAValue) -> Fragment:
         fragment = self.values[value]
