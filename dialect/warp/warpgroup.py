@@ -124,12 +124,6 @@ PANELS = tuple(sorted(size or UNIT for size in SWIZZLES))
 """Widths of the panels of `#warp.swizzle` that a matrix descriptor expresses."""
 
 
-def panel_columns(columns: int, bits: int) -> int:
-    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
-    a time; 0 if none does."""
-    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
-
-
 def panel_of(memory: Memory, what: str) -> int:
     """The panel of a tile in bytes, as matrix descriptors and tensor copies have it: the width of its swizzle, or 16.
 

@@ -18,11 +18,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
-from ...dialect.warp.attributes import is_memory, memory_of, target_of
+from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
-from ...dialect.warp.synchronisation import CLUSTER_SM
+from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import operations_between
 from .elementwise import known_view, may_share, touched
@@ -182,12 +182,6 @@ def clusters_at_once(warps: int) -> int:
     """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
     part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
     return SMS * SUMMING_WARPS * part // (of * warps)
-
-
-def has_clusters(op: RowsOp) -> bool:
-    """Whether the target has clusters."""
-    target = target_of(op)
-    return target is not None and target.sm >= CLUSTER_SM
 
 
 def _turned(op: RowsOp) -> list[AffineMap]:

@@ -43,9 +43,10 @@ from ...dialect.warp.tensor_maps import (
     moved_together,
 )
 from ...dialect.warp.views import MatrixOp
-from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_columns, panel_of
+from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
+from ..schedule.defaults import panel_columns
 from ..schedule.needs import staging_buffers
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, decline, with_shape

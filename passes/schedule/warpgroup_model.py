@@ -21,10 +21,9 @@ from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLO
 from ...dialect.schedule import Schedule, roles
 from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.operands import metadata_span
-from ...dialect.warp.warpgroup import panel_columns
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
-from .defaults import unknown_pitches
+from .defaults import panel_columns, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128

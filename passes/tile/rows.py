@@ -21,11 +21,11 @@ from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp
+from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp, has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
-from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, has_clusters, needed
+from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
@@ -137,10 +137,9 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     held = held and rows is not None and min(output.kind.get_shape()) > 0
     if apart and not (held and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
-    few = output.size(rows) < LEAST_TURNS * (at_once := clusters_at_once(parts))
     vectors = sum(rows not in place.loops for place in along)
-    if held and not few and share.ctas > 1 and columns == 1 and (reads_only or vectors > 1):
-        apart = apart or at_once
+    if not apart and held and share.ctas > 1 and columns == 1 and (reads_only or vectors > 1):
+        apart = at_once if output.size(rows) >= LEAST_TURNS * (at_once := clusters_at_once(parts)) else 0
     resident = SUMMING_WARPS if apart else 0
     if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
         resident = resident or RESIDENT_WARPS

@@ -30,10 +30,9 @@ from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.operands import drop_forms
 from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
-from ...dialect.warp.warpgroup import panel_columns
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
-from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
+from ..schedule.defaults import changes_lanes_first, exchanged_rows, panel_columns, stored
 from ..schedule.needs import FUNCTIONS
 from .tiling import schedule_of
 
