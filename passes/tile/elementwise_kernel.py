@@ -182,7 +182,7 @@ def power_of_two(size: int, step: int) -> int:
 def _build(elementwise: Elementwise, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's part of the output."""
     traversal, column = kernel.traversal, kernel.at[kernel.traversal.columns]
-    loaded = {i: kernel.load(kernel.index, i, column) for i in traversal.inputs}
+    loaded = {i: kernel.load(kernel.index, i, kernel.view(place), column) for i, place in traversal.inputs.items()}
     kind = traversal.fragment(traversal.element_type(traversal.output))
     indices = {loop: _index(kernel, loop, kind) for loop in elementwise.indexed}
     kernel.store(kernel.index, 0, _computed(elementwise, kernel, loaded, indices, kind), column)

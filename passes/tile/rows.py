@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -218,6 +218,7 @@ def _layout(
 def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     """Computes and stores a warp's rows."""
     index, traversal = kernel.index, kernel.traversal
+    views = {i: kernel.view(place) for i, place in traversal.inputs.items()}
     arguments = dict(zip(op.body.block.args, op.inputs, strict=True))
     numbers: dict[SSAValue, SSAValue] = {
         argument: kernel.arguments[value]
@@ -234,7 +235,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     reduces = _reduces(op)
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
-        return kernel.load(index, number, at, column=reduces and op.body.block.args[number] in columns)
+        return kernel.load(index, number, views[number], at, column=reduces and op.body.block.args[number] in columns)
 
     places = (*traversal.inputs.values(), *traversal.outputs)
     sizes = RowSizes.of(traversal.columns, [place for place in places if place.value not in traversal.of_rows])
@@ -256,12 +257,14 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     # Warps that hold whole rows need no loop along them.
     holds = not reduces or (sizes.length is not None and width >= sizes.length)
     if traversal.parts:
-        _take_turns(op, kernel, region, join)
+        _take_turns(op, kernel, region, join, views)
     else:
-        _choosing(op, kernel, region, index).build(index, length, None if holds else width, kernel.store)
+        _choosing(op, kernel, region, views, index).build(index, length, None if holds else width, kernel.store)
 
 
-def _choosing(op: RowsOp, kernel: TraversalKernel, region: RowRegion, index: IndexBuilder) -> RowRegion:
+def _choosing(
+    op: RowsOp, kernel: TraversalKernel, region: RowRegion, views: Mapping[int, SSAValue], index: IndexBuilder
+) -> RowRegion:
     """The region, which makes sums of one element of the columns of a register, in rows that are only read, one a warp.
     The places are loaded here."""
     traversal, chosen, row = kernel.traversal, dict[ReduceOp, tuple[RowRegion, Index]](), kernel.row
@@ -279,7 +282,7 @@ def _choosing(op: RowsOp, kernel: TraversalKernel, region: RowRegion, index: Ind
 
     def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
         column = op.body.block.args[number] in region.of_rows
-        return kernel.load(index, number, at, column=column, fragment=fragment)
+        return kernel.load(index, number, views[number], at, column=column, fragment=fragment)
 
     for each in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
         place, known = place_of_sum(each, op.loops - 1), dict(region.numbers)
@@ -298,7 +301,9 @@ def _choosing(op: RowsOp, kernel: TraversalKernel, region: RowRegion, index: Ind
     return region._replace(chosen=chosen)
 
 
-def _take_turns(op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: RowJoin) -> None:
+def _take_turns(
+    op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: RowJoin, views: Mapping[int, SSAValue]
+) -> None:
     """Makes the rows of a warp one by one, and the sums of their elements. The next row is loaded before."""
     traversal, first, made = kernel.traversal, kernel.row, dict[int, SSAValue]()
     end, parts = traversal.output.size(traversal.rows), traversal.parts
@@ -324,7 +329,7 @@ def _take_turns(op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: Ro
         following = row(turn.index, turn.index.minimum(turn.index.add(turn.counter, parts), end - 1))
         kernel.row = turn.counter
         load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
-        own_region = _choosing(op, kernel, region, turn.index)._replace(load=load)
+        own_region = _choosing(op, kernel, region, views, turn.index)._replace(load=load)
         own_region.build(turn.index, 0, None, store)
         pairs = zip(turn.carried, map(made.__getitem__, summed), strict=False)
         sums = [mapped(turn.index, lambda x: arith.AddfOp(x[0], x[1]).result, *pair) for pair in pairs]

@@ -247,12 +247,11 @@ class TraversalKernel:
         self.at = self._origin()
         self.row = self.index.value(0 if traversal.rows is None else self.at[traversal.rows])
         self.outputs = [self.view(place) for place in traversal.outputs]
-        self.inputs = {i: self.view(place) for i, place in traversal.inputs.items()}
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
 
     def load(
-        self, index: IndexBuilder, number: int, at: Index, *, column: bool = False,
+        self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
         fragment: Callable[[TypeAttribute], FragmentType] | None = None,
     ) -> SSAValue:  # fmt: skip
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
@@ -261,9 +260,7 @@ class TraversalKernel:
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = place.value in self.traversal.turned
         kind = kind.with_layout(layout.transposed()) if turned else kind
-        loaded = index.insert(
-            LoadOp(self.inputs[number], [self.row, index.value(at)], kind, self.traversal.bounds(place))
-        ).fragment
+        loaded = index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
         return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment if turned else loaded
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
