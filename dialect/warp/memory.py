@@ -363,10 +363,10 @@ class StoreOp(_FragmentAccess):
 
         warp.store %sum, %s[%c0, %warp] at %rank : !warp.fragment<...>, memref<1x32xf32, 3>
 
-    With `counted`, one lane sends the only element, and does not wait. It arrives with its bytes at the same barrier of
-    that CTA, which then sees it without a fence. Source: PTX ISA 9.7.9.12, `st.async`::
+    With `counted`, a lane for each CTA of the cluster sends it the only element, and does not wait. It arrives with its
+    bytes at the same barrier of that CTA, which then sees it without a fence. Source: PTX ISA 9.7.9.12, `st.async`::
 
-        warp.store %sum, %s[%c0, %warp] at %rank counted %full[%c0] : !warp.fragment<...>, memref<..., 3>, ...
+        warp.store %sum, %s[%c0, %warp] counted %full[%c0] : !warp.fragment<...>, memref<..., 3>, ...
 
     With `matrices`, the warp writes shared memory with `stmatrix`, in the words of `warp.load`; with `swapped`, memory
     gets the transpose. With `trans`, elements of 16 bits move in 8x8 matrices and those of 8 bits in matrices that are
@@ -413,11 +413,11 @@ class StoreOp(_FragmentAccess):
         verify_indices("the memref", memory, self.indices)
         bounds(self.in_bounds)
         plain = self.matrices is None and self.in_bounds is None and self.order != "lanes"
-        if self.cta is not None and not (plain and memory_space(memory) == SHARED_SPACE):
+        if (self.cta or self.barriers) is not None and not (plain and memory_space(memory) == SHARED_SPACE):
             raise VerifyException(f"another CTA's memory is shared, and each lane writes its elements; got {memory}")
         fragment = fragment_of(self.fragment)
-        if self.barriers is not None and (self.cta is None or fragment.shape != (1, 1)):
-            raise VerifyException(f"one element is sent to another CTA, and counted there; got {fragment}")
+        if self.barriers is not None and (self.cta is not None or fragment.shape != (1, 1)):
+            raise VerifyException(f"one element is sent to all CTAs, and counted there; got {fragment}")
         if swapped and self.matrices is None:
             raise VerifyException("expected matrices where memory gets the transpose of a fragment")
         if (move := self.move) is not None:

@@ -22,7 +22,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from ..layouts.layout import LANES
-from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space
+from .attributes import SHARED_SPACE, enclosing, memory_of, memory_space, target_of
 from .op_shapes import BareWord, CountedType, flag
 
 # Where warps meet without all stopping at one place: mbarrier objects in shared memory.
@@ -318,6 +318,13 @@ def in_pairs(op: Operation) -> bool:
 
 CLUSTER_SM = 90
 """The first target with clusters. Source: PTX ISA 9.7.13.3."""
+
+
+def has_clusters(op: Operation) -> bool:
+    """Whether the target of an operation has clusters."""
+    target = target_of(op)
+    return target is not None and target.sm >= CLUSTER_SM
+
 
 MOST_CTAS = 16
 """CTAs of a cluster; more than 8 need a launch that says so. Source: CUDA programming guide, Thread Block Clusters."""

@@ -22,6 +22,7 @@ from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
+from ...dialect.warp.synchronisation import has_clusters
 from ..diagnostics import chose
 from ..patterns import operations_between
 from .elementwise import known_view, may_share, touched
@@ -53,7 +54,7 @@ class SplitRows(RewritePattern):
         for value, map_ in zip(op.operands, op.maps, strict=True):
             sizes.add("", value, loops_of(map_)) if map_.results else None
         rows, length = [sizes[loop] for loop in range(along)], sizes[along]
-        elements, results = _needed(each.input for each in across), _needed(all_yielded(op.body))
+        elements, results = needed(each.input for each in across), needed(all_yielded(op.body))
         along_rows = [value for value in elements if isinstance(value, BlockArgument) and _is_along(op, value)]
         few = prod(rows) < FEW_ROWS and length >= LONG
         long = [value for value in along_rows if few or len(loops_of(op.maps[value.index])) > 1]
@@ -104,16 +105,16 @@ def _parts(rows: int, length: int) -> int:
     return next((n for n in every if n * rows >= WARPS * LANES), every[-1] if every else 1)
 
 
-def _needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
+def needed(values: Iterable[SSAValue]) -> dict[SSAValue, None]:
     """All values from which `values` are computed, these included. It stops at results of reductions along rows."""
-    needed, wanted = dict[SSAValue, None](), list(values)
+    every, wanted = dict[SSAValue, None](), list(values)
     while wanted:
         value = wanted.pop()
-        if value not in needed:
-            needed[value] = None
+        if value not in every:
+            every[value] = None
             owner = value.owner
             wanted += owner.operands if isinstance(owner, Operation) and not isinstance(owner, ReduceOp) else ()
-    return needed
+    return every
 
 
 def _region(
@@ -169,8 +170,18 @@ def _of_sums(op: RowsOp, needed: Collection[SSAValue], across: Sequence[ReduceOp
     return made
 
 
-SUMMED_ROWS = range(256, 8193)
-"""Lengths of rows whose elements a CTA sums beside what it makes of each row."""
+SUMMED_ROWS = {False: range(256, 8193), True: range(256, 65537)}
+"""Lengths of rows whose elements a CTA sums beside what it makes of each row, or a cluster."""
+
+IN_CLUSTERS = 10, 11
+"""The part of SMs that clusters of four CTAs and more run on at once (H100, rows of 16384 by clusters of 4 CTAs, two an
+SM: 60 at once 149 microseconds, 64 have a second wave and 197)."""
+
+
+def clusters_at_once(warps: int) -> int:
+    """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
+    part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
+    return SMS * SUMMING_WARPS * part // (of * warps)
 
 
 def _turned(op: RowsOp) -> list[AffineMap]:
@@ -182,7 +193,8 @@ def _turned(op: RowsOp) -> list[AffineMap]:
 def _with_rows(op: RowsOp, across: Sequence[ReduceOp]) -> tuple[RowsOp, RowsOp] | None:
     """An operation on the rows whose columns `op` sums, which reads the same memory, and the later one of both."""
     block, sizes = op.parent, _sizes(op)
-    if block is None or op.loops != 2 or sizes[0] not in SUMMED_ROWS or sizes[1] < LEAST_ROWS * FEW_ROWS:
+    lengths = SUMMED_ROWS[has_clusters(op)]
+    if block is None or op.loops != 2 or sizes[0] not in lengths or sizes[1] < LEAST_ROWS * FEW_ROWS:
         return None
     if any(each.kind.data != Kind.Add or each.input.type != f32 for each in across):
         return None
@@ -202,15 +214,17 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
-    parts = min(SMS * SUMMING_WARPS // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
+    warps, few = -(-columns // (LANES * SUMMED)), length // FEW_ROWS
+    parts = min(clusters_at_once(warps), few)
+    parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
-    inputs, region = _region(op, _needed(elements), {}, Block(), elements)
+    inputs, region = _region(op, needed(elements), {}, Block(), elements)
     maps = [*(_turned(op)[i] for i in inputs), *[apart(parts)] * len(sums)]
     made = RowsOp([op.inputs[i] for i in inputs], sums, maps, region)
     builder.insert(_merged(rows, made))
-    builder.insert(_of_sums(op, _needed(all_yielded(op.body)), across, sums))
+    builder.insert(_of_sums(op, needed(all_yielded(op.body)), across, sums))
     made.erase()
 
 

@@ -486,3 +486,9 @@ def _delivery(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Delivery
     register = (*(Bit(other, i) for i in range(skip)), Bit(k_axis, skip))
     rest = (bit for bit in layout.element if bit not in register)
     return Delivery(PIECES, layout, Layout(layout.lane, (*register, *rest)), skip)
+
+
+def panel_columns(columns: int, bits: int) -> int:
+    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
+    a time; 0 if none does."""
+    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)

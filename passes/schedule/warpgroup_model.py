@@ -23,7 +23,7 @@ from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
-from .defaults import unknown_pitches
+from .defaults import panel_columns, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128
@@ -46,8 +46,9 @@ NOT_OVERLAPPED = 0.25
 START_NS = 1176
 """What a launch takes beside, in nanoseconds (from the same fit)."""
 
-HALF_LINES = 1.05
-"""By how much a K tile takes longer whose rows along N are no whole lines: 4 to 13 % in tiles of 128x224."""
+NARROW_ROW = 2
+"""Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100, gradients of filters in
+tiles of 144x64, 112x64 and 64x96, with rows of 32 and 64 bytes: 0.68, 0.53 and 0.26 microseconds for a K tile)."""
 
 MOST_HELD = 1.1
 """How many times the columns of a tile of B may be copied for whole lines: 192 for 176 (4104)."""
@@ -153,9 +154,6 @@ HIGH_TILES = ((256, 160), (256, 144))
 """Tiles by two warpgroups of 128 rows, for rows that begin within lines (H100: 3328x7944x6040 419 microseconds, 499 by
 160x192; of 176 columns none was faster)."""
 
-TWO_CONSUMERS = tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
-"""Those of a sparse A, of which no others have been measured."""
-
 FEW_WIDTHS = (48, 32, 16)
 """Widths of the instructions of tiles where those of 64x64 are one wave (H100: 24 and 40, which are not staged, are no
 faster). Clusters of 8 of tiles of 64x64 and less are slower than 2x2, all of 38 pairs, by 9 % on average."""
@@ -199,7 +197,8 @@ def tiles_of(
                 yield tile
         return
     across_lines = _across_lines(product, packed)
-    every = TILES if product.sparsity == 1 else TWO_CONSUMERS
+    # Of a sparse A, no higher tiles have been measured.
+    every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
     halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
@@ -305,10 +304,12 @@ def panel_of_b(product: Product, columns: int) -> int:
     return min(LINE, line & -line) * 8 // bits
 
 
-def panel_columns(columns: int, bits: int) -> int:
-    """The columns of D that a warpgroup stages at a time: the widest panel of a swizzle that divides the columns; 0 if
-    none does."""
-    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)
+def narrow_rows(product: Product, tile: GroupTile) -> float:
+    """Rows of the boxes of a K tile, if some are less than a line, of operands that lie across K; otherwise 0."""
+    (high, wide), columns, bits = tile.cluster, held_columns(product, tile.n), product.a.element.memory_bits
+    of_a = 1 if along_k(product, "a") else LINE * 8 // bits // panel_columns(tile.m, bits)
+    of_b = 1 if along_k(product, "b") else LINE * 8 // bits // panel_of_b(product, tile.n)
+    return tile.m * of_a / wide + columns * of_b / high if max(of_a, of_b) > 1 else 0.0
 
 
 def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> float:
@@ -319,8 +320,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     ctas = min(running := at_once(tile, target), tiles * tile.parts)
     fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
-    if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
-        step *= HALF_LINES
+    step = max(step, NARROW_ROW * narrow_rows(product, tile))
     if _across_lines(product, packed) or tile.joined:
         step = max(step, _arriving(product, tile, packed, ctas))
     waves, turns, storing = -(-tiles // running), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored

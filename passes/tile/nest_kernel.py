@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
-from xdsl.dialects import arith, memref, vector
+from xdsl.dialects import arith, math, memref, vector
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, MemRefType, NoneAttr, VectorType, i1, i32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import FillOp, IndexOp, YieldOp
@@ -23,20 +23,26 @@ from xdsl.utils.hints import isa
 from ...dialect.mlir.affine import FIXED
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.nest import Nest, NestAccess, is_constant
-from ...dialect.warp.elements import shape_of
-from ...dialect.warp.matmul import BY_ELEMENT
+from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before
 from ..linalg.elementwise import check_unshared, is_index, objection
 from ..linalg.operand import VectorOperand, root
 from ..linalg.product import LARGEST_GRID
-from ..linalg.window_sums import WindowSum, is_by_channels
+from ..linalg.window_sums import is_by_channels
 from ..patterns import Index, IndexBuilder, all_operands, operations_between
 from .elementwise_kernel import is_traversed
 from .tiling import Outliner, kernel_body
 
 THREADS, WIDEST = 128, 8
 """Threads of a CTA, and elements of 16 bits in their widest access."""
+
+BY_VECTORS = (
+    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
+    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
+    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
+)  # fmt: skip
+"""What threads do to vectors, element by element."""
 
 
 def why_not(op: LinalgStructuredOperation, nest: Nest) -> str:
@@ -98,11 +104,8 @@ class ElementThread:
         """The element of an operand, or a number."""
         if not isinstance(access.value.type, MemRefType):
             return self.constant(access.value)
-        memory, place = self.arguments[access.value], self.place(access.map)
-        if self.width > 1 and self.last in access.loops:
-            kind = VectorType(access.element.type, [self.width])
-            return self.index.insert(vector.LoadOp(memory, place, kind)).result
-        return self.index.insert(memref.LoadOp.get(memory, place)).res
+        width = self.width if self.last in access.loops else 1
+        return load(self.index, self.arguments[access.value], self.place(access.map), width)
 
     def compute(self) -> None:
         """Computes and stores the elements for given indices of the parallel loops."""
@@ -112,14 +115,8 @@ class ElementThread:
 
     def _store(self, writes: Sequence[NestAccess], values: Sequence[SSAValue]) -> None:
         for access, value in zip(writes, values, strict=True):
-            store = memref.StoreOp.get if self.width == 1 else vector.StoreOp
-            self.index.insert(store(self._spread(value), self.arguments[access.value], self.place(access.map)))
-
-    def _spread(self, value: SSAValue) -> SSAValue:
-        """A value for each of the neighbours."""
-        if self.width == 1 or isinstance(value.type, VectorType):
-            return value
-        return self.index.insert(vector.BroadcastOp(value, VectorType(value.type, [self.width]))).vector
+            made = spread(self.index, value, self.width)
+            store(self.index, made, self.arguments[access.value], self.place(access.map))
 
     def _start(self, access: NestAccess) -> SSAValue:
         """The initial value of an element: a constant of its fill, or the content of its memory."""
@@ -188,9 +185,29 @@ class ElementThread:
             return vector.LoadOp(operands[0], operands[1:], VectorType(op.res.type, [self.width]))
         if not any(isinstance(value.type, VectorType) for value in operands):
             return None
-        operands = [value if value.type == i1 else self._spread(value) for value in operands]
+        operands = [value if value.type == i1 else spread(self.index, value, self.width) for value in operands]
         kinds = [VectorType(result.type, [self.width]) for result in op.results]
         return type(op).create(operands=operands, result_types=kinds, properties=op.properties)
+
+
+def load(index: IndexBuilder, memory: SSAValue, place: Sequence[Index], width: int) -> SSAValue:
+    """Loads neighbours in memory, as a vector, or a number of a single one."""
+    if width == 1:
+        return index.insert(memref.LoadOp.get(memory, index.values(place))).res
+    return index.insert(vector.LoadOp(memory, index.values(place), VectorType(element_type(memory), [width]))).result
+
+
+def store(index: IndexBuilder, value: SSAValue, memory: SSAValue, place: Sequence[Index]) -> None:
+    """Stores them."""
+    made = vector.StoreOp if isinstance(value.type, VectorType) else memref.StoreOp.get
+    index.insert(made(value, memory, index.values(place)))
+
+
+def spread(index: IndexBuilder, value: SSAValue, width: int) -> SSAValue:
+    """A value for each of some neighbours."""
+    if width == 1 or isinstance(value.type, VectorType):
+        return value
+    return index.insert(vector.BroadcastOp(value, VectorType(value.type, [width]))).vector
 
 
 def _is_index(value: SSAValue, loop: int) -> bool:
@@ -204,8 +221,6 @@ def width_of(nest: Nest) -> int:
     along = [access for access in nest.used if last in access.loops]
     if nest.summed or nest.writes[1:] or last == FIXED or any(last in access.loops[:-1] for access in along):
         return 1
-    from .window_kernel import BY_VECTORS  # with operations that other nests do not need
-
     differing, loads = {access.element for access in along}, list[SSAValue]()
     for op in nest.body.ops:
         values = [value for value in op.operands if value in differing or _is_index(value, last)]
@@ -228,21 +243,16 @@ def _captured(nest: Nest) -> list[SSAValue]:
     return [value for value in dict.fromkeys(used) if not is_constant(value)]
 
 
-def tile(op: LinalgStructuredOperation) -> None:
-    """Makes an operation on memory a kernel, and its launch.
-
-    Raises a located diagnostic for one that no thread can compute element by element.
-    """
-    nest = Nest.of(op)
-    if reason := why_not(op, nest):
+def check(op: LinalgStructuredOperation) -> None:
+    """Raises a located diagnostic for an operation that no thread can compute element by element."""
+    if reason := why_not(op, Nest.of(op)):
         fail(op, f"{op.name} has no kernel: {reason}")
     check_unshared(op)
-    if BY_ELEMENT in op.attributes and (windows := WindowSum.of(op)) is not None:
-        from . import window_kernel  # with operations that other nests do not need
 
-        window_kernel.tile(op, windows, starts_from_zero(op))
-        return
-    outliner = Outliner(op)
+
+def tile(op: LinalgStructuredOperation) -> None:
+    """Makes an operation on memory a kernel, and its launch."""
+    nest, outliner = Nest.of(op), Outliner(op)
     operands = [VectorOperand(value.name_hint or f"X{i}", value) for i, value in enumerate(_captured(nest))]
     index, body, arguments = kernel_body(operands)
     thread = ElementThread(nest, arguments, index, width := width_of(nest))

@@ -282,9 +282,9 @@ class OutlineElementwise(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if isinstance(op, LinalgStructuredOperation):
-            from . import elementwise_kernel, nest_kernel  # with operations that a product does not need
+            from . import elementwise_kernel, window_kernel  # with operations that a product does not need
 
-            (elementwise_kernel if elementwise_kernel.is_traversed(op) else nest_kernel).tile(op)
+            (elementwise_kernel if elementwise_kernel.is_traversed(op) else window_kernel).tile(op)
         elif op.name.startswith("linalg.") and isinstance(op.parent_op(), func.FuncOp):
             fail(op, f"{op.name} has no kernel: of operations that reduce, products and rows are lowered")
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
@@ -19,7 +20,8 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.elements import IndexOp, YieldOp, all_yielded
 from ...dialect.warp.epilogue import MapOp
 from ...dialect.warp.fragments import IDENTITIES, ConstantOp, Kind, ReduceOp, column_of
-from ..patterns import Index, IndexBuilder, Turn
+from ..linalg.split_rows import needed
+from ..patterns import Index, IndexBuilder, Turn, constant_value, float_value
 from .fragment_math import mapped, mapped_to, number, power, until
 
 # What depends on rows taken together alone is computed once a row, on columns, and spread out where elements need it.
@@ -54,7 +56,7 @@ class RowRegion(NamedTuple):
     """The `region` of `warp.rows`. Its arguments are numbers, fragments that `load` reads from a column on, or columns
     for memory in `of_rows`. A warp has the columns from `start` on. `join` reduces columns over all warps that share a
     row, if it is `shared`, those that do not depend on each other `together`. `length` is the length of rows, if tiles
-    pass their end."""
+    pass their end. Sums of one element alone are `chosen`: what a few columns are made by, and the first of those."""
 
     region: Region
     fragment: FragmentOf
@@ -66,6 +68,7 @@ class RowRegion(NamedTuple):
     together: bool
     shared: bool
     length: Index | None
+    chosen: Mapping[ReduceOp, tuple[RowRegion, Index]] = MappingProxyType({})
 
     @property
     def is_narrow(self) -> bool:
@@ -85,6 +88,7 @@ class RowRegion(NamedTuple):
         columns: dict[SSAValue, SSAValue] = {}
         chunk = RowChunk(self, index, self.start, columns)
         group, later = list[ReduceOp](), set[SSAValue]()
+        parts = dict[ReduceOp, RowChunk]()
         for op in (*self.region.block.ops, None):
             depends = op is None or not later.isdisjoint(op.operands)
             if group and (depends or not self.together) and (op is None or isinstance(op, ReduceOp)):
@@ -96,6 +100,7 @@ class RowRegion(NamedTuple):
                 if below and isinstance(op, ReduceOp):
                     own += chunk.sum_below(group[0], own, op)
                     group.append(op)
+                parts = parts or self._parts(index, columns)
                 kinds = [each.kind.data for each in group]
                 joined = self.join(index, list(zip(kinds, own, strict=True)), below)
                 op = None if below else op
@@ -106,7 +111,10 @@ class RowRegion(NamedTuple):
                 later.clear()
             elif depends and op is not None:
                 later.update(op.results)
-            if isinstance(op, ReduceOp):
+            if isinstance(op, ReduceOp) and op in self.chosen:
+                parts = parts or self._parts(index, columns)
+                columns[op.result] = parts[op].reduced(op, parts=False)
+            elif isinstance(op, ReduceOp):
                 later.add(op.result)
                 group.append(op)
         results = dict(enumerate(all_yielded(self.region)))
@@ -119,6 +127,15 @@ class RowRegion(NamedTuple):
             chunk = chunk if turn is None else RowChunk(self, turn.index, self._at(turn), columns)
             for number, value in results.items():
                 store(chunk.index, number, chunk.stored(value), chunk.at)
+
+    def _parts(self, index: IndexBuilder, columns: dict[SSAValue, SSAValue]) -> dict[ReduceOp, RowChunk]:
+        """The columns of sums of one element, which are loaded here."""
+        parts = {op: RowChunk(region, index, at, columns) for op, (region, at) in self.chosen.items()}
+        for op, part in parts.items():
+            for value in needed([op.input]):
+                if isinstance(value, BlockArgument) and value not in (*self.of_rows, *self.numbers):
+                    part.spread(value)
+        return parts
 
     def _at(self, turn: Turn) -> Index:
         """The first column of this warp in a turn of a loop along rows."""
@@ -314,6 +331,30 @@ class RowChunk:
         result = moved(value)
         block.add_op(YieldOp(result))
         return self.index.insert(MapOp(inputs, kind, Region(block))).fragment
+
+
+def place_of_sum(op: ReduceOp, along: int) -> SSAValue | None:
+    """The place of the only element that is not zero in a sum, where the index along a row is compared for it."""
+    chosen = op.input.owner if op.kind.data == Kind.Add else None
+    if not isinstance(chosen, arith.SelectOp) or float_value(chosen.rhs) != 0:
+        return None
+    same = _plain(chosen.cond).owner
+    at = _plain(same.lhs).owner if isinstance(same, arith.CmpiOp) and same.predicate.value.data == EQUAL else None
+    return same.rhs if isinstance(same, arith.CmpiOp) and isinstance(at, IndexOp) and at.number == along else None
+
+
+EQUAL, DIFFERENT = 0, 1
+"""Predicates of `arith.cmpi`."""
+
+
+def _plain(value: SSAValue) -> SSAValue:
+    """What a product with one, a sum with zero, or the condition that an extended condition is not zero, is."""
+    op = value.owner
+    if isinstance(op, arith.MuliOp | arith.AddiOp) and constant_value(op.rhs) == isinstance(op, arith.MuliOp):
+        return _plain(op.lhs)
+    if isinstance(op, arith.CmpiOp) and isinstance(op.lhs.owner, arith.ExtUIOp) and constant_value(op.rhs) == 0:
+        return _plain(op.lhs.owner.input) if op.predicate.value.data == DIFFERENT else value
+    return value
 
 
 def _is_in_logarithm(op: math_dialect.ExpOp) -> bool:

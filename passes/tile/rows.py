@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, NoneAttr, StridedLayoutAttr, f32, i32, i64
+from xdsl.ir import SSAValue, TypeAttribute
 
 from ...dialect.layouts.layout import LANES, Bit, Layout
 from ...dialect.layouts.layout import column as column_bit
-from ...dialect.mlir.affine import loops_of, strides_of
+from ...dialect.mlir.affine import FIXED, loops_of, strides_of
 from ...dialect.mlir.gpu import BarrierOp, ClusterBlockIdOp, SubgroupIdOp
-from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of, target_of
+from ...dialect.warp.attributes import BYTE, SHARED_SPACE, FragmentType, element_row, fragment_of, memory_of
 from ...dialect.warp.elements import IndexOp, shape_of
 from ...dialect.warp.fragments import ConstantOp, Kind, ReduceOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.rows import RowsOp
-from ...dialect.warp.synchronisation import CLUSTER, CLUSTER_SM, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp
+from ...dialect.warp.synchronisation import CLUSTER, ArriveOp, AwaitOp, MakeBarriersOp, ScopedBarrierOp, has_clusters
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, expanded
-from ..linalg.split_rows import SUMMED
+from ..linalg.split_rows import SUMMED, SUMMING_WARPS, clusters_at_once, needed
 from ..patterns import Index, IndexBuilder
 from .elementwise_kernel import SECTOR_BITS, may_flatten, over_elements, power_of_two
 from .fragment_math import mapped
-from .row_region import Load, RowRegion, rescaled
+from .row_region import Load, RowRegion, place_of_sum, rescaled
 from .tiling import Outliner
 from .traversal import (
     LANE_BITS,
@@ -70,6 +70,14 @@ copy, of four of 8 warps 0.993; its gradient 0.91 and 1.01)."""
 LEAST_WARPS = 2048
 """Warps that short rows are not spread over fewer than: a few for each SM."""
 
+RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
+"""Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
+gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
+
+LEAST_TURNS = 4
+"""Rows of a cluster that takes them in turns, where it only reads them, or reads vectors along them (H100, rows of
+65536: cross entropy 52.5 and 50.1 microseconds, layer norm 104.6 and 97.0; a softmax has nothing to gain)."""
+
 
 def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     """How warps go over rows. Each of `outputs` has a dimension for each loop.
@@ -109,9 +117,10 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     sizes = RowSizes.of(columns, each_row)
     layout = _layout(sizes, (*inputs.values(), *written), output, rows, outputs)
     length, each = sizes.length, layout.columns * max(1, (SUMMED if summed else HELD) // layout.elements)
-    shared = length is not None and has_clusters(op) and not summed
+    shared = length is not None and has_clusters(op)
     share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
+    reads_only = all(place.value in of_rows for place in written)
     if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
         share = RowShare(CROWDED.warps // 2, 2)
     across, parts = share.warps, share.warps * share.ctas
@@ -125,10 +134,17 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     cta = warp[0] * warps[0], None if share.ctas == 1 else width * across
     apart = shape_of(summed[0])[0] if summed else 0
     held = reduces and length is not None and layout.rows == 1 and width * parts >= length
-    if apart and not (held and min(output.kind.get_shape()) > 0 and apart % warps[0] == 0):
+    held = held and rows is not None and min(output.kind.get_shape()) > 0
+    if apart and not (held and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
-    along = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
-    return Traversal(op, inputs, written, output, *along, parts=apart)
+    vectors = sum(rows not in place.loops for place in along)
+    if not apart and held and share.ctas > 1 and columns == 1 and (reads_only or vectors > 1):
+        apart = at_once if output.size(rows) >= LEAST_TURNS * (at_once := clusters_at_once(parts)) else 0
+    resident = SUMMING_WARPS if apart else 0
+    if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
+        resident = resident or RESIDENT_WARPS
+    sizes_ = rows, columns, layout, warp, warps, cta, fits, of_rows, share.ctas
+    return Traversal(op, inputs, written, output, *sizes_, parts=apart, resident=resident)
 
 
 class RowShare(NamedTuple):
@@ -149,12 +165,6 @@ class RowShare(NamedTuple):
 CROWDED = RowShare(16, 1)
 """Warps whose registers an SM has room for once where each lane holds elements of two rows, and of a vector along them;
 half as many in each of two CTAs are faster (H100, gradient of RMS norm in rows of 16384: 0.73 of a copy and 0.88)."""
-
-
-def has_clusters(op: RowsOp) -> bool:
-    """Whether the target has clusters."""
-    target = target_of(op)
-    return target is not None and target.sm >= CLUSTER_SM
 
 
 def _reduces(op: RowsOp) -> bool:
@@ -231,7 +241,7 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     sizes = RowSizes.of(traversal.columns, [place for place in places if place.value not in traversal.of_rows])
     longest, width = sizes.long[0], traversal.warp[1] * traversal.warps[1] * traversal.cluster
     length = sizes.length or index.dim(kernel.arguments[longest.value], longest.loops.index(traversal.columns))
-    join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op)
+    join = RowJoin.of(index, RowShare(traversal.warps[1], traversal.cluster), op, turns=traversal.parts > 0)
     region = RowRegion(
         op.body,
         traversal.fragment,
@@ -247,20 +257,62 @@ def _build(op: RowsOp, kernel: TraversalKernel) -> None:
     # Warps that hold whole rows need no loop along them.
     holds = not reduces or (sizes.length is not None and width >= sizes.length)
     if traversal.parts:
-        _sum_rows(op, kernel, region)
+        _take_turns(op, kernel, region, join, views)
     else:
-        region.build(index, length, None if holds else width, kernel.store)
+        _choosing(op, kernel, region, views, index).build(index, length, None if holds else width, kernel.store)
 
 
-def _sum_rows(op: RowsOp, kernel: TraversalKernel, region: RowRegion) -> None:
+def _choosing(
+    op: RowsOp, kernel: TraversalKernel, region: RowRegion, views: Mapping[int, SSAValue], index: IndexBuilder
+) -> RowRegion:
+    """The region, which makes sums of one element of the columns of a register, in rows that are only read, one a warp.
+    The places are loaded here."""
+    traversal, chosen, row = kernel.traversal, dict[ReduceOp, tuple[RowRegion, Index]](), kernel.row
+    columns, length = traversal.columns, RowSizes.of(traversal.columns, list(traversal.inputs.values())).length
+    if not all(map(op.is_of_rows, range(len(op.outputs)))) or traversal.warp[0] > 1 or length is None:
+        return region
+    if traversal.rows is not None and not traversal.parts:
+        row = index.minimum(row, index.sub(index.dim(kernel.arguments[traversal.output.value], traversal.rows), 1))
+    own = kernel.at | {traversal.rows: row, FIXED: 0}
+    width = REGISTER_BITS // min(place.bits for place in traversal.inputs.values() if columns in place.loops)
+    layout = Layout(tuple(Bit("x", i) for i in range(LANE_BITS)), tuple(map(column_bit, range(width.bit_length() - 1))))
+
+    def fragment(kind: TypeAttribute) -> FragmentType:
+        return FragmentType.of("acc", 1, width, kind, layout)
+
+    def load(index: IndexBuilder, number: int, at: Index) -> SSAValue:
+        column = op.body.block.args[number] in region.of_rows
+        return kernel.load(index, number, views[number], at, column=column, fragment=fragment)
+
+    for each in [inner for inner in op.body.block.ops if isinstance(inner, ReduceOp)]:
+        place, known = place_of_sum(each, op.loops - 1), dict(region.numbers)
+        arguments = [] if place is None else [a for a in op.body.block.args if a in needed([place])]
+        inputs = {a: traversal.inputs[a.index] for a in arguments if a not in known}
+        if place is None or any(columns in memory.loops for memory in inputs.values()):
+            continue
+        for argument, memory in inputs.items():
+            where = index.values([own[loop] for loop in memory.loops])
+            one = index.insert(memref.LoadOp.get(kernel.arguments[memory.value], where)).res
+            known[argument] = index.insert(arith.TruncIOp(one, i32)).result if one.type == i64 else one
+        at = index.again(place, known, lambda inner: inner.parent is op.body.block)
+        last = index.insert(arith.ConstantOp(IntegerAttr(length - 1, i32))).result
+        at = index.insert(arith.IndexCastOp(index.insert(arith.MinUIOp(at, last)).result, IndexType())).result
+        chosen[each] = region._replace(fragment=fragment, load=load), index.mul(index.div(at, width), width)
+    return region._replace(chosen=chosen)
+
+
+def _take_turns(
+    op: RowsOp, kernel: TraversalKernel, region: RowRegion, join: RowJoin, views: Mapping[int, SSAValue]
+) -> None:
     """Makes the rows of a warp one by one, and the sums of their elements. The next row is loaded before."""
     traversal, first, made = kernel.traversal, kernel.row, dict[int, SSAValue]()
     end, parts = traversal.output.size(traversal.rows), traversal.parts
+    ahead = [number for number, place in traversal.inputs.items() if traversal.rows in place.loops]
     summed = [number for number in range(len(op.outputs)) if op.is_summed(number)]
 
     def row(index: IndexBuilder, at: Index) -> list[SSAValue]:
         kernel.row = index.value(at)
-        return [region.load(index, number, region.start) for number in traversal.inputs]
+        return [region.load(index, number, region.start) for number in ahead]
 
     def store(index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         if number in summed:
@@ -270,17 +322,18 @@ def _sum_rows(op: RowsOp, kernel: TraversalKernel, region: RowRegion) -> None:
 
     zero = kernel.index.insert(ConstantOp.of(0.0, traversal.fragment(f32))).fragment
     carried = [zero] * len(summed) + row(kernel.index, first)
+    join.enter(kernel.index)
     with kernel.index.loop(first, end, parts, carried) as turn:
-        own = dict(zip(traversal.inputs, turn.carried[len(summed) :], strict=True))
+        join.turn = turn.index.div(turn.counter, parts)
+        own = dict(zip(ahead, turn.carried[len(summed) :], strict=True))
         following = row(turn.index, turn.index.minimum(turn.index.add(turn.counter, parts), end - 1))
         kernel.row = turn.counter
-        load: Load = lambda _, number, at: own[number]  # noqa: E731
-        region._replace(load=load).build(turn.index, 0, None, store)
+        load: Load = lambda at, number, column: own.get(number) or region.load(at, number, column)  # noqa: E731
+        own_region = _choosing(op, kernel, region, views, turn.index)._replace(load=load)
+        own_region.build(turn.index, 0, None, store)
         pairs = zip(turn.carried, map(made.__getitem__, summed), strict=False)
         sums = [mapped(turn.index, lambda x: arith.AddfOp(x[0], x[1]).result, *pair) for pair in pairs]
         turn.handed = sums + following
-        if traversal.warps[1] > 1:
-            turn.index.insert(BarrierOp())  # Other warps have read what this one writes in the next turn.
     kernel.row = first
     for number, total in zip(summed, turn.results, strict=False):
         kernel.store(kernel.index, number, total, region.start)
@@ -292,59 +345,73 @@ CHUNK_ELEMENTS = 4
 
 @dataclass
 class RowJoin:
-    """Reduces columns of a row over the warps that share the row, through shared memory."""
+    """Reduces columns of a row over the warps that share the row, through shared memory. `sent` has the bytes that a
+    barrier counts for each reduction. In turns, lines and barriers of one are not those of the next, so that all have
+    read a line before it is written again."""
 
     share: RowShare
+    copies: int
+    sent: Sequence[int] = ()
     full: SSAValue | None = None
+    turn: Index = 0
     reduced: int = 0
 
     @staticmethod
-    def of(index: IndexBuilder, share: RowShare, op: RowsOp) -> RowJoin:
+    def of(index: IndexBuilder, share: RowShare, op: RowsOp, *, turns: bool) -> RowJoin:
         """That of a kernel's rows. CTAs of a cluster count what others send at a barrier for each reduction."""
+        copies = 2 if turns else 1
         if share.ctas == 1:
-            return RowJoin(share)
-        sent = [each.result.type for each in op.body.block.ops if isinstance(each, ReduceOp)]
-        full = index.insert(MakeBarriersOp(len(sent), 1)).barriers
-        for number, kind in enumerate(sent):
-            row = element_row(kind)
-            size = 0 if row is None else row.bits // BYTE * share.warps * share.ctas
+            return RowJoin(share, copies)
+        rows = [element_row(each.result.type) for each in op.body.block.ops if isinstance(each, ReduceOp)]
+        sent = [0 if row is None else row.bits // BYTE * share.warps * share.ctas for row in rows]
+        full = index.insert(MakeBarriersOp(copies * len(sent), 1)).barriers
+        for number, size in enumerate(sent * copies):
             index.insert(ArriveOp(full, index.value(number), bytes=size))
         index.insert(ScopedBarrierOp(CLUSTER, arrive=True, mbarriers=True))
-        return RowJoin(share, full)
+        return RowJoin(share, copies, sent, full)
+
+    def enter(self, index: IndexBuilder) -> None:
+        """Waits until all CTAs run, before others write their memory."""
+        if self.full is not None:
+            index.insert(ScopedBarrierOp(CLUSTER, wait=True))
 
     def __call__(self, index: IndexBuilder, columns: Sequence[tuple[Kind, SSAValue]], below: bool) -> list[SSAValue]:
         """The columns of whole rows. With two that are `below`, sums below the largest of each warp are scaled."""
-        (warps, ctas), count = self.share, self.share.warps * self.share.ctas
+        warps, count = self.share.warps, self.share.warps * self.share.ctas
         if count == 1:
             return [column for _, column in columns]
         element = [fragment_of(column).element_type for _, column in columns]
-        kinds = [
-            MemRefType(e, [1, max(count, CHUNK_ELEMENTS)], NoneAttr(), IntegerAttr(SHARED_SPACE, i64)) for e in element
-        ]
+        shape, space = [self.copies, max(count, CHUNK_ELEMENTS)], IntegerAttr(SHARED_SPACE, i64)
+        kinds = [MemRefType(e, shape, NoneAttr(), space) for e in element]
+        copy = index.rem(self.turn, self.copies)
         lines = [index.constants.insert(memref.AllocOp([], [], kind)).memref for kind in kinds]
         warp: Index = index.insert(SubgroupIdOp()).result
-        if self.full is not None and not self.reduced:
-            index.insert(ScopedBarrierOp(CLUSTER, wait=True))  # All CTAs run before others write their memory.
+        if self.copies == 1 and not self.reduced:
+            self.enter(index)
         counted = list[tuple[SSAValue, SSAValue]]()
         for (_, column), memory in zip(columns, lines, strict=True):
             if self.full is None:
-                index.insert(StoreOp(column, memory, index.values([0, warp])))
+                index.insert(StoreOp(column, memory, index.values([copy, warp])))
                 continue
-            own = index.values([0, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
-            counted.append((self.full, index.value(self.reduced)))
-            for cta in range(ctas):
-                index.insert(StoreOp(column, memory, own, cta=index.value(cta), counted=counted[-1]))
+            own = index.values([copy, index.add(index.mul(index.insert(ClusterBlockIdOp()).result, warps), warp)])
+            counted.append((self.full, index.value(index.add(index.mul(copy, len(self.sent)), self.reduced))))
+            index.insert(StoreOp(column, memory, own, counted=counted[-1]))
             self.reduced += 1
         if self.full is None:
             index.insert(BarrierOp())
-        for barrier in counted:
-            index.insert(AwaitOp(*barrier, index.value(0)))
+        parity = index.value(index.rem(index.div(self.turn, self.copies), 2))
+        for barrier, size in zip(counted, self.sent[self.reduced - len(counted) :], strict=False):
+            index.insert(AwaitOp(*barrier, parity))
+            if self.copies > 1:
+                index.insert(ArriveOp(*barrier, bytes=size))
         bits = count.bit_length() - 1
         lane = [column_bit(i) if i < bits else Bit("x", i - bits) for i in range(LANE_BITS)]
         layout = Layout(tuple(lane), tuple(column_bit(i) for i in range(LANE_BITS, bits)))
         joined, parts = list[SSAValue](), list[SSAValue]()
         for (by, _), memory, kind in zip(columns, lines, element, strict=True):
-            every = index.insert(LoadOp(memory, index.values([0, 0]), FragmentType.of("acc", 1, count, kind, layout)))
+            every = index.insert(
+                LoadOp(memory, index.values([copy, 0]), FragmentType.of("acc", 1, count, kind, layout))
+            )
             part = mapped(index, rescaled, every.fragment, parts[0], joined[0]) if below and parts else every.fragment
             parts.append(part)
             joined.append(index.insert(ReduceOp(by, part)).result)

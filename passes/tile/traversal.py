@@ -33,7 +33,6 @@ from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
 from ..linalg import operand as extents
 from ..linalg.operand import VectorOperand, collapsed
-from ..linalg.split_rows import SUMMING_WARPS
 from ..patterns import Index, IndexBuilder
 from .fragment_math import integer, mapped
 from .tiling import Outliner, kernel_body
@@ -43,10 +42,6 @@ ACCESS_BITS = 128
 
 SIGN_BIT = 31
 """Of a word."""
-
-RESIDENT_WARPS, SEVERAL, SMALL_BITS = 32, 3, 16
-"""Warps for which an SM has registers, of kernels whose CTAs share rows of so many inputs of so many bits (H100,
-gradient of RMS norm in rows of 65536: 0.75 of a copy with 128 registers, 0.93 with 64; that of softmax loses)."""
 
 
 class TraversedMemory(NamedTuple):
@@ -154,7 +149,8 @@ class Traversal:
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
     says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory is
-    read in the transposed layout, 16 bytes to a lane. With `parts`, a warp takes all rows that are so many apart.
+    read in the transposed layout, 16 bytes to a lane. With `parts`, a warp takes all rows that are so many apart. An SM
+    has registers for as many warps as are `resident`, if that is said.
     """
 
     op: Operation
@@ -172,6 +168,7 @@ class Traversal:
     cluster: int = 1
     turned: Collection[SSAValue] = ()
     parts: int = 0
+    resident: int = 0
 
     def bounds(self, place: TraversedMemory) -> ArrayAttr[BoolAttr] | None:
         """Whether no tile passes the last row of memory, and the end of a row."""
@@ -253,10 +250,13 @@ class TraversalKernel:
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
 
-    def load(self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False) -> SSAValue:
+    def load(
+        self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
+        fragment: Callable[[TypeAttribute], FragmentType] | None = None,
+    ) -> SSAValue:  # fmt: skip
         """A fragment of an input, from a column on; a `column` of one that has an element for each row."""
         place = self.traversal.inputs[number]
-        kind = self.traversal.fragment(self.traversal.element_type(place))
+        kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = place.value in self.traversal.turned
         kind = kind.with_layout(layout.transposed()) if turned else kind
@@ -327,11 +327,8 @@ def outline(
     for count in (count for count in counts if not isinstance(count, int)):
         ctas = outliner.index.mul(count, ctas)
     kernel = outliner.launch("", operands_, body, ctas, math.prod(traversal.warps) * LANES, computes)
-    if traversal.parts:
-        kernel.attributes[LEAST_CTAS] = IntegerAttr(SUMMING_WARPS // math.prod(traversal.warps), i32)
+    if traversal.resident:
+        kernel.attributes[LEAST_CTAS] = IntegerAttr(traversal.resident // math.prod(traversal.warps), i32)
     if traversal.cluster > 1:
         kernel.attributes[CLUSTER_SIZE] = DenseArrayBase.from_list(i32, [traversal.cluster, 1, 1])
-        along = [place.bits for place in traversal.inputs.values() if traversal.columns in place.loops]
-        if len(along) >= SEVERAL and max(along) <= SMALL_BITS:
-            kernel.attributes[LEAST_CTAS] = IntegerAttr(RESIDENT_WARPS // math.prod(traversal.warps), i32)
     outliner.finish()

@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from xdsl.dialects import arith, math, memref, vector
+from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, FloatAttr, MemRefType, VectorType, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.ops import YieldOp
@@ -29,12 +29,15 @@ from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
 from ...dialect.warp.elements import YieldOp as ElementYieldOp
 from ...dialect.warp.elements import element_type, shape_of
+from ...dialect.warp.matmul import BY_ELEMENT
 from ...dialect.warp.rows import RowsOp
 from ..diagnostics import fail
 from ..linalg.elementwise import read_elementwise, touched
 from ..linalg.operand import VectorOperand, drop_unused, root, users_of
 from ..linalg.window_sums import WindowDimension, WindowSum, is_by_channels
 from ..patterns import Index, IndexBuilder, operations_between
+from . import nest_kernel
+from .nest_kernel import BY_VECTORS, load, spread, starts_from_zero, store
 from .tiling import Outliner, kernel_body
 
 THREADS, LANES, ROWS = 256, 64, 8
@@ -45,13 +48,6 @@ of which the second has 4)."""
 FEW_PIXELS = 4
 """Pixels of a thread with which parts of a row of taps are the outermost loop (H100, gradients of filters of 56x56: 70
 us for 96 of 3x3, but 166 for 140 of 7x7; the turns of an innermost loop along parts are known)."""
-
-BY_VECTORS = (
-    arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp,
-    arith.MaxnumfOp, arith.MinnumfOp, arith.ExtFOp, arith.TruncFOp, math.AbsFOp, math.FmaOp, math.ExpOp, math.Exp2Op,
-    math.TanhOp, math.ErfOp, math.SqrtOp, math.RsqrtOp,
-)  # fmt: skip
-"""What threads do to vectors, element by element."""
 
 
 class Finish(NamedTuple):
@@ -138,15 +134,7 @@ class WindowThread:
 
     def load(self, value: SSAValue, indices: Sequence[Index]) -> SSAValue:
         """Loads contiguous channels."""
-        memory, at, kind = self.arguments[value], self.index.values(indices), self.kind(element_type(value))
-        if isa(kind, VectorType[Attribute]):
-            return self.index.insert(vector.LoadOp(memory, at, kind)).result
-        return self.index.insert(memref.LoadOp.get(memory, at)).res
-
-    def store(self, value: SSAValue, memory: SSAValue, indices: Sequence[Index]) -> None:
-        """Stores them."""
-        kind, at = memref.StoreOp.get if self.windows.width == 1 else vector.StoreOp, self.index.values(indices)
-        self.index.insert(kind(value, self.arguments[memory], at))
+        return load(self.index, self.arguments[value], indices, self.windows.width)
 
     def wide(self, value: SSAValue) -> SSAValue:
         """The channels as f32."""
@@ -305,12 +293,8 @@ class WindowThread:
         if own and loops_of(along)[-1] == len(place) - 1:
             return self.load(value, own)
         number = self.arguments[value]
-        if isinstance(value.type, MemRefType):
-            number = self.index.insert(memref.LoadOp.get(number, self.index.values(own))).res
-        kind = self.kind(number.type)
-        return (
-            self.index.insert(vector.BroadcastOp(number, kind)).vector if isa(kind, VectorType[Attribute]) else number
-        )
+        number = load(self.index, number, own, 1) if isinstance(value.type, MemRefType) else number
+        return spread(self.index, number, self.windows.width)
 
 
 class WindowGrid(NamedTuple):
@@ -386,12 +370,16 @@ def _compute(thread: WindowThread, finish: Finish | None, starts: SSAValue | Non
                 thread.index = inside.enter_context(outer.where(condition))
                 inside.callback(setattr, thread, "index", outer)
             value = thread.finished(finish, total, at := place(pixel))
-            thread.store(value, output, at)
+            store(thread.index, value, thread.arguments[output], at)
 
 
-def tile(op: LinalgStructuredOperation, windows: WindowSum, zero: bool) -> None:
-    """Outlines a sum over windows, with the operation that finishes it, as a kernel. Sums start from zero if `zero`,
-    otherwise from the content of memory."""
+def tile(op: LinalgStructuredOperation) -> None:
+    """Outlines a sum over windows, with the operation that finishes it, as a kernel; any other operation as that of its
+    elements."""
+    nest_kernel.check(op)
+    windows, zero = WindowSum.of(op) if BY_ELEMENT in op.attributes else None, starts_from_zero(op)
+    if windows is None:
+        return nest_kernel.tile(op)
     finish = Finish.of(op, windows) if zero else None
     end = op if finish is None else finish.op
     outliner, sums = Outliner(end), windows.nest.writes[0].value

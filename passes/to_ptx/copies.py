@@ -241,19 +241,21 @@ class SharedFragments:
 
     def store(
         self, type: FragmentType, place: SharedPlace, source: Fragment, rank: IndexValue | None = None,
-        counted: At | None = None,
     ) -> None:  # fmt: skip
         """Stores a fragment whose first element is at a place of a tile. With `rank`, the tile is that of this CTA of
-        the cluster; a barrier of that CTA has `counted` what one lane sends."""
+        the cluster."""
         for registers, at in self._accesses(type, False, place, source):
-            there, space = in_cta(self.emitter, at, rank), "shared" if rank is None else "shared::cluster"
-            if counted is None:
-                self.emitter.store(space, registers, there)
-            else:
-                first = self.addressing.scalars.compare("eq", self.addressing.lane, 0)
-                full = in_cta(self.emitter, counted, rank)
-                send = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
-                self.emitter.emit(send, there, *registers, full, guard=first)
+            space = "shared" if rank is None else "shared::cluster"
+            self.emitter.store(space, registers, in_cta(self.emitter, at, rank))
+
+    def send(self, type: FragmentType, place: SharedPlace, source: Fragment, counted: At, ctas: int) -> None:
+        """Sends an element to the same place of so many CTAs of the cluster, a lane to each, where a barrier counts
+        it."""
+        s, send = self.addressing.scalars, f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{type.bits}"
+        rank, is_sent = s.remainder(self.addressing.lane, ctas), s.compare("lt", self.addressing.lane, ctas)
+        for registers, at in self._accesses(type, False, place, source):
+            there, full = (in_cta(self.emitter, each, rank) for each in (at, counted))
+            self.emitter.emit(send, there, *registers, full, guard=is_sent)
 
     def _accesses(
         self, type: FragmentType, swapped: bool, place: SharedPlace, registers_: Fragment, wide: int = 0

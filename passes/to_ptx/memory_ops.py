@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from xdsl.dialects import memref
@@ -36,7 +36,7 @@ from .addressing import CHUNK, GlobalMatrix, GlobalPlace, Position, SharedPlace,
 from .copies import UNPADDED, SharedFragments, ZerosAround, in_cta
 from .emitter import At, IndexValue, word
 from .fragments import Fragment
-from .kernel import KernelLowering, check_multiple, lowers
+from .kernel import KernelLowering, check_multiple, cluster_of, lowers
 from .memory import memory_name
 from .scalars import common_divisor, divisor_of
 from .synchronisation import barrier_address
@@ -172,12 +172,13 @@ def _store_shared(lowering: KernelLowering, op: StoreOp) -> None:
         fail(op, f"warp.store writes whole bytes, got elements of {kind.element.name}")
     lowering.emitter.comment(f"{op.name}: {_moved(kind, op.indices, place.stage, 'to')}")
     registers = lowering.fragment(op.fragment)
-    if op.move is None:
+    if op.barriers is not None and op.number is not None:
+        counted = barrier_address(lowering, op, op.barriers, op.number)
+        ctas = prod(cluster_of(lowering.kernel, lowering.target))
+        SharedFragments(lowering.addressing).send(kind, place, registers, counted, ctas)
+    elif op.move is None:
         rank = None if op.cta is None else lowering.scalar(op.cta)
-        counted = None
-        if op.barriers is not None and op.number is not None:
-            counted = barrier_address(lowering, op, op.barriers, op.number)
-        SharedFragments(lowering.addressing).store(kind, place, registers, rank, counted)
+        SharedFragments(lowering.addressing).store(kind, place, registers, rank)
     else:
         lowering.matrices.move(op.move.stores(kind.bits), kind, op.swapped is not None, place, registers)
 

@@ -120,12 +120,23 @@ def exact_norm_gradients(g: Any, x: Any, w: Any, scale: Any, mean: Any = None) -
     return [scale * (weighted - less), *sums[: 1 if mean is None else 2]]
 
 
-@pytest.mark.parametrize(("rows", "columns", "rms"), [((67,), 259, False), ((7, 5), 1027, False), ((3, 11), 520, True)])
+def share_rows_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long rows are, in CTAs of two warps."""
+    monkeypatch.setattr("warploom.passes.tile.rows.CLUSTER_WARPS", 2)
+    monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "rms"),
+    [((67,), 259, False), ((7, 5), 1027, False), ((3, 11), 520, True), ((23,), 2055, False)],
+)
 def test_columns_are_summed_by_the_kernel_of_their_rows(
     monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...], columns: int, rms: bool
 ) -> None:
     monkeypatch.setattr("warploom.passes.linalg.split_rows.LEAST_ROWS", 1)
     monkeypatch.setattr("warploom.passes.linalg.split_rows.FEW_ROWS", 5)
+    if columns > 2048:
+        share_rows_in_clusters(monkeypatch)
     statistics = torch.rand(*rows, 1) + 0.5, torch.randn(*rows, 1)
     operands = draw(*rows, columns), draw(*rows, columns), draw(columns), *statistics[: 2 - rms]
     kernel = compile(torch_to_linalg(norm_gradients, *operands), target="sm_90a", cache=False)
@@ -133,8 +144,35 @@ def test_columns_are_summed_by_the_kernel_of_their_rows(
     results = [torch.full(x.shape, 99.0).bfloat16() for x in exact]
     kernel(*operands, *results, device="interp", checks="all")
     assert len(kernel.launches) == 2
+    assert (".reqnctapercluster 4" in kernel.ptx) == (columns > 2048)
     for result, wanted in zip(results, exact, strict=True):
         assert (result.double() - wanted).abs().max() <= 2**-7 * wanted.abs().max()
+
+
+def loss(x: Any, labels: Any, kind: Any = torch.float32) -> Any:
+    return functional.cross_entropy(x.to(kind), labels, reduction="none")
+
+
+def norm(x: Any, w: Any, b: Any, kind: Any = torch.float32) -> Any:
+    return functional.layer_norm(x.to(kind), x.shape[-1:], w.to(kind), b.to(kind))
+
+
+@pytest.mark.parametrize("function", [loss, norm])
+def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
+    """Those that are read alone, and those with vectors along them. Of a loss a register is compared with the label."""
+    share_rows_in_clusters(monkeypatch)
+    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda _: 3)
+    monkeypatch.setattr("warploom.passes.tile.rows.LEAST_TURNS", 2)
+    x, labels = draw(8, 4103), torch.tensor([0, 4102, 7, 2050, 1024, -100, 3000, 1023])
+    operands = (x, labels) if function is loss else (x, *torch.randn(2, 4103))
+    kernel = compile(torch_to_linalg(function, *operands), target="sm_90a", cache=False)
+    exact = function(*operands, kind=torch.float64)
+    result = torch.full(exact.shape, 99.0)
+    kernel(*operands, result, device="interp", checks="all")
+    assert (result - exact).abs().max() <= 2**-19 * exact.abs().max()
+    assert ".reqnctapercluster 4" in kernel.ptx
+    assert [launch.grid[0] for launch in kernel.launches] == [12]
+    assert kernel.ptx.count("setp.eq.s32") < 16
 
 
 @pytest.mark.parametrize(("columns", "width"), [(40, 8), (36, 4), (35, 1)])
@@ -155,8 +193,7 @@ def test_warps_meet_once_for_the_largest_element_and_the_sum_below_it(
 ) -> None:
     """Also where all that a warp has are infinities."""
     if ctas > 1:
-        monkeypatch.setattr("warploom.passes.tile.rows.CLUSTER_WARPS", 2)
-        monkeypatch.setattr("warploom.passes.tile.rows.LONG_ROW", 2)
+        share_rows_in_clusters(monkeypatch)
     x = 8 * draw(2, 4201 if ctas == 1 else 4200)
     x[0, :3000] = x[1, 100:4000] = -torch.inf
     kernel = compile(torch_to_linalg(lambda x: torch.log_softmax(x.float(), -1), x), target="sm_90a", cache=False)

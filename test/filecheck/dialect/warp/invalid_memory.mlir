@@ -120,8 +120,8 @@ func.func @store_at(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>,
 
 // -----
 
-// expected-error @+2 {{warp.store: one element is sent to another CTA, and counted there; got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
+// expected-error @+2 {{warp.store: one element is sent to all CTAs, and counted there; got !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>}}
 func.func @counted(%x: !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, %s: memref<16x8xf32, 3>, %i: index, %full: !warp.barriers<2>) {
-  warp.store %x, %s[%i, %i] at %i counted %full[%i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32, 3>, !warp.barriers<2>
+  warp.store %x, %s[%i, %i] counted %full[%i] : !warp.fragment<acc, 16x8xf32, [c1 c2 r0 r1 r2 | c0 r3]>, memref<16x8xf32, 3>, !warp.barriers<2>
   return
 }

@@ -101,8 +101,8 @@ func.func @clusters(%empty: !warp.barriers<2>, %i: index) {
 
 // CHECK-LABEL: @counted
 func.func @counted(%x: !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>, %s: memref<1x32xf32, 3>, %full: !warp.barriers<2>, %i: index) {
-  // CHECK-NEXT: warp.store %x, %s[%i, %i] at %i counted %full[%i] : !warp.fragment<acc, 1x1xf32, {{.*}}>, memref<1x32xf32, 3 : i64>, !warp.barriers<2>
-  warp.store %x, %s[%i, %i] at %i counted %full[%i] : !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>, memref<1x32xf32, 3>, !warp.barriers<2>
+  // CHECK-NEXT: warp.store %x, %s[%i, %i] counted %full[%i] : !warp.fragment<acc, 1x1xf32, {{.*}}>, memref<1x32xf32, 3 : i64>, !warp.barriers<2>
+  warp.store %x, %s[%i, %i] counted %full[%i] : !warp.fragment<acc, 1x1xf32, [x0 x1 x2 x3 x4 |]>, memref<1x32xf32, 3>, !warp.barriers<2>
   return
 }
 
