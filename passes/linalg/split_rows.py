@@ -17,8 +17,9 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.isa.row import DEFAULT_TARGET, TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import is_memory, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
@@ -33,9 +34,9 @@ LANES, WARPS = 32, 8192
 FEW_ROWS, LONG = 16, 1 << 17
 """Fewer rows, of so many elements or more, keep few SMs busy."""
 
-SMS, SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 132, 16, 16, 4, 64
-"""For sums of columns by the kernel of their rows: SMs, elements of a row that a lane holds beside sums of each, warps
-of an SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
+SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 16, 16, 4, 64
+"""For sums of columns by the kernel of their rows: elements of a row that a lane holds beside sums of each, warps of an
+SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
@@ -202,7 +203,8 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
-    parts = min(SMS * SUMMING_WARPS // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
+    warps = (target_of(op) or TARGETS[DEFAULT_TARGET]).sms * SUMMING_WARPS
+    parts = min(warps // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])
     sums: list[SSAValue] = [builder.insert(memref.AllocOp([], [], kind)).memref for _ in across]
