@@ -19,6 +19,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, unknown_pitches
+from .fitted import by_time, tile_of
 from .model import not_packed
 from .warpgroup_model import (
     LINE,
@@ -391,7 +392,7 @@ def schedules_by_cost(
     if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:  # for which they wait
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
-    for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
+    for tile in by_time(product, fitting, operands["pack"], target):
         schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
         lines = (tile.depth if promoted else 1) * needs.fitting_stages(product, schedule, target)
         if (role == PLAIN or lines >= LEAST_STAGES) and needs.shared_bytes(product, schedule) <= target.shared:
@@ -408,8 +409,8 @@ def _has_small_groups(product: Product) -> bool:
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, joined=joined)
+    tile = tile_of(schedule)
+    assert isinstance(tile, GroupTile)
     return nanoseconds(cost(product, tile, schedule.pack, target), target)
 
 

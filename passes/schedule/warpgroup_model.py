@@ -202,8 +202,7 @@ def tiles_of(
     every = TILES if product.sparsity == 1 else TWO_CONSUMERS
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
-    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
-    plain = can_exchange(product) and not (product.batch or product.dynamic) and packed == "none" and halves
+    plain = is_plain(product, packed)
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
         high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
@@ -218,6 +217,12 @@ def tiles_of(
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
             yield tile
+
+
+def is_plain(product: Product, packed: str) -> bool:
+    """Whether a product is a single one of 16 bits, of known size, as it lies."""
+    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
+    return halves and can_exchange(product) and not (product.batch or product.dynamic or packed != "none")
 
 
 def can_exchange(product: Product) -> bool:
