@@ -166,7 +166,6 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     if m * n > product.k * (m + n):
         margins |= {tile: model.TALL_STORES for tile in tiles if tile.cta == model.TALL}
     is_fitted = is_rated(product, PLAIN, target)
-    margins = {} if is_fitted else margins
     costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
 
     def order(tile: Tile, cost: float) -> float:

@@ -14,12 +14,39 @@ from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
 from ..linalg.product import Product, along_k
 from .model import LINE_BITS, Tile
-from .warpgroup_model import EXCHANGED_STEP, PAIR, ROWS, GroupTile, at_once, cost, is_plain, k_of, nanoseconds
+from .warpgroup_model import (
+    EXCHANGED_STEP,
+    PAIR,
+    ROWS,
+    GroupTile,
+    at_once,
+    cost,
+    is_plain,
+    k_of,
+    nanoseconds,
+    read_bytes,
+)
 
-WEIGHTS: dict[str, float] = {}
 
-NEAR = 1.5
-"""How many times the least time of the model a tile may take."""
+def _read(text: str) -> dict[tuple[str, ...], float]:
+    terms = (term.split() for term in text.split(","))
+    return {tuple(names.split("*")): float(weight) for names, weight in terms}
+
+
+WEIGHTS = _read("""
+    time -.4839, area .0595, many*turns .0441, full*joined -.0753, arriving*full .0703, pairs*whole .0590, beyond .0780,
+    full*small -.0560, sliced*time .0263, area*short -.0304, arriving*cut -.0256, parts .0737, eights .0567,
+    sliced*small -.1098, beyond*pairs .0311, aspect*short .0287, aspect*aspect .0087, arriving*beyond -.0171, large*time
+    -.0366, area*large .1031, large*read .0240, eights*time -.0291, read*sliced -.0338, joined*whole -.0511,
+    beyond*fragments -.0560, time*time .0317, large*many .1197, fragments*time -.0940, fragments*turns .0485, area*many
+    -.0230, full*large .0885, turns*turns .0070, exchanged*joined .0285, stored*tall .0172, aspect*whole .0107,
+    short*turns .0062, eights*turns .0359, eights*read -.0278, read*time -.0223, fragments*many .0965
+""")
+"""Of products of features, fitted to WHAT."""
+
+NEAR, MOST_READ = 1.5, 64 << 20
+"""How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
+larger was measured with the defaults of the models alone."""
 
 MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MOST = 8000, 16, 1 << 13, 1 << 22, 4.0
 """What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
@@ -27,9 +54,16 @@ B. And the most of such a power beyond."""
 
 
 def is_rated(product: Product, packed: str, target: Target) -> bool:
-    """Whether a product is of the kind that was measured."""
-    along = bool(WEIGHTS) and along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
-    return along and is_plain(product, packed) and target.sm == WARPGROUP_SM
+    """Whether a product is of the kind that was measured: of 16 bits along K, and of lines no more than L2 has room
+    for."""
+    along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
+    if not (along and is_plain(product, packed) and target.sm == WARPGROUP_SM):
+        return False
+    return not _in_lines(product) or read_bytes(product) <= MOST_READ
+
+
+def _in_lines(product: Product) -> bool:
+    return all(operand.pitch_bits % LINE_BITS == 0 for operand in (product.a, product.b))
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
@@ -56,14 +90,14 @@ def tile_of(schedule: Schedule) -> GroupTile | Tile:
 
 def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> dict[str, float]:
     """What times depend on beside the model's nanoseconds; what is 0 is left out."""
-    m, n, k, found = product.m, product.n, product.k, {"1": 1.0, "time": log2(ns / MEAN_NS)}
+    m, n, k, found = product.m, product.n, product.k, {"time": log2(ns / MEAN_NS)}
     groups = tile if isinstance(tile, GroupTile) else GroupTile(*tile.cta)
     (high, wide), together = groups.cluster, prod(groups.cluster)
     ctas = product.tiles(groups.m * high, groups.n * wide) * together * groups.parts
     waves = -(-ctas // (at_once(groups, target) if tile is groups else target.sms))
     flags = {
         "many": waves > 1,
-        "whole": all(o.pitch_bits % LINE_BITS == 0 for o in (product.a, product.b)),
+        "whole": _in_lines(product),
         "joined": groups.joined,
         "parts": groups.parts > 1 and not groups.joined,
         "pairs": together == PAIR,
@@ -76,14 +110,14 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
     else:
         flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
         flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
-    read, covered = product.k * (m + n), ctas // groups.parts * groups.m * groups.n
+    covered = ctas // groups.parts * groups.m * groups.n
     powers = {
         "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,
         "area": groups.m * groups.n / MEAN_AREA,
         "aspect": groups.m / groups.n,
         "cut": groups.parts,
-        "stored": m * n / read,
-        "read": 2 * read / MEAN_BYTES,
+        "stored": m * n / (k * (m + n)),
+        "read": read_bytes(product) / MEAN_BYTES,
         "arriving": (groups.m / wide + groups.n / high) * ROWS / (groups.m * groups.n),
     }
     found |= {name: 1.0 for name, holds in flags.items() if holds}
@@ -95,5 +129,5 @@ def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -
     """The logarithm of the time that is expected of a tile, to which a model gives so many nanoseconds, up to what is
     the same for all tiles of a product."""
     found = features(product, tile, ns, target)
-    total = sum(w * prod(found.get(name, 0.0) for name in term.split("*")) for term, w in WEIGHTS.items())
+    total = sum(weight * prod(found.get(name, 0.0) for name in names) for names, weight in WEIGHTS.items())
     return log2(ns) + total

@@ -180,8 +180,8 @@ floats with two and four: 22.9 and 21.9)."""
 def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
-    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
-    they are `measured`, also `HIGH_TILES`, and clusters of 4 and 8 of other than two operands of 16 bits along K."""
+    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
+    than two operands of 16 bits along K, `HIGH_TILES` and clusters of 4 and 8 only where they are `measured`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -203,11 +203,11 @@ def tiles_of(
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
     plain = is_plain(product, packed)
+    deep = plain and along_k(product, "a") and along_k(product, "b")
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-        high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
-        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
-    deep = plain and along_k(product, "a") and along_k(product, "b")
+    if (measured or deep) and plain and across_lines and not product.batch_invariant:
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
