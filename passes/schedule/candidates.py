@@ -133,7 +133,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
     if groups is not None:
-        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=False))
+        packs = groups.pack != PLAIN or groups.padded != PLAIN
+        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=packs))
         if by or large or groups.in_registers != PLAIN:
             return groups
     row = needs.instruction(product, accumulate, target)
@@ -146,7 +147,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     taken = model.nanoseconds(product, cost, staged=bool(fragments.staging))
     if groups is None:
         return fragments
-    times = [(groups, time_of(product, groups, target)), (fragments, taken)]
+    before = model.laying_out(product, groups.pack, groups.padded, target)
+    times = [(groups, time_of(product, groups, target) + before), (fragments, taken)]
     if is_rated(product, groups.pack, target):
         times = [(each, rated(product, tile_of(each), ns, target)) for each, ns in times]
     return min(times, key=itemgetter(1))[0]

@@ -20,7 +20,7 @@ from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, laid_out, unknown_pitches
 from .fitted import by_time, tile_of
-from .model import not_packed
+from .model import WORD, access_bytes, not_packed
 from .warpgroup_model import (
     LINE,
     MANY_WEIGHTS,
@@ -270,7 +270,9 @@ def prepared(product: Product, role: str) -> dict[str, str]:
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
     pads = (
-        product.second is None and product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+        product.second is None
+        and product.m * product.n * WORD >= LEAST_PADDED * min(WORD, access_bytes(product.d))
+        and product.d.element.bits in needs.STAGED_BITS
     )
     padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
@@ -327,7 +329,7 @@ def is_compared(product: Product) -> bool:
         return False
     bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
-    return plain and bits == {16} and _packed(product) == PLAIN
+    return plain and bits == {16} and _packed(product) in (PLAIN, "a", "b", "ab")
 
 
 def _products(product: Product) -> int:

@@ -67,6 +67,10 @@ ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
 `bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
 
+ARRIVING_IN_LINES = 7500
+"""The same of whole lines for the tiles of several waves (H100, 4096x3584x18944, B along N, microseconds by 128x128 933,
+by 128x192 760); those of one wave ask L2 for less, since neighbours ask for the same at once."""
+
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
 lines (two that share 64 rows of A are no faster)."""
@@ -324,9 +328,10 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     if not product.b.transposed and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE:
         step *= HALF_LINES
-    if _across_lines(product, packed) or tile.joined:
+    waves = -(-tiles // running)
+    if _across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
         step = max(step, _arriving(product, tile, packed, ctas))
-    waves, turns, storing = -(-tiles // running), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
+    turns, storing = product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
@@ -424,7 +429,8 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
-    arriving = ARRIVING_JOINED[_across_lines(product, packed)] if tile.joined else ARRIVING
+    across = _across_lines(product, packed)
+    arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
     return LINE * max(asked * ctas / arriving, own / ARRIVING_AT_ONE) + in_shared
 
 
