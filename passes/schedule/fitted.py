@@ -34,15 +34,16 @@ def _read(text: str) -> dict[tuple[str, ...], float]:
 
 
 WEIGHTS = _read("""
-    time -.4839, area .0595, many*turns .0441, full*joined -.0753, arriving*full .0703, pairs*whole .0590, beyond .0780,
-    full*small -.0560, sliced*time .0263, area*short -.0304, arriving*cut -.0256, parts .0737, eights .0567,
-    sliced*small -.1098, beyond*pairs .0311, aspect*short .0287, aspect*aspect .0087, arriving*beyond -.0171, large*time
-    -.0366, area*large .1031, large*read .0240, eights*time -.0291, read*sliced -.0338, joined*whole -.0511,
-    beyond*fragments -.0560, time*time .0317, large*many .1197, fragments*time -.0940, fragments*turns .0485, area*many
-    -.0230, full*large .0885, turns*turns .0070, exchanged*joined .0285, stored*tall .0172, aspect*whole .0107,
-    short*turns .0062, eights*turns .0359, eights*read -.0278, read*time -.0223, fragments*many .0965
+    time -.4627, area .0710, joined -.0819, many*turns .0354, arriving*full .0587, pairs*whole .0634, beyond*pairs
+    .0404, full*small -.0509, area*parts .0267, eights .0435, large*time -.0457, arriving*large .0143, area*short
+    -.0320, aspect*short .0315, full*parts .0954, beyond*full .0648, aspect*aspect .0084, full*time -.0286, eights*time
+    -.0271, full*large .0794, area*cut .0116, joined*whole -.0472, read*short .0040, sliced*small -.1204, read*sliced
+    -.0213, large*read .0283, exchanged*joined .0310, time*time .0266, read*time -.0201, large*many .1661,
+    beyond*fragments -.0543, area*large .1033, parts*turns -.0249, cut*cut -.0073, stored*tall .0192, area*many -.0288,
+    aspect*whole .0113, turns*turns .0067, fragments*time -.0700, fragments*turns .0352
 """)
-"""Of products of features, fitted to 5,400 schedules of 1,300 sizes (`bench/draw.py`, H100), of those of a size relative to each other."""
+"""Of products of features, fitted to the times of 5,400 schedules of 1,300 sizes, relative to those of the same size
+(`bench/draw.py`, H100)."""
 
 NEAR, MOST_READ = 1.5, 64 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is

@@ -68,8 +68,8 @@ memory is written and read that adds to those of arriving. These and `MULTICAST`
 `bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
 
 ARRIVING_IN_LINES = 7500
-"""The same of whole lines for the tiles of several waves (H100, 4096x3584x18944, B along N, microseconds by 128x128 933,
-by 128x192 760); those of one wave ask L2 for less, since neighbours ask for the same at once."""
+"""The same of whole lines for the tiles of several waves (H100, microseconds of 4096x3584x18944 with B along N by
+128x128 933, by 128x192 760); those of one wave ask L2 for less, since neighbours ask for the same at once."""
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
