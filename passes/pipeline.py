@@ -21,7 +21,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import PassFailedException
 
 from ..dialect.index import NEEDS
-from ..dialect.isa.row import DEFAULT_TARGET, UnknownTargetError, target
+from ..dialect.isa.row import UnknownTargetError, target
 from ..dialect.isa.wgmma import WARPGROUP_SM
 from ..dialect.warp.attributes import ScheduleAttr, TargetAttr, target_of
 from . import source
@@ -130,6 +130,9 @@ def applicable(specs: Sequence[ArgSpec], module: ModuleOp) -> Iterator[ModulePas
 
 
 # The standard pipeline, from `linalg` on memrefs to the dialect `ptx`.
+
+DEFAULT_TARGET = "sm_90a"
+"""What a module that has no target is compiled for."""
 
 Option = str | int | Sequence[int]
 

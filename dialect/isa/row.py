@@ -92,9 +92,6 @@ _ROWS = (
 
 TARGETS = {row.name: row for row in _ROWS}
 
-DEFAULT_TARGET = "sm_90a"
-"""What a module that has no target is compiled for."""
-
 
 def _older(ptx: Version, *numbers: int) -> tuple[Target, ...]:
     return tuple(Target(sm, "", ptx, 48 * KIB, 16) for sm in numbers)

@@ -17,7 +17,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.isa.row import DEFAULT_TARGET, TARGETS
+from ...dialect.isa.row import TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
 from ...dialect.warp.attributes import is_memory, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
@@ -203,7 +203,7 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     """Sums columns in the kernel that goes through their rows, each CTA those of its rows, before the last of both."""
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
-    warps = (target_of(op) or TARGETS[DEFAULT_TARGET]).sms * SUMMING_WARPS
+    warps = (target_of(op) or TARGETS["sm_90a"]).sms * SUMMING_WARPS
     parts = min(warps // -(-columns // (LANES * SUMMED)), length // FEW_ROWS) // CTA_WARPS * CTA_WARPS
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])

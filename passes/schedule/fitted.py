@@ -13,6 +13,7 @@ from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
 from ..linalg.product import Product, along_k
+from .defaults import is_plain
 from .model import LINE_BITS, WIDEST, Tile, access_bytes
 from .warpgroup_model import (
     EXCHANGED_STEP,
@@ -21,7 +22,6 @@ from .warpgroup_model import (
     GroupTile,
     at_once,
     cost,
-    is_plain,
     k_of,
     nanoseconds,
     read_bytes,
@@ -59,7 +59,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     lines no more than L2 has room for."""
     along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
-    if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM):
+    if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
     return not _in_lines(product) or read_bytes(product) <= MOST_READ
 

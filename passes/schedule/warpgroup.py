@@ -18,7 +18,7 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
-from .defaults import can_change, laid_out, unknown_pitches
+from .defaults import can_change, can_exchange, is_plain, laid_out, unknown_pitches
 from .fitted import by_time, tile_of
 from .model import WORD, access_bytes, not_packed
 from .warpgroup_model import (
@@ -26,9 +26,7 @@ from .warpgroup_model import (
     MANY_WEIGHTS,
     GroupTile,
     at_once,
-    can_exchange,
     cost,
-    is_plain,
     k_of,
     nanoseconds,
     panel_of_b,

@@ -23,7 +23,7 @@ from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.operands import metadata_span
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, block, shared_bits
-from .defaults import unknown_pitches
+from .defaults import can_exchange, is_plain, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128
@@ -221,18 +221,6 @@ def tiles_of(
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
             yield tile
-
-
-def is_plain(product: Product, packed: str) -> bool:
-    """Whether a product is a single one of 16 bits, of known size, as it lies."""
-    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
-    return halves and can_exchange(product) and not (product.batch or product.dynamic or packed != "none")
-
-
-def can_exchange(product: Product) -> bool:
-    """Whether warpgroups can multiply the transposes of operands in shared memory."""
-    dense = product.sparsity == 1 and product.b.stored is None and not product.scales and not product.block_scales
-    return dense and product.second is None and not product.convolves
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
