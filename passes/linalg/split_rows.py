@@ -17,8 +17,9 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
+from ...dialect.isa.row import TARGETS
 from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along, strides_of
-from ...dialect.warp.attributes import is_memory, memory_of
+from ...dialect.warp.attributes import is_memory, memory_of, target_of
 from ...dialect.warp.elements import IndexOp, LoopSizes, YieldOp, all_yielded
 from ...dialect.warp.fragments import Kind, ReduceOp
 from ...dialect.warp.rows import RowsOp, apart
@@ -34,9 +35,9 @@ LANES, WARPS = 32, 8192
 FEW_ROWS, LONG = 16, 1 << 17
 """Fewer rows, of so many elements or more, keep few SMs busy."""
 
-SMS, SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 132, 16, 16, 4, 64
-"""For sums of columns by the kernel of their rows: SMs, elements of a row that a lane holds beside sums of each, warps
-of an SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
+SUMMED, SUMMING_WARPS, CTA_WARPS, LEAST_ROWS = 16, 16, 4, 64
+"""For sums of columns by the kernel of their rows: elements of a row that a lane holds beside sums of each, warps of an
+SM, and of a CTA, and rows for each of `FEW_ROWS` CTAs."""
 
 LEAST_PART, MOST_PARTS = 32, 256
 """Elements of a row in a part, and parts, which few warps reduce in the end."""
@@ -178,10 +179,10 @@ IN_CLUSTERS = 10, 11
 SM: 60 at once 149 microseconds, 64 have a second wave and 197)."""
 
 
-def clusters_at_once(warps: int) -> int:
+def clusters_at_once(warps: int, op: RowsOp) -> int:
     """How many CTAs or clusters of so many warps run at once, where an SM has registers for `SUMMING_WARPS`."""
     part, of = IN_CLUSTERS if warps > SUMMING_WARPS else (1, 1)
-    return SMS * SUMMING_WARPS * part // (of * warps)
+    return (target_of(op) or TARGETS["sm_90a"]).sms * SUMMING_WARPS * part // (of * warps)
 
 
 def _turned(op: RowsOp) -> list[AffineMap]:
@@ -215,7 +216,7 @@ def _sum_on_the_way(op: RowsOp, rows: RowsOp, last: RowsOp, across: Sequence[Red
     chose(op, "warp-outline", "columns are summed by the kernel of their rows")
     columns, length = _sizes(op)
     warps, few = -(-columns // (LANES * SUMMED)), length // FEW_ROWS
-    parts = min(clusters_at_once(warps), few)
+    parts = min(clusters_at_once(warps, op), few)
     parts = parts // CTA_WARPS * CTA_WARPS if warps <= SUMMING_WARPS else parts
     builder, elements = Builder(InsertPoint.before(last)), [each.input for each in across]
     kind = MemRefType(f32, [parts, columns])

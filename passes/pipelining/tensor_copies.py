@@ -46,8 +46,8 @@ from ...dialect.warp.views import MatrixOp
 from ...dialect.warp.warpgroup import ROWS, box_bytes, panel_of
 from ..linalg import operand
 from ..patterns import Index, IndexBuilder
-from ..schedule.defaults import panel_columns
 from ..schedule.needs import staging_buffers
+from ..schedule.warpgroup_model import panel_columns
 from ..tile.tiling import LaunchedKernel
 from .ring import Ring, decline, with_shape
 from .roles import Share

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from itertools import product as combinations
+from operator import itemgetter
 from typing import Any, TypeGuard
 
 from ...dialect.isa import mma
@@ -21,6 +22,7 @@ from ..linalg.product import Product, block
 from . import model, needs, warpgroup
 from .defaults import LANES as LANES_LOAD
 from .defaults import ROOMY, UNPIPELINED, decoupled, in_strips, in_turns
+from .fitted import is_rated, rated, tile_of
 from .model import Tile
 from .validity import around_tile, asked_of, check, completed, unsplit
 from .warpgroup import PLAIN, by_warpgroups, is_compared, is_large, time_of, why_not
@@ -131,7 +133,8 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
     alone = by == "fragments" or not (by or target.sm >= WARPGROUP_SM)
     groups = None if alone else by_warpgroups(product, target, accumulate, by)
     if groups is not None:
-        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=False))
+        packs = groups.pack != PLAIN or groups.padded != PLAIN
+        large = not is_compared(product) or (product.k > SHORT_K and is_large(product, laid_out=packs))
         if by or large or groups.in_registers != PLAIN:
             return groups
     row = needs.instruction(product, accumulate, target)
@@ -142,7 +145,13 @@ def _chosen(product: Product, target: Target, accumulate: str, by: str) -> Sched
         raise ScheduleError(f"{target} has {_lowered_to(product, target, accumulate)} {what}")
     cost, fragments = _by_fragments(product, target, accumulate, row)
     taken = model.nanoseconds(product, cost, staged=bool(fragments.staging))
-    return groups if groups is not None and time_of(product, groups, target) <= taken else fragments
+    if groups is None:
+        return fragments
+    before = model.laying_out(product, groups.pack, groups.padded, target)
+    times = [(groups, time_of(product, groups, target) + before), (fragments, taken)]
+    if is_rated(product, groups.pack, target):
+        times = [(each, rated(product, tile_of(each), ns, target)) for each, ns in times]
+    return min(times, key=itemgetter(1))[0]
 
 
 def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -> tuple[float, Schedule]:
@@ -158,16 +167,22 @@ def _by_fragments(product: Product, target: Target, accumulate: str, row: Row) -
     margins |= model.WEIGHT_TILES
     if m * n > product.k * (m + n):
         margins |= {tile: model.TALL_STORES for tile in tiles if tile.cta == model.TALL}
+    is_fitted = is_rated(product, PLAIN, target)
     costs = [(tile, model.cost_of(product, tile, target, row) * margins.get(tile, 1.0)) for tile in tiles]
+
+    def order(tile: Tile, cost: float) -> float:
+        ns = model.nanoseconds(product, cost, staged=True)
+        return rated(product, tile, ns, target) if is_fitted else model.rounded(cost)
+
     ways = [
-        (model.rounded(cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, tile, pack)
+        (order(tile, cost + extra), _covered(m, n, tile), _width(product, tile, pack), i, cost + extra, tile, pack)
         for i, (tile, cost) in enumerate(costs)
         for pack, extra in model.choices(product, tile.cta, target)
         if tile.warp != (64, 64) or not (model.through_registers(product, pack) or _apart(product, row))
     ]
     if not ways:
         raise ScheduleError(f"mma.sync multiplies {needs.multiplied(product)} as they are stored here in no tile")
-    cost, _, _, _, tile, pack = min(ways)
+    *_, cost, tile, pack = min(ways)
     cost, parts, product, tile = _parts(product, tiles, cost, tile, row, target)
     cta_k, stages = depth(product, tile, row, target, odd=model.through_registers(product, pack), parts=parts)
     fp8_as = "f16" if model.widened(product, row, target) else "none"

@@ -252,6 +252,18 @@ def padded_type(memory: Memory, bits: int) -> tuple[Memory, Memory]:
     return MemRefType(memory.element_type, rows), part
 
 
+def is_plain(product: Product, packed: str) -> bool:
+    """Whether a product is a single one of 16 bits, of known size, as it lies."""
+    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
+    return halves and can_exchange(product) and not (product.batch or product.dynamic or packed != "none")
+
+
+def can_exchange(product: Product) -> bool:
+    """Whether warpgroups can multiply the transposes of operands in shared memory."""
+    dense = product.sparsity == 1 and product.b.stored is None and not product.scales and not product.block_scales
+    return dense and product.second is None and not product.convolves
+
+
 def can_change(operand: MatrixOperand) -> bool:
     """Whether a launch can change the layout of an operand: a single matrix, of static size and whole bytes."""
     static = operand.is_whole and min(operand.type.get_shape()) > 0
@@ -486,9 +498,3 @@ def _delivery(layout: Layout, k_axis: str, bits: int, along_k: bool) -> Delivery
     register = (*(Bit(other, i) for i in range(skip)), Bit(k_axis, skip))
     rest = (bit for bit in layout.element if bit not in register)
     return Delivery(PIECES, layout, Layout(layout.lane, (*register, *rest)), skip)
-
-
-def panel_columns(columns: int, bits: int) -> int:
-    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
-    a time; 0 if none does."""
-    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)

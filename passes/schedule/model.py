@@ -91,6 +91,10 @@ WRITTEN_BYTES_PER_CYCLE, READ_BYTES_PER_CYCLE = 5, 40
 REGISTER_COPY = 0.47
 """Cycles of an SM for one element that passes through registers."""
 
+REGISTER_TURN, TURN_BYTES = 5000, 256
+"""What loads wait for memory that are copied through registers, for each so many bytes of K (H100, microseconds through
+registers and packed: 146x9x575 10.0 and 4.8, 1752x18x505 14.4 and 7.1, 4608x12x981 31.3 and 13.6)."""
+
 NARROW_COPY = 0.19
 """Cycles of an SM for one asynchronous copy of less than 16 bytes."""
 
@@ -238,6 +242,8 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)
         kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
+        if through_registers(product, pack):
+            kept += REGISTER_TURN * (product.k * product.a.element.memory_bits // (8 * TURN_BYTES))
         yield pack, kept + _pack_cycles(product, packed, target)
 
 
@@ -248,6 +254,13 @@ def _copy_cycles(operand: MatrixOperand, times: int) -> float:
         return 0.0
     each = REGISTER_COPY if width < WORD else NARROW_COPY
     return each * times * rows * row_bytes(operand) / max(width, operand.memory_bits // 8)
+
+
+def laying_out(product: Product, pack: str, padded: str, target: Target) -> float:
+    """Nanoseconds of the launches that pack operands and copy D from padded rows."""
+    stored = 2 * product.m * product.n * product.d.element.bits / 8
+    copied = PACK_LATENCY + stored / (PACK_BYTES_PER_CYCLE * target.sms) if roles(padded) else 0.0
+    return (_pack_cycles(product, roles(pack), target) + copied) / COMPARED_PER_NS[True]
 
 
 def _pack_cycles(product: Product, packed: Collection[str], target: Target) -> float:

@@ -28,9 +28,10 @@ from ...dialect.warp.views import MatrixOp, PagedOp
 from ...dialect.warp.warpgroup import ROWS as PATTERN
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import MatrixFactor, Multiplied, Product, block, images_of, shared_bits
-from .defaults import Arrangement, arrange, arrange_stored, matrices, panel_columns, strip_bytes
+from .defaults import Arrangement, arrange, arrange_stored, matrices, strip_bytes
 from .model import WIDEST, Tile, access_bytes, as_halves, widened
-from .warpgroup_model import LINE, GroupTile, beside_columns, held_columns, stages_beside
+from .pairs import beside_columns, stages_beside
+from .warpgroup_model import LINE, GroupTile, held_columns, panel_columns
 
 # What ptxas takes of registers beside fragments, accumulators and addresses.
 #

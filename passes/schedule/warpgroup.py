@@ -18,24 +18,26 @@ from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
-from .defaults import can_change, laid_out, unknown_pitches
-from .model import not_packed
+from .defaults import can_change, can_exchange, laid_out, unknown_pitches
+from .fitted import by_time, tile_of
+from .model import WORD, access_bytes, not_packed
+from .pairs import part_of, tiles_of_lanes
 from .warpgroup_model import (
+    GROUP,
     LINE,
     MANY_WEIGHTS,
     GroupTile,
     at_once,
-    can_exchange,
     cost,
+    group_of,
+    has_small_groups,
     k_of,
     nanoseconds,
     panel_of_b,
-    part_of,
     reads_weights,
     tile_count,
     tiles_of,
     tiles_of_blocks,
-    tiles_of_lanes,
 )
 
 # What a schedule of warpgroups takes: its instruction, boxes that tensor copies move, shared memory, stages.
@@ -100,7 +102,7 @@ def schedule_of_tile(
         warp=(tile.m, ROWS) if tile.transposed else (max(tile.rows, row.shape.m), row.shape.n),
         mma=row.shape,
         stages=LEAST_RING,
-        group=group_of(product, tile),
+        group=group_of(product, tile, target),
         accumulate=accumulate,
         split_k=tile.parts,
         sync="mbarrier",
@@ -125,7 +127,7 @@ def schedule_of_tile(
 def _takes_turns(product: Product, tile: GroupTile) -> bool:
     """Whether consumers take turns: those of small groups, whose tiles are their own, and those that scale many sums
     of blocks (H100, 256x128: 4096x7168x4096 184.0 microseconds for 189.2, 4096x4096x7168 181.5 for 186.9)."""
-    small = tile.m == ROWS and product.op.grouped == M and _has_small_groups(product)
+    small = tile.m == ROWS and product.op.grouped == M and has_small_groups(product)
     return small or (bool(product.blocks[1]) and tile.rows > ROWS)
 
 
@@ -161,20 +163,6 @@ LEAST_PACKED = 1 << 31
 LEAST_PADDED = 1 << 21
 """Elements of D whose rows are worth a launch that copies them (H200: 16.8 million in odd rows cost 57 us, it 20)."""
 
-GROUP = 16
-"""Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8)."""
-
-SCALED_GROUP = 8
-"""The same of blocks with scales (H100, 4096x7168x4096 in tiles of 192x128: 227 microseconds for 230)."""
-
-MANY_GROUP, MANY_ROWS = 32, 512
-"""The same of experts with more rows than so many each (H100, each token drawn for any expert, 16384 tokens and 8 of
-4096x28672: 5401 microseconds for 5727 with 16; 32768, 32 of 7168x4096 2576 and 2755)."""
-
-NARROW_GROUP, NARROW = 4, 12
-"""The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
-TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
-
 COOPERATIVE = "cooperative"
 """Warpgroups multiply parts of one tile."""
 
@@ -197,10 +185,6 @@ LEAST_ROWS, LEAST_ALONG_K, LEAST_ALONG_N = 64, 1 << 32, 1 << 29
 microseconds by fragments and so: 64x8192x8192, 4 bits along K 35.4 and 32.3, 8 bits along N 30.2 and 27.4;
 256x4096x4096 30.1 and 21.2, 28.7 and 19.3; 128x4096x4096 18.3 and 19.8, 18.0 and 16.4; 512x1024x1024 8.3 and 8.7, 8.3
 and 7.7). Of 8 bits along K 64 rows are too few: 31.2 and 34.0."""
-
-GROUP_ROWS = 128
-"""Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
-of 256 rows: tf32 4096 354 microseconds with 16, 350 with 8; e4m3 8192 748 and 733)."""
 
 LEAST_STAGES, LEAST_WIDTH = 4, 32
 """With an operand in registers: stages without which copies are not far enough ahead, of promoted sums for each line of
@@ -280,7 +264,9 @@ def prepared(product: Product, role: str) -> dict[str, str]:
     if role != PLAIN:
         return {"transpose": transpose, "pack": PLAIN, "padded": PLAIN}
     pads = (
-        product.second is None and product.m * product.n >= LEAST_PADDED and product.d.element.bits in needs.STAGED_BITS
+        product.second is None
+        and product.m * product.n * WORD >= LEAST_PADDED * min(WORD, access_bytes(product.d))
+        and product.d.element.bits in needs.STAGED_BITS
     )
     padded = "d" if pads and can_change(product.d) and needs.not_copied(product.d) else PLAIN
     return {"transpose": transpose, "pack": _packed(laid_out(product, transpose)), "padded": padded}
@@ -337,7 +323,7 @@ def is_compared(product: Product) -> bool:
         return False
     bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
-    return plain and bits == {16} and _packed(product) == PLAIN
+    return plain and bits == {16} and _packed(product) in (PLAIN, "a", "b", "ab")
 
 
 def _products(product: Product) -> int:
@@ -403,45 +389,23 @@ def schedules_by_cost(
     if product.b.packed or (promoted and role == "b"):
         # A single warpgroup converts while the tensor cores wait (H100, mxfp4, 4096x5760x2880: 258 us by 64 columns).
         tiles = [t for t in tiles if t.groups > 1 or tile_count(product, t) <= target.sms] or tiles
-    if _has_small_groups(product):
+    if has_small_groups(product):
         tiles = [t for t in tiles if (t.m, t.n) == (ROWS, needs.MOST_GROUP_COLUMNS)] or tiles
     if product.products > 1 and product.m <= ROWS and product.n * product.k >= MANY_WEIGHTS:  # for which they wait
         tiles = [tile._replace(depth=2) for tile in tiles if tile.n <= 2 * ROWS] or tiles
     fitting = (tile for tile in tiles if not needs.group_spills(product, tile, padded=operands["padded"] != PLAIN))
-    for tile in sorted(fitting, key=lambda tile: cost(product, tile, operands["pack"], target)):
+    for tile in by_time(product, fitting, operands["pack"], target):
         schedule = schedule_of_tile(product, tile, rows[part_of(product, tile, rows)], accumulate, target, operands)
         lines = (tile.depth if promoted else 1) * needs.fitting_stages(product, schedule, target)
         if (role == PLAIN or lines >= LEAST_STAGES) and needs.shared_bytes(product, schedule) <= target.shared:
             yield schedule
 
 
-def _has_small_groups(product: Product) -> bool:
-    """Whether groups have two tiles of rows, or one K tile: low and wide tiles then read, or store, faster (H100, 64
-    groups of 128 rows, 2048x2816: 284 microseconds for 299; 128 groups of 4 along k, 2880x5760: 1502 for 1632)."""
-    if product.op.grouped == M:
-        return ROWS < product.m <= 2 * ROWS and product.is_known("k")
-    return product.op.grouped is not None and product.k <= k_of(product)
-
-
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
-    tile = GroupTile(*schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, joined=joined)
+    tile = tile_of(schedule)
+    assert isinstance(tile, GroupTile)
     return nanoseconds(cost(product, tile, schedule.pack, target), target)
-
-
-def group_of(product: Product, tile: GroupTile) -> int:
-    """The number of rows of tiles that CTAs walk as one group."""
-    if product.op.grouped is not None and product.op.grouped != M and _has_small_groups(product):
-        return 1
-    if product.op.grouped == M and product.is_known("k") and product.m > MANY_ROWS:
-        return MANY_GROUP
-    if product.block_scales:
-        return SCALED_GROUP
-    if tile.transposed:
-        return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
-    narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
-    return NARROW_GROUP if narrow else GROUP
 
 
 def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:

@@ -1,5 +1,5 @@
 """What a product takes in tiles of warpgroups, as a model has it: cycles of an H200, where its numbers were measured;
-and what tiles have of tensor memory.
+and the order in which CTAs take tiles.
 
 A K tile takes as long as its products, or as what arrives for it. Each row of a box that begins within a line of memory
 lies across two, which are two requests.
@@ -7,23 +7,20 @@ lies across two, which are two requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product as combinations
-from math import gcd, prod
+from math import gcd, log2, prod
 from typing import NamedTuple
 
-from ...dialect.isa.form import FP8, SCALES_OF_WORD
+from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.isa.wgmma import Wgmma
-from ...dialect.layouts.layout import LANES
-from ...dialect.layouts.tensor_memory import COLUMNS, METADATA_BLOCK, SCALES_BLOCK
-from ...dialect.schedule import Schedule, roles
+from ...dialect.schedule import roles
 from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
-from ...dialect.warp.operands import metadata_span
+from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
-from ..linalg.product import Product, along_k, block, shared_bits
-from .defaults import panel_columns, unknown_pitches
+from ..linalg.product import Product, along_k, shared_bits
+from .defaults import can_exchange, is_plain, unknown_pitches
 from .model import LISTED, Fit, fit_of
 
 LINE = 128
@@ -46,6 +43,9 @@ NOT_OVERLAPPED = 0.25
 START_NS = 1176
 """What a launch takes beside, in nanoseconds (from the same fit)."""
 
+HALF_LINES = 1.05
+"""By how much a K tile takes longer whose rows along N are no whole lines: 4 to 13 % in tiles of 128x224."""
+
 NARROW_ROW = 2
 """Cycles in which a row of a box arrives that is less than a line, or a line beside such (H100, gradients of filters in
 tiles of 144x64, 112x64 and 64x96, with rows of 32 and 64 bytes: 0.68, 0.53 and 0.26 microseconds for a K tile)."""
@@ -67,6 +67,10 @@ ARRIVING, ARRIVING_AT_ONE, IN_SHARED_MEMORY = 9200, 95, 0.2
 """Bytes of lines that L2 gives all SMs in a cycle, and one of them at most; and the part of the cycles in which shared
 memory is written and read that adds to those of arriving. These and `MULTICAST` are fitted to the 14 sizes of
 `bench/odd.txt` in 21 to 24 tiles each (with 4 microseconds for a launch 6 % from what the better tiles take)."""
+
+ARRIVING_IN_LINES = 7500
+"""The same of whole lines for the tiles of several waves (H100, microseconds of 4096x3584x18944 with B along N by
+128x128 933, by 128x192 760); those of one wave ask L2 for less, since neighbours ask for the same at once."""
 
 MULTICAST, SHARED_TILE = 1.2, 16384
 """What a line costs that goes to two CTAs, of what one line costs; bytes of a tile from which on that is less than two
@@ -178,8 +182,8 @@ floats with two and four: 22.9 and 21.9)."""
 def tiles_of(
     product: Product, packed: str, target: Target, role: str, *, measured: bool = False
 ) -> Iterator[GroupTile]:
-    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Where
-    they are `measured`, also `HIGH_TILES`, and clusters of 4 and 8 of other than two operands of 16 bits along K."""
+    """The tiles to consider for a product, some of whose operands are packed, or one of which is in registers. Of other
+    than two operands of 16 bits along K, `HIGH_TILES` and clusters of 4 and 8 only where they are `measured`."""
     if role != "none":
         if product.b.packed and product.m <= FEW_ROWS:
             width, depth = 16 if product.m <= 16 else FEW_ROWS, DEEP[product.b.memory_bits]
@@ -201,13 +205,12 @@ def tiles_of(
     every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
     tiles = [GroupTile(m, n) for m, n in every]
-    halves = {operand.element.bits for operand in (product.a, product.b, product.d)} == {16}
-    plain = can_exchange(product) and not (product.batch or product.dynamic) and packed == "none" and halves
+    plain = is_plain(product, packed)
+    deep = plain and along_k(product, "a") and along_k(product, "b")
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-        high = HIGH_TILES if measured and across_lines and plain and not product.batch_invariant else ()
-        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in high]
-    deep = plain and along_k(product, "a") and along_k(product, "b")
+    if (measured or deep) and plain and across_lines and not product.batch_invariant:
+        tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
@@ -217,12 +220,6 @@ def tiles_of(
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
             yield tile
-
-
-def can_exchange(product: Product) -> bool:
-    """Whether warpgroups can multiply the transposes of operands in shared memory."""
-    dense = product.sparsity == 1 and product.b.stored is None and not product.scales and not product.block_scales
-    return dense and product.second is None and not product.convolves
 
 
 def exchanged_tiles(product: Product) -> Iterator[tuple[int, int]]:
@@ -321,9 +318,16 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     fit = LISTED if product.convolves else fit_of(target)
     step = max(_multiplying(product, tile), fit.least_step) + fit.overhead
     step = max(step, NARROW_ROW * narrow_rows(product, tile))
-    if _across_lines(product, packed) or tile.joined:
+    if (
+        along_k(product, "a")
+        and not along_k(product, "b")
+        and panel_of_b(product, tile.n) * product.b.element.memory_bits < 8 * LINE
+    ):
+        step *= HALF_LINES
+    waves = -(-tiles // running)
+    if _across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
         step = max(step, _arriving(product, tile, packed, ctas))
-    waves, turns, storing = -(-tiles // running), product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
+    turns, storing = product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
         step *= THREE_GROUPS
     panel = panel_columns(tile.n // product.products, product.d.element.bits) * product.d.element.bits // 8
@@ -421,80 +425,62 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
-    arriving = ARRIVING_JOINED[_across_lines(product, packed)] if tile.joined else ARRIVING
+    across = _across_lines(product, packed)
+    arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
     return LINE * max(asked * ctas / arriving, own / ARRIVING_AT_ONE) + in_shared
 
 
-# Tiles of products in tensor memory: what a warpgroup has of them, and where CTAs multiply in pairs (sm_100a).
+# The order of tiles, as CTAs take them.
 
-MOST_ADDED = 128
-"""Columns of the sums of a warpgroup, of 128 rows: with both of a tile of 128x256 ptxas 13.5 spills nothing."""
+GROUP = 16
+"""Rows of tiles walked together (H200, 8192: 785 TFLOP/s with 16, 700 with 8)."""
 
-COLUMNS_OF_PAIR = {True: 64, False: 128}
-"""Columns of a tile of a pair come in steps of so many, of floats or of integers: N of a warpgroup's half in steps of
-the instruction's of two CTAs. PTX ISA 9.7.16.2.1."""
+SCALED_GROUP = 8
+"""The same of blocks with scales (H100, 4096x7168x4096 in tiles of 192x128: 227 microseconds for 230)."""
 
-LEAST_STAGES = 4
-"""Stages for whose scales there are columns beside two sums; with fewer the sums of one tile are all."""
+MANY_GROUP, MANY_ROWS = 32, 512
+"""The same of experts with more rows than so many each (H100, each token drawn for any expert, 16384 tokens and 8 of
+4096x28672: 5401 microseconds for 5727 with 16; 32768, 32 of 7168x4096 2576 and 2755)."""
 
-BUFFERS = 2
-"""Sums of tiles in tensor memory at a time: one is loaded while the products of the next tile are added up."""
+NARROW_GROUP, NARROW = 4, 12
+"""The same where there are more rows of tiles than that, and no more than so many columns (H200: 3072x768x8192 685
+TFLOP/s with 4, 577 with 16; 4096x1280x1280 583 and 521; 12608x768x3072 746 and 736)."""
 
+NEIGHBOURS = 8
+"""Tiles of a single wave that lie beside each other in a group as nearly a square, which the SMs that are neighbours
+ask L2 for once (H100, microseconds in groups of 1, 2, 4, 8, 16 rows: 2048x512x8192 in tiles of 128x64 27.0, 26.9, 28.9,
+42.6, 44.9; 1024x1024x4096 19.1, 14.8, 15.6, 18.6, 18.6, and of 64x128 19.4, 15.7, 14.5, 14.9, 17.5)."""
 
-def beside_columns(product: Product, schedule: Schedule) -> list[int]:
-    """Columns of tensor memory of a stage: those of the scales of A and B; of the metadata of a sparse A."""
-    if schedule.mma.m <= ROWS or not (product.scales or product.metadata is not None):
-        return []
-    if not product.scales:
-        return [schedule.cta[2] // metadata_span(product.a.element) * LANES // (METADATA_BLOCK.columns >> 2)]
-    words = schedule.cta[2] // (block(product) * SCALES_OF_WORD)
-    return [SCALES_OF_WORD * words * -(-side // SCALES_BLOCK.rows) for side in schedule.cta[:2]]
-
-
-def stages_beside(product: Product, schedule: Schedule) -> int:
-    """For how many stages tensor memory has columns beside the sums."""
-    each = sum(beside_columns(product, schedule))
-    if not each:
-        return COLUMNS
-    left = [(COLUMNS - sums * schedule.cta[1]) // each for sums in (BUFFERS, 1)]
-    return next((stages for stages in left if stages >= LEAST_STAGES), left[-1])
+GROUP_ROWS = 128
+"""Rows of tiles of which as many are walked together as of those of other warpgroups, of higher ones fewer (H200, tiles
+of 256 rows: tf32 4096 354 microseconds with 16, 350 with 8; e4m3 8192 748 and 733)."""
 
 
-def part_of(product: Product, tile: GroupTile, rows: Mapping[tuple[int, int], Wgmma]) -> tuple[int, int]:
-    """The rows and columns of a warpgroup's instruction: 128 rows and half of the columns if there is such a row,
-    otherwise 64 rows. Two products that share A stay in one warpgroup."""
-    doubled = 2 * ROWS, tile.n // 2
-    if tile.m == 2 * ROWS and tile.in_registers == "none" and product.second is None and doubled in rows:
-        return doubled
-    return ROWS, tile.width
+def has_small_groups(product: Product) -> bool:
+    """Whether groups have two tiles of rows, or one K tile: low and wide tiles then read, or store, faster (H100, 64
+    groups of 128 rows, 2048x2816: 284 microseconds for 299; 128 groups of 4 along k, 2880x5760: 1502 for 1632)."""
+    if product.op.grouped == M:
+        return ROWS < product.m <= 2 * ROWS and product.is_known("k")
+    return product.op.grouped is not None and product.k <= k_of(product)
 
 
-def tiles_of_lanes(
-    product: Product, tiles: Iterable[GroupTile], rows: Mapping[tuple[int, int], Wgmma], target: Target
-) -> Iterator[GroupTile]:
-    """The tiles to consider for tensor memory, in pairs of CTAs where these multiply together; each of a pair copies
-    half of B."""
-    for tile in tiles:
-        high, wide = part_of(product, tile, rows)
-        if (product.scales or product.metadata is not None) and high != tile.m:
-            continue
-        if product.metadata is not None:
-            tile = tile._replace(depth=2)
-        if tile.exchanged or tile.cluster != (1, 1) or tile.m > 2 * ROWS or wide > MOST_ADDED:
-            continue  # of 192 rows there is no instruction
-        pairs = high == tile.m and tile.parts == 1 and product.m > tile.m
-        pairs = pairs and target.sms % 2 == 0 and product.op.grouped is None
-        yield tile._replace(cluster=(2, 1)) if pairs and not why_no_pairs(product, tile.m, tile.n) else tile
+def group_of(product: Product, tile: GroupTile, target: Target) -> int:
+    """The number of rows of tiles that CTAs walk as one group."""
+    if product.op.grouped is not None and product.op.grouped != M and has_small_groups(product):
+        return 1
+    if product.op.grouped == M and product.is_known("k") and product.m > MANY_ROWS:
+        return MANY_GROUP
+    if product.block_scales:
+        return SCALED_GROUP
+    if tile.together == tile.parts == 1 and is_plain(product, "none") and tile_count(product, tile) <= target.sms:
+        return 1 << max(0, round(log2(NEIGHBOURS * tile.n / tile.m) / 2))
+    if tile.transposed:
+        return max(1, GROUP * GROUP_ROWS // max(GROUP_ROWS, tile.width))
+    narrow = product.m > tile.m * GROUP and product.n <= tile.n * NARROW
+    return NARROW_GROUP if narrow else GROUP
 
 
-def why_no_pairs(product: Product, rows: int, columns: int) -> str:
-    """Why CTAs with tiles of a size cannot multiply in pairs; empty if they can."""
-    if rows != 2 * ROWS:
-        return f"in tensor memory CTAs multiply in pairs, 2x1, of {2 * ROWS} rows each, got {rows}"
-    step = COLUMNS_OF_PAIR[product.a.element.is_float]
-    halves = product.b.transposed or (
-        held_columns(product, columns) == columns and columns // 2 % panel_of_b(product, columns) == 0
-    )
-    if columns % step or not halves or product.second is not None:
-        return f"each CTA of a pair has half of the columns of one B, a multiple of {step} and panels, got {columns}"
-    return ""
+def panel_columns(columns: int, bits: int) -> int:
+    """The columns of the widest panel of a swizzle that divides columns, such as those of D that a warpgroup stages at
+    a time; 0 if none does."""
+    return next((8 * width // bits for width in (128, 64, 32) if columns * bits % (8 * width) == 0), 0)

@@ -139,7 +139,8 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
     if not apart and held and share.ctas > 1 and columns == 1 and (reads_only or vectors > 1):
-        apart = at_once if output.size(rows) >= LEAST_TURNS * (at_once := clusters_at_once(parts)) else 0
+        at_once = clusters_at_once(parts, op)
+        apart = at_once if output.size(rows) >= LEAST_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
     if share.ctas > 1 and len(along) >= SEVERAL and max(place.bits for place in along) <= SMALL_BITS:
         resident = resident or RESIDENT_WARPS

@@ -32,8 +32,9 @@ from ...dialect.warp.synchronisation import SOME_WARPS
 from ...dialect.warp.tile_mma import SumSlicedKOp
 from ..linalg.operand import KernelArgument, VectorOperand
 from ..patterns import Index, IndexBuilder, apply_patterns
-from ..schedule.defaults import changes_lanes_first, exchanged_rows, panel_columns, stored
+from ..schedule.defaults import changes_lanes_first, exchanged_rows, stored
 from ..schedule.needs import FUNCTIONS
+from ..schedule.warpgroup_model import panel_columns
 from .tiling import schedule_of
 
 # Matrices that lie as D does, loaded as a fragment lies, and their elements in another type.

@@ -1,0 +1,135 @@
+"""Which tiles a product of rows along K gets: what the two models say, and what a fit says of their errors.
+
+The errors depend on what tiles are like more than on any constant of the models, and differ by tenths where the times
+of the better tiles differ by hundredths. So the logarithm of a time is corrected by a sum of products of two features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import log2, prod
+
+from ...dialect.isa.row import Target
+from ...dialect.isa.wgmma import WARPGROUP_SM
+from ...dialect.schedule import Schedule
+from ..linalg.product import Product, along_k
+from .defaults import is_plain
+from .model import LINE_BITS, WIDEST, Tile, access_bytes
+from .warpgroup_model import (
+    EXCHANGED_STEP,
+    PAIR,
+    ROWS,
+    GroupTile,
+    at_once,
+    cost,
+    k_of,
+    nanoseconds,
+    read_bytes,
+)
+
+
+def _read(text: str) -> dict[tuple[str, ...], float]:
+    terms = (term.split() for term in text.split(","))
+    return {tuple(names.split("*")): float(weight) for names, weight in terms}
+
+
+WEIGHTS = _read("""
+    time -.4627, area .0710, joined -.0819, many*turns .0354, arriving*full .0587, pairs*whole .0634, beyond*pairs
+    .0404, full*small -.0509, area*parts .0267, eights .0435, large*time -.0457, arriving*large .0143, area*short
+    -.0320, aspect*short .0315, full*parts .0954, beyond*full .0648, aspect*aspect .0084, full*time -.0286, eights*time
+    -.0271, full*large .0794, area*cut .0116, joined*whole -.0472, read*short .0040, sliced*small -.1204, read*sliced
+    -.0213, large*read .0283, exchanged*joined .0310, time*time .0266, read*time -.0201, large*many .1661,
+    beyond*fragments -.0543, area*large .1033, parts*turns -.0249, cut*cut -.0073, stored*tall .0192, area*many -.0288,
+    aspect*whole .0113, turns*turns .0067, fragments*time -.0700, fragments*turns .0352
+""")
+"""Of products of features, fitted to the times of 5,400 schedules of 1,300 sizes, relative to those of the same size
+(`bench/draw.py`, H100)."""
+
+NEAR, MOST_READ = 1.5, 64 << 20
+"""How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
+larger was measured with the defaults of the models alone."""
+
+MEAN_NS, MEAN_TURNS, MEAN_AREA, MEAN_BYTES, MOST = 8000, 16, 1 << 13, 1 << 22, 4.0
+"""What features are relative to, as powers of two: nanoseconds, K tiles of a CTA, elements of a tile, bytes of A and
+B. And the most of such a power beyond."""
+
+
+def is_rated(product: Product, packed: str, target: Target) -> bool:
+    """Whether a product is of the kind that was measured: of 16 bits along K in rows of whole accesses, and of
+    lines no more than L2 has room for."""
+    along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
+    aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
+    if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
+        return False
+    return not _in_lines(product) or read_bytes(product) <= MOST_READ
+
+
+def _in_lines(product: Product) -> bool:
+    return all(operand.pitch_bits % LINE_BITS == 0 for operand in (product.a, product.b))
+
+
+def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
+    """Tiles of warpgroups, the fastest first."""
+    costs = {tile: cost(product, tile, packed, target) for tile in tiles}
+    order = sorted(costs, key=costs.__getitem__)
+    if not order or not is_rated(product, packed, target):
+        return order
+    near = [tile for tile in order if costs[tile] <= NEAR * costs[order[0]]]
+    ratings = {tile: rated(product, tile, nanoseconds(costs[tile], target), target) for tile in near}
+    return [*sorted(near, key=ratings.__getitem__), *order[len(near) :]]
+
+
+def tile_of(schedule: Schedule) -> GroupTile | Tile:
+    """The tile of a schedule."""
+    if schedule.together == 1:
+        return Tile(schedule.cta[:2], schedule.warp, schedule.cta[2], schedule.sliced_k)
+    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
+    rows = ROWS if exchanged else schedule.warp[0]
+    return GroupTile(
+        *schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, rows=rows, joined=joined
+    )
+
+
+def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> dict[str, float]:
+    """What times depend on beside the model's nanoseconds; what is 0 is left out."""
+    m, n, k, found = product.m, product.n, product.k, {"time": log2(ns / MEAN_NS)}
+    groups = tile if isinstance(tile, GroupTile) else GroupTile(*tile.cta)
+    (high, wide), together = groups.cluster, prod(groups.cluster)
+    ctas = product.tiles(groups.m * high, groups.n * wide) * together * groups.parts
+    waves = -(-ctas // (at_once(groups, target) if tile is groups else target.sms))
+    flags = {
+        "many": waves > 1,
+        "whole": _in_lines(product),
+        "joined": groups.joined,
+        "parts": groups.parts > 1 and not groups.joined,
+        "pairs": together == PAIR,
+        "fours": together == PAIR * PAIR,
+        "eights": together > PAIR * PAIR,
+    }
+    if isinstance(tile, Tile):
+        elements = prod(tile.warp)
+        flags |= {"fragments": True, "sliced": tile.sliced_k > 1, "small": elements <= 256, "large": elements >= 2048}
+    else:
+        flags |= {"exchanged": tile.exchanged, "tall": tile.rows > ROWS}
+        flags["short"] = tile.exchanged and tile.m % (2 * EXCHANGED_STEP) > 0
+    covered = ctas // groups.parts * groups.m * groups.n
+    powers = {
+        "turns": k / (k_of(product) * groups.parts) / MEAN_TURNS,
+        "area": groups.m * groups.n / MEAN_AREA,
+        "aspect": groups.m / groups.n,
+        "cut": groups.parts,
+        "stored": m * n / (k * (m + n)),
+        "read": read_bytes(product) / MEAN_BYTES,
+        "arriving": (groups.m / wide + groups.n / high) * ROWS / (groups.m * groups.n),
+    }
+    found |= {name: 1.0 for name, holds in flags.items() if holds}
+    found |= {name: max(-MOST, min(MOST, log2(value))) for name, value in powers.items()}
+    return found | {"full": ctas / waves / target.sms, "beyond": min(1.0, covered / (m * n) - 1)}
+
+
+def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> float:
+    """The logarithm of the time that is expected of a tile, to which a model gives so many nanoseconds, up to what is
+    the same for all tiles of a product."""
+    found = features(product, tile, ns, target)
+    total = sum(weight * prod(found.get(name, 0.0) for name in names) for names, weight in WEIGHTS.items())
+    return log2(ns) + total
