@@ -242,7 +242,7 @@ def choices(product: Product, cta: tuple[int, int], target: Target) -> Iterator[
     for pack in ("none", *useful, *(["ab"] if len(useful) == 2 else [])):
         packed = roles(pack)
         kept = sum(cost for role, cost in rows_cost.items() if role not in packed)
-        if through_registers(product, pack):
+        if product.b.stored is None and through_registers(product, pack):
             kept += REGISTER_TURN * (product.k * product.a.element.memory_bits // (8 * TURN_BYTES))
         yield pack, kept + _pack_cycles(product, packed, target)
 
