@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from xdsl.dialects import func, gpu, memref, tensor
+from xdsl.dialects import func, gpu, memref
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
@@ -33,6 +33,9 @@ from ...dialect.warp.stored import StoredIntegers
 from ...dialect.warp.tensor_maps import Im2colOp
 from ...dialect.warp.views import DIVISIBLE, MatrixOp, PagedOp, WindowOp
 from ..diagnostics import fail
+
+if TYPE_CHECKING:
+    from xdsl.dialects import tensor
 
 # Operations whose result is the memory of their first operand, seen otherwise: which they are, and what is seen.
 

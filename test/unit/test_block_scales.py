@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -117,8 +117,11 @@ def check(size: tuple[int, int, int], columns: int, schedule: dict[str, Any], *,
 
 def test_turns_have_one_group_of_products_each() -> None:
     """Each group of products waits for a turn and passes it on, before its sums are scaled."""
-    source = text(600, 384, 384, BLOCK, across=True)
-    ptx = compile(source, target="sm_90a", **HIGH, consumers="pingpong").ptx
+    source, in_turns = (
+        text(600, 384, 384, BLOCK, across=True),
+        cast("dict[str, Any]", {**HIGH, "consumers": "pingpong"}),
+    )
+    ptx = compile(source, target="sm_90a", **in_turns).ptx
     loop = ptx[ptx.rindex("// K loop") :]
     loop = loop[: loop.index("_end:")]
     steps = re.findall(r"bar\.sync|bar\.arrive|wgmma\.(?:fence|commit_group|wait_group)", loop)

@@ -89,7 +89,7 @@ def test_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> N
           return
         }}"""
         layout = part.PartLayout((part.row_major(2),), (), {})
-        return region.ImportedRegion(parse_mlir(make_context(), text), layout, text)
+        return region.ImportedRegion(parse_mlir(make_context(), text), layout, text, ())
 
     device, options = torch.device("cpu"), BackendOptions(target="sm_80")
     monkeypatch.setenv("WARPLOOM_CORES", "2")

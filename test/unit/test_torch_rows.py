@@ -161,7 +161,7 @@ def norm(x: Any, w: Any, b: Any, kind: Any = torch.float32) -> Any:
 def test_clusters_take_rows_in_turns(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
     """Those that are read alone, and those with vectors along them. Of a loss a register is compared with the label."""
     share_rows_in_clusters(monkeypatch)
-    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda _: 3)
+    monkeypatch.setattr("warploom.passes.tile.rows.clusters_at_once", lambda *_: 3)
     monkeypatch.setattr("warploom.passes.tile.rows.LEAST_TURNS", 2)
     x, labels = draw(8, 4103), torch.tensor([0, 4102, 7, 2050, 1024, -100, 3000, 1023])
     operands = (x, labels) if function is loss else (x, *torch.randn(2, 4103))
