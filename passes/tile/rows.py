@@ -120,7 +120,6 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     shared = length is not None and has_clusters(op)
     share = RowShare.of(length or extents.USUAL, each, clusters=shared) if layout.rows == 1 else RowShare(1, 1)
     along = [place for place in inputs.values() if columns in place.loops and place not in written]
-    reads_only = all(place.value in of_rows for place in written)
     if shared and share == CROWDED and len(along) > 2 and sum(rows in place.loops for place in along) > 1:
         share = RowShare(CROWDED.warps // 2, 2)
     across, parts = share.warps, share.warps * share.ctas
@@ -138,7 +137,7 @@ def traversal_of(op: RowsOp, outputs: Sequence[SSAValue]) -> Traversal:
     if apart and not (held and apart % warps[0] == 0):
         fail(op, "rows are summed where they are reduced too, each held by a CTA, of known sizes")
     vectors = sum(rows not in place.loops for place in along)
-    if not apart and held and share.ctas > 1 and columns == 1 and (reads_only or vectors > 1):
+    if not apart and held and share.ctas > 1 and columns == 1 and vectors > 1:
         at_once = clusters_at_once(parts, op)
         apart = at_once if output.size(rows) >= LEAST_TURNS * at_once else 0
     resident = SUMMING_WARPS if apart else 0
