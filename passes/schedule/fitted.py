@@ -92,7 +92,7 @@ def tile_of(schedule: Schedule) -> GroupTile | Tile:
 
 def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> dict[str, float]:
     """What times depend on beside the model's nanoseconds; what is 0 is left out."""
-    m, n, k, found = product.m, product.n, product.k, {"time": log2(ns / MEAN_NS)}
+    m, n, k, values = product.m, product.n, product.k, {"time": log2(ns / MEAN_NS)}
     groups = tile if isinstance(tile, GroupTile) else GroupTile(*tile.cta)
     (high, wide), together = groups.cluster, prod(groups.cluster)
     ctas = product.tiles(groups.m * high, groups.n * wide) * together * groups.parts
@@ -122,14 +122,14 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
         "read": read_bytes(product) / MEAN_BYTES,
         "arriving": (groups.m / wide + groups.n / high) * ROWS / (groups.m * groups.n),
     }
-    found |= {name: 1.0 for name, holds in flags.items() if holds}
-    found |= {name: max(-MOST, min(MOST, log2(value))) for name, value in powers.items()}
-    return found | {"full": ctas / waves / target.sms, "beyond": min(1.0, covered / (m * n) - 1)}
+    values |= {name: 1.0 for name, holds in flags.items() if holds}
+    values |= {name: max(-MOST, min(MOST, log2(value))) for name, value in powers.items()}
+    return values | {"full": ctas / waves / target.sms, "beyond": min(1.0, covered / (m * n) - 1)}
 
 
 def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> float:
     """The logarithm of the time that is expected of a tile, to which a model gives so many nanoseconds, up to what is
     the same for all tiles of a product."""
-    found = features(product, tile, ns, target)
-    total = sum(weight * prod(found.get(name, 0.0) for name in names) for names, weight in WEIGHTS.items())
+    values = features(product, tile, ns, target)
+    total = sum(weight * prod(values.get(name, 0.0) for name in names) for names, weight in WEIGHTS.items())
     return log2(ns) + total
