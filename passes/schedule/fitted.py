@@ -14,12 +14,13 @@ from ...dialect.isa.wgmma import WARPGROUP_SM
 from ...dialect.schedule import Schedule
 from ..linalg.product import Product, along_k
 from .defaults import is_plain
-from .model import LINE_BITS, WIDEST, Tile, access_bytes
+from .model import WIDEST, Tile, access_bytes
 from .warpgroup_model import (
     EXCHANGED_STEP,
     PAIR,
     ROWS,
     GroupTile,
+    across_lines,
     at_once,
     cost,
     k_of,
@@ -61,11 +62,7 @@ def is_rated(product: Product, packed: str, target: Target) -> bool:
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
         return False
-    return not _in_lines(product) or read_bytes(product) <= MOST_READ
-
-
-def _in_lines(product: Product) -> bool:
-    return all(operand.pitch_bits % LINE_BITS == 0 for operand in (product.a, product.b))
+    return across_lines(product, packed) or read_bytes(product) <= MOST_READ
 
 
 def by_time(product: Product, tiles: Iterable[GroupTile], packed: str, target: Target) -> list[GroupTile]:
@@ -83,11 +80,7 @@ def tile_of(schedule: Schedule) -> GroupTile | Tile:
     """The tile of a schedule."""
     if schedule.together == 1:
         return Tile(schedule.cta[:2], schedule.warp, schedule.cta[2], schedule.sliced_k)
-    exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
-    rows = ROWS if exchanged else schedule.warp[0]
-    return GroupTile(
-        *schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, rows=rows, joined=joined
-    )
+    return GroupTile.of(schedule)
 
 
 def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> dict[str, float]:
@@ -99,7 +92,7 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
     waves = -(-ctas // (at_once(groups, target) if tile is groups else target.sms))
     flags = {
         "many": waves > 1,
-        "whole": _in_lines(product),
+        "whole": not across_lines(product, "none"),
         "joined": groups.joined,
         "parts": groups.parts > 1 and not groups.joined,
         "pairs": together == PAIR,

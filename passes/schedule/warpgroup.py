@@ -19,7 +19,7 @@ from ..linalg.operand import MatrixOperand
 from ..linalg.product import Product, along_k, images_of, shared_bits
 from . import needs
 from .defaults import can_change, can_exchange, laid_out, unknown_pitches
-from .fitted import by_time, tile_of
+from .fitted import by_time
 from .model import WORD, access_bytes, not_packed
 from .pairs import part_of, tiles_of_lanes
 from .warpgroup_model import (
@@ -323,7 +323,7 @@ def is_compared(product: Product) -> bool:
         return False
     bits = {product.a.element.bits, product.b.element.bits}
     plain = product.sparsity == 1 and product.b.stored is None and not reads_weights(product)
-    return plain and bits == {16} and _packed(product) in (PLAIN, "a", "b", "ab")
+    return plain and bits == {16}
 
 
 def _products(product: Product) -> int:
@@ -403,9 +403,7 @@ def schedules_by_cost(
 
 def time_of(product: Product, schedule: Schedule, target: Target) -> float:
     """The nanoseconds that the model expects of a schedule of warpgroups, without launches that change operands."""
-    tile = tile_of(schedule)
-    assert isinstance(tile, GroupTile)
-    return nanoseconds(cost(product, tile, schedule.pack, target), target)
+    return nanoseconds(cost(product, GroupTile.of(schedule), schedule.pack, target), target)
 
 
 def by_warpgroups(product: Product, target: Target, accumulate: str, asked: str) -> Schedule | None:

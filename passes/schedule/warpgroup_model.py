@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...dialect.isa.form import FP8
 from ...dialect.isa.row import Target
 from ...dialect.isa.wgmma import M as ROWS
-from ...dialect.schedule import roles
+from ...dialect.schedule import Schedule, roles
 from ...dialect.schedule.schedule import CLUSTER_PARTS, MOST_CTAS
 from ...dialect.warp.elements import M
 from ..linalg.operand import MatrixOperand
@@ -127,6 +127,15 @@ class GroupTile(NamedTuple):
     rows: int = ROWS
     joined: bool = False
 
+    @staticmethod
+    def of(schedule: Schedule) -> GroupTile:
+        """The tile of a schedule of warpgroups."""
+        exchanged, joined = schedule.multiplied == "ba", schedule.cluster_parts > 1
+        rows = ROWS if exchanged else schedule.warp[0]
+        return GroupTile(
+            *schedule.cta[:2], schedule.split_k, schedule.cluster, exchanged=exchanged, rows=rows, joined=joined
+        )
+
     @property
     def together(self) -> int:
         """CTAs of a cluster."""
@@ -200,7 +209,7 @@ def tiles_of(
             if parts == 1 or fits(product, tile, target):
                 yield tile
         return
-    across_lines = _across_lines(product, packed)
+    within = across_lines(product, packed)
     # Of a sparse A, no higher tiles have been measured.
     every = TILES if product.sparsity == 1 else tuple(tile for tile in TILES if tile[0] <= 2 * ROWS)
     every = (*every, *NARROW_TILES) if product.sparsity == 1 and product.n <= NARROW_RESULT else every
@@ -209,13 +218,13 @@ def tiles_of(
     deep = plain and along_k(product, "a") and along_k(product, "b")
     if packed == "none":  # no others of packed operands were measured
         tiles += [GroupTile(m, n, exchanged=True) for m, n in exchanged_tiles(product)]
-    if (measured or deep) and plain and across_lines and not product.batch_invariant:
+    if (measured or deep) and plain and within and not product.batch_invariant:
         tiles += [GroupTile(m, n, rows=2 * ROWS) for m, n in HIGH_TILES]
     if deep and not product.batch_invariant and product.k > SHORT_K and product.tiles(ROWS, ROWS) <= target.sms:
         tiles += [GroupTile(ROWS, n) for n in FEW_WIDTHS]
         tiles += [GroupTile(m, ROWS, exchanged=True) for m in FEW_WIDTHS]
     largest = None if measured or deep else PAIRS
-    clusters = CLUSTERS[:largest] if across_lines and product.second is None else CLUSTERS[:1]
+    clusters = CLUSTERS[:largest] if within and product.second is None else CLUSTERS[:1]
     for parts, cluster, tile, joined in combinations(parts_of(product), clusters, tiles, (False, True)[: 1 + deep]):
         tile = tile._replace(parts=parts, cluster=cluster, joined=joined)
         if (parts, cluster, joined) == (1, (1, 1), False) or fits(product, tile, target):
@@ -325,7 +334,7 @@ def cost(product: Product, tile: GroupTile, packed: str, target: Target) -> floa
     ):
         step *= HALF_LINES
     waves = -(-tiles // running)
-    if _across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
+    if across_lines(product, packed) or tile.joined or (waves > 1 and is_plain(product, packed)):
         step = max(step, _arriving(product, tile, packed, ctas))
     turns, storing = product.k_tiles(k_of(product)), tile.m * tile.n / fit.stored
     if product.convolves and tile.groups > 2:
@@ -366,7 +375,7 @@ def _cost_in_registers(product: Product, tile: GroupTile, target: Target) -> flo
 def reads_weights(product: Product) -> bool:
     """Whether a product of few rows is limited by reading its weights, so that `mma.sync` is as fast as warpgroups."""
     many = product.n > NARROW_RESULT and product.n * product.k >= MANY_WEIGHTS
-    return product.m <= THIN_ROWS and many and not _across_lines(product, "none")
+    return product.m <= THIN_ROWS and many and not across_lines(product, "none")
 
 
 def read_bytes(product: Product) -> float:
@@ -406,7 +415,7 @@ def _pitch(operand: MatrixOperand, role: str, packed: str) -> int:
     return LINE if role in roles(packed) else gcd(operand.pitch_bits // 8, LINE)
 
 
-def _across_lines(product: Product, packed: str) -> bool:
+def across_lines(product: Product, packed: str) -> bool:
     """Whether rows of A or B begin within lines."""
     return min(_pitch(product.a, "a", packed), _pitch(product.b, "b", packed)) < LINE
 
@@ -425,7 +434,7 @@ def _arriving(product: Product, tile: GroupTile, packed: str, ctas: int) -> floa
         own += lines + rows * wide / LINE * (shared - 1) / shared
         asked += lines * (1 if shared == 1 else MULTICAST if size * LINE >= SHARED_TILE else shared)
     in_shared = IN_SHARED_MEMORY * _in_shared_memory(product, tile, held_columns(product, tile.n))
-    across = _across_lines(product, packed)
+    across = across_lines(product, packed)
     arriving = ARRIVING_JOINED[across] if tile.joined else ARRIVING if across else ARRIVING_IN_LINES
     return LINE * max(asked * ctas / arriving, own / ARRIVING_AT_ONE) + in_shared
 
