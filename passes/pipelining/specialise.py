@@ -165,7 +165,12 @@ class TensorLoop:
         """A ring of what only the last products of a turn read, if the loop is rotated, in turns."""
         first = {op.b for op in self.products if not op.a_in_registers}
         last = [tile for tile in self.rings if tile not in first]
-        if not last or self.launch.schedule.consumers != "pingpong" or not rotates(self.loop):
+        if self.launch.schedule.consumers != "pingpong":
+            return None
+        if not last or not rotates(self.loop):
+            if len({op.a_in_registers for op in self.products}) > 1:
+                why = "what its last products add to is used before" if last else "its products read the same tiles"
+                remark(self.loop, SpecialisePass.name, f"a loop over keys is not rotated, nor in turns: {why}")
             return None
         ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
         self.rings |= dict.fromkeys(last, ring)

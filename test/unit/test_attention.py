@@ -177,6 +177,16 @@ def _step(found: tuple[str, ...]) -> tuple[str, str]:
     return step + pending or barrier or ("O" if of_registers else "S"), sums
 
 
+def test_turns_of_products_that_read_the_same_tiles_are_declined() -> None:
+    text, given = latent(Attention((1, 133, 128, 128), "bf16", (1, 70), shared=("b1",)), 0)
+    with remarks() as made:
+        kernel = compile(text, "sm_90a", cta=(128, 64, 128), mma="m64n64k16", stages=2, consumers="pingpong")
+    assert any("not rotated, nor in turns: its products read the same tiles" in str(one) for one in made)
+    q, k, _, o = given.arguments
+    kernel(q, k, o, device="interp", checks="all")
+    assert given.wrong() == ""
+
+
 def test_keys_that_do_not_count_are_not_read() -> None:
     """NaN behind the length of a sequence, in pages of nobody, and left of the window."""
     asked = Attention((1, 128, 64, 64), batch=(2, 2), shared=("b1",), lengths=True)
