@@ -139,13 +139,14 @@ def _first_products(op: AwaitOp) -> list[WgmmaOp]:
 
     Nothing is under way while they are awaited, so that the tensor cores would wait for their addresses too.
     """
-    block = op.parent
-    behind = [one for one in block.ops if not one.is_before_in_block(op)] if block is not None else []
+    ops = [] if op.parent is None else list(op.parent.ops)
+    behind = ops[ops.index(op) + 1 :] if ops else []
     products = [one for one in behind if isinstance(one, WgmmaOp)]
     firsts = [one for one in products if one.overwrite is not None or not isinstance(one.c.owner, WgmmaOp)]
     if any(one.overwrite is None or one.a_in_registers for one in firsts):
         return []
-    return [one for one in firsts if all(at.owner not in behind for _, _, place in one.tiles() for at in place)]
+    later = {*behind}
+    return [one for one in firsts if all(at.owner not in later for _, _, place in one.tiles() for at in place)]
 
 
 @lowers(AwaitOp)

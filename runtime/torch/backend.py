@@ -113,7 +113,7 @@ def replace_clusters(module: GraphModule, name: str, options: BackendOptions, re
     if rest == "eager":  # inductor fuses what is between the products with less on the host
         for node in reversed(module.graph.nodes):
             if _computes(node) and node not in replacing.gone:
-                any(map(replacing.replaced, cones(node, replacing.gone, order)))
+                next(filter(replacing.replaced, cones(node, replacing.gone, order)), None)  # the first that compiles
     module.graph.eliminate_dead_code()
     left = list[LeftPart]()
     for node in filter(_computes, module.graph.nodes):

@@ -225,7 +225,9 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         kinds = operands[0].meta["val"].dtype, node.meta["val"].dtype
         fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
         return [*unpacking(operands[0]), node] if fits else []
-    same = operands[:1] if shown else [x for x in operands if _like(x, node)] * (not obstacle(node))
+    if not shown and obstacle(node):
+        return []
+    same = operands[:1] if shown else [x for x in operands if _like(x, node)]
     before = [n for x in same for n in _converting(x, taken)]
     return [*before, node] if before else []
 
@@ -267,8 +269,10 @@ def _with_operands(members: set[Node], taken: set[Node]) -> set[Node]:
 
 def _widens(node: Node) -> bool:
     """Whether a node converts to a type of more bytes."""
-    sizes = [x.meta["val"].dtype.itemsize for x in (*node.all_input_nodes, node)] if node.target in CONVERSIONS else []
-    return sizes[:-1] < sizes[1:]
+    if node.target not in CONVERSIONS:
+        return False
+    (source,) = node.all_input_nodes
+    return source.meta["val"].dtype.itemsize < node.meta["val"].dtype.itemsize
 
 
 def _second(node: Node, product: Node, others: set[Node]) -> set[Node]:
