@@ -219,14 +219,12 @@ def _converting(node: Node, taken: Collection[Node]) -> list[Node]:
         return []
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
     shown = node.target is aten.permute.default or node.target in RESHAPES
-    if not (shown or (is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device))):
+    taking = is_pointwise(node.target) and _takes_tensors_on(node, node.meta["val"].device)
+    if not shown and (not taking or obstacle(node)):
         return []
     if node.target in CONVERSIONS:
         kinds = operands[0].meta["val"].dtype, node.meta["val"].dtype
-        fits = kinds[0] in STORED and kinds[1] in MULTIPLIED and not obstacle(node)
-        return [*unpacking(operands[0]), node] if fits else []
-    if not shown and obstacle(node):
-        return []
+        return [*unpacking(operands[0]), node] if kinds[0] in STORED and kinds[1] in MULTIPLIED else []
     same = operands[:1] if shown else [x for x in operands if _like(x, node)]
     before = [n for x in same for n in _converting(x, taken)]
     return [*before, node] if before else []
