@@ -291,7 +291,7 @@ class Handle:
                     )
             try:
                 result = tile_structured_op(PatternRewriter(op), op, sizes)
-            except (ValueError, NotImplementedError, PassFailedException) as error:
+            except PassFailedException as error:
                 raise StepError("tile", f"{error}", op) from None
             result.tiled_op.location = op.location
             tiled.append(result.tiled_op)
