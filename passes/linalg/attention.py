@@ -15,8 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialect.mlir.affine import loops_of
-from ...dialect.nest import Nest
+from ...dialect.mlir.affine import Nest, loops_of
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import PointwiseOp, element_type

@@ -14,8 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, loops_of, map_along
-from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.mlir.affine import FIXED, Nest, NestAccess, generic, loops_of, map_along
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import PointwiseOp, shape_of
 from ...dialect.warp.matmul import MatmulOp

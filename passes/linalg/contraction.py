@@ -22,7 +22,10 @@ from ...dialect.isa import wgmma
 from ...dialect.isa.form import having
 from ...dialect.mlir.affine import (
     LinearForm,
+    Nest,
+    NestAccess,
     expression_of,
+    generic,
     is_plain,
     linear,
     loops_of,
@@ -32,7 +35,6 @@ from ...dialect.mlir.affine import (
     windows,
 )
 from ...dialect.mlir.generic import Factor, Weighted, factors, weighted
-from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import element_row, is_memory, memory_of, target_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.views import WindowOp

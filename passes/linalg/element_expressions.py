@@ -17,9 +17,8 @@ from xdsl.dialects.math import FmaOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
-from ...dialect.mlir.affine import FIXED, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.generic import contracted, weighted
-from ...dialect.nest import Nest
 from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind

@@ -16,9 +16,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, is_projection, map_along, strides_of
+from ...dialect.mlir.affine import FIXED, Nest, is_projection, map_along, strides_of
 from ...dialect.mlir.generic import contracted
-from ...dialect.nest import Nest
 from ...dialect.warp.attention import AttentionOp
 from ...dialect.warp.attention_gradient import INPUTS, AttentionGradientOp
 from ...dialect.warp.attributes import memory_of

@@ -15,11 +15,10 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import loops_of, map_along
+from ...dialect.mlir.affine import Nest, generic, loops_of, map_along
 from ...dialect.mlir.forall import BOUNDS, ForallOp, InParallelOp, ParallelInsertSliceOp
 from ...dialect.mlir.generic import weighted
 from ...dialect.mlir.upstream import TransposeOp
-from ...dialect.nest import Nest, generic
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import WindowOp

@@ -26,8 +26,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, is_projection, loops_of
-from ...dialect.nest import Nest
+from ...dialect.mlir.affine import FIXED, Nest, is_projection, loops_of
 from ...dialect.warp.attributes import is_memory, memory_of
 from ...dialect.warp.elements import element_type, shape_of
 from ...dialect.warp.rows import RowsOp

@@ -39,10 +39,9 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import map_along
+from ...dialect.mlir.affine import generic, map_along
 from ...dialect.mlir.generic import SoftmaxOp, TensorOrMemory, converted
 from ...dialect.mlir.packs import PackOp, UnPackOp
-from ...dialect.nest import generic
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail
 from ..patterns import apply_patterns

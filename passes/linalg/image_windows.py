@@ -18,8 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.isa.tensor_map import MOST_RANK
-from ...dialect.mlir.affine import FIXED, expression_of, loops_of, steps_of, strides_of, windows
-from ...dialect.nest import Nest, generic
+from ...dialect.mlir.affine import FIXED, Nest, expression_of, generic, loops_of, steps_of, strides_of, windows
 from ...dialect.warp.attributes import ScheduleAttr, memory_of, type_name
 from ...dialect.warp.matmul import BY_ELEMENT, PADDED, MatmulOp
 from ...dialect.warp.tensor_maps import Im2colOp

@@ -20,9 +20,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from ...dialect.mlir.affine import FIXED, is_projection, loops_of, map_along
+from ...dialect.mlir.affine import FIXED, Nest, generic, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.nest import Nest, generic
 from ...dialect.warp.elements import shape_of
 from .operand import Groups, groups_of
 from .reshapes import FoldReshapes, Reshape, added_units, around, collapse, element_of, expand, with_units

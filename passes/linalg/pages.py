@@ -12,8 +12,7 @@ from xdsl.dialects.linalg.ops import GenericOp, IndexOp
 from xdsl.dialects.memref import LoadOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.mlir.affine import loops_of, strides_of
-from ...dialect.nest import Nest
+from ...dialect.mlir.affine import Nest, loops_of, strides_of
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from ...dialect.warp.views import MatrixOp, PagedOp

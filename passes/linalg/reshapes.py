@@ -16,8 +16,17 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED, is_projection, linear, loops_of, map_along, strides_of
-from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.mlir.affine import (
+    FIXED,
+    Nest,
+    NestAccess,
+    generic,
+    is_projection,
+    linear,
+    loops_of,
+    map_along,
+    strides_of,
+)
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.elements import shape_of
 from .operand import Groups, groups_of, reassociation

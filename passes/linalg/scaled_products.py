@@ -20,9 +20,8 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import is_plain, is_projection, loops_of, map_along
+from ...dialect.mlir.affine import Nest, NestAccess, generic, is_constant, is_plain, is_projection, loops_of, map_along
 from ...dialect.mlir.generic import EXTENSIONS, weighted
-from ...dialect.nest import Nest, NestAccess, generic, is_constant
 from ...dialect.warp.elements import shape_of
 from ..patterns import IndexBuilder, float_value
 from .moved_operands import ExtendBehind, ReadMoved

@@ -14,8 +14,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.mlir.affine import FIXED, map_along
-from ...dialect.nest import Nest, generic
+from ...dialect.mlir.affine import FIXED, Nest, generic, map_along
 from ...dialect.warp.elements import shape_of
 from ..diagnostics import fail, remark
 from ..patterns import IndexBuilder, constant_value

@@ -24,8 +24,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import is_plain, loops_of
-from ...dialect.nest import Nest, NestAccess, generic
+from ...dialect.mlir.affine import Nest, NestAccess, generic, is_plain, loops_of
 from ...dialect.warp.attributes import UNUSED
 from ...dialect.warp.elements import only_computes, shape_of
 from ..diagnostics import remark

@@ -21,9 +21,8 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
-from ...dialect.mlir.affine import FIXED, LinearForm, linear, map_along, strides_of
+from ...dialect.mlir.affine import FIXED, LinearForm, Nest, NestAccess, generic, linear, map_along, strides_of
 from ...dialect.mlir.generic import weighted
-from ...dialect.nest import Nest, NestAccess, generic
 from ...dialect.warp.attributes import is_memory
 from ...dialect.warp.elements import element_type, shape_of
 from .operand import collapse, expand

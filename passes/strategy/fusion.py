@@ -13,8 +13,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
 
+from ...dialect.mlir.affine import Nest
 from ...dialect.mlir.gpu import BarrierOp, ReturnOp
-from ...dialect.nest import Nest
 from ...dialect.schedule.fields import text_of
 from ...dialect.warp.attributes import ScheduleAttr
 from ...dialect.warp.matmul import MatmulOp

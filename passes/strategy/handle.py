@@ -31,8 +31,7 @@ from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 from xdsl.utils.hints import isa
 
 from ...dialect import plugins
-from ...dialect.mlir.affine import loops_of
-from ...dialect.nest import Nest
+from ...dialect.mlir.affine import Nest, loops_of
 from ...dialect.schedule import ScheduleError
 from ...dialect.schedule.partial import PartialSchedule, PartialScheduleAttr
 from ...dialect.warp.attention import AttentionOp

@@ -17,8 +17,7 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialect.layouts.layout import Layout
-from ...dialect.mlir.affine import loops_of
-from ...dialect.nest import Nest
+from ...dialect.mlir.affine import Nest, loops_of
 from ...dialect.warp.attributes import FragmentType, element_row, fragment_of, is_memory, memory_of
 from ...dialect.warp.elements import IndexOp, YieldOp
 from ...dialect.warp.epilogue import MapOp

@@ -20,9 +20,8 @@ from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.utils.hints import isa
 
-from ...dialect.mlir.affine import FIXED
+from ...dialect.mlir.affine import FIXED, Nest, NestAccess, is_constant
 from ...dialect.mlir.gpu import BlockIdOp, ReturnOp, ThreadIdOp
-from ...dialect.nest import Nest, NestAccess, is_constant
 from ...dialect.warp.elements import element_type, shape_of
 from ..diagnostics import fail
 from ..linalg.element_expressions import writer_before

@@ -20,11 +20,10 @@ import numpy as np
 
 from ...dialect.isa.tensor_map import ELEMENTS, Element, PixelBox, TensorMapError, TensorMapFields
 from ..base.errors import ArgumentError
-from ..base.launch import ScratchBuffer
+from ..base.launch import ELEMENT_NAMES, ScratchBuffer, map_element
 from ..numerics.floats import Array
 from . import dtypes
 from .dtypes import PACKED, DType, element_of
-from .elements import ELEMENT_NAMES, map_element
 from .signature import Parameter, describe
 
 _DLPACK_FLOATS = {"float": "f", "bfloat": "bf"}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import ArgumentError
-from .elements import ELEMENT_NAMES
+from ..base.launch import ELEMENT_NAMES
 
 Floats = npt.NDArray[np.float64]
 DType = np.dtype[Any]

@@ -1,4 +1,5 @@
-"""CTAs side by side: batches of a launch in processes of their own, when no CTA can see what another does.
+"""CTAs side by side: how many processes a launch may take, whether its kernel can run in several, since no CTA can see
+what another does, and its batches in processes of their own.
 
 The processes are forked, and work on copies of the writable arrays in shared memory, which are copied back at the end.
 So results are the same words whatever their number. Where one batch goes wrong, those before it end, and the first
@@ -9,21 +10,51 @@ from __future__ import annotations
 
 import gc
 import mmap
-import multiprocessing
+import os
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .cores import CORES, cores
+from ...dialect.ptx.text.syntax import Register
+from .machine.flow import CLOCKS
+from .machine.kernel import DecodedKernel
 from .machine.memory import Buffer, GlobalBuffers, InterpreterError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+CORES = "WARPLOOM_CORES"
+"""The environment variable with the number of processes; 1 for none beside this one."""
+
+
+def cores() -> int:
+    """How many processes a launch may take: one where they cannot be forked.
+
+    Raises:
+        InterpreterError: if the environment variable is no number of processes.
+    """
+    if not hasattr(os, "fork") or sys.platform == "darwin":
+        return 1
+    if text := os.environ.get(CORES, ""):
+        if not (text.isdecimal() and int(text)):
+            raise InterpreterError(f"{CORES}: expected a number of processes from 1 on, got '{text}'")
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def independent(kernel: DecodedKernel) -> bool:
+    """Whether nothing in a kernel lets a CTA see what another does, or counts time."""
+    read = (operand for d in kernel.code for operand in d.source.operands if isinstance(operand, Register))
+    return not any(d.traits.between_ctas for d in kernel.code) and not any(r.name in CLOCKS for r in read)
+
 
 Work = Callable[[int], Any]
 """Runs the batch of a number; what it returns goes to the launching process."""
@@ -61,6 +92,8 @@ def side_by_side(
     Raises:
         InterpreterError: what the first work raised that went wrong.
     """
+    import multiprocessing  # 10 ms, which a run in one process does not wait for
+
     if multiprocessing.current_process().daemon:
         return False
     context = multiprocessing.get_context("fork")
@@ -154,6 +187,8 @@ def _ended(code: int) -> str:
 
 def _gather(workers: Sequence[_Worker], following: Any, count: int, done: Callable[[Any], None]) -> None:
     """Waits for all batches; once one went wrong, for those before it."""
+    from multiprocessing.connection import wait
+
     wrong: dict[int, BaseException] = {}
     by_pipe = {worker.told: worker for worker in workers}
     while by_pipe:

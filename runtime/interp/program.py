@@ -18,7 +18,6 @@ from ..arguments.launch_values import Packed, in_memory, pack, reachable, values
 from ..base.errors import ArgumentError
 from ..base.launch import BLOCK_LIMIT, GRID_LIMIT, THREADS_LIMIT, Dim3, Progress
 from ..numerics.floats import Array
-from .cores import cores, independent
 from .machine.functions import Functions
 from .machine.kernel import DecodedKernel, KernelDecoder, Observer, Observers, align, size_of
 from .machine.machine import KernelRun, Machine, Stats, geometry_of, shared_bytes
@@ -35,6 +34,7 @@ from .machine.memory import (
 )
 from .machine.names import NameScope, VariablePlace
 from .machine.state import WORKSPACE, WORKSPACE_BYTES, Sink, State
+from .parallel import cores, independent, run_batches
 
 # Runs a decoded kernel over a grid, some CTAs at a time, one batch after the other or in several processes.
 
@@ -78,8 +78,6 @@ def _side_by_side(launch: KernelRun, total: int, at_once: int, stats: Stats) -> 
     each = _ctas_of_batch(launch, total, at_once, processes)
     if each >= total or not independent(launch.kernel):
         return False
-    from .parallel import run_batches
-
     finished = 0
 
     def work(number: int) -> tuple[int, Stats, object]:

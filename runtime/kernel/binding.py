@@ -12,10 +12,10 @@ import numpy as np
 
 from ..arguments.arrays import Argument, borrow, is_array, packed_as
 from ..arguments.dtypes import PACKED, DType, element_of
-from ..arguments.elements import ELEMENT_NAMES
 from ..arguments.launch_values import LaunchValue, Scalar
 from ..arguments.signature import Parameter, Signature, extents, position_of
 from ..base.errors import ArgumentError
+from ..base.launch import ELEMENT_NAMES
 from ..numerics.floats import Array
 
 # Outputs that a caller did not bring: made by the library whose arrays were given, numpy where there are none.

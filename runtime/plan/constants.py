@@ -12,8 +12,8 @@ from ...passes.diagnostics import place_of
 from ...passes.linalg.constants import contents
 from ..arguments.arrays import borrow
 from ..arguments.dtypes import DTYPES
-from ..arguments.elements import memory_bytes
 from ..base.errors import HostError
+from ..base.launch import memory_bytes
 from ..numerics.floats import Array
 
 

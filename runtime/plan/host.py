@@ -13,9 +13,8 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
 
-from ...dialect.mlir.affine import FIXED, loops_of
+from ...dialect.mlir.affine import FIXED, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.nest import Nest
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, memory_of
 from ...dialect.warp.cta import IsDivisibleOp
@@ -26,10 +25,9 @@ from ...passes.diagnostics import place_of
 from ...passes.linalg.operand import promised, root
 from ...passes.patterns import constant_value
 from ...passes.universe import make_context, parse_mlir
-from ..arguments.elements import ELEMENT_NAMES, memory_bytes
 from ..arguments.signature import Metadata, Parameter, Signature
 from ..base.errors import HostError
-from ..base.launch import Plan, Problem
+from ..base.launch import ELEMENT_NAMES, Plan, Problem, memory_bytes
 from .plan import layout_key, plan
 
 if TYPE_CHECKING:

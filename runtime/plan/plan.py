@@ -24,9 +24,19 @@ from ...dialect.warp.tensor_maps import FAR, EncodeTensorMapOp, Im2colOp, moved_
 from ...passes.diagnostics import name_of, place_of
 from ...passes.linalg.elementwise import overlap
 from ...passes.linalg.operand import SIZE_LIMIT, VIEWING, View, Viewing, WindowError, seen
-from ..arguments.elements import ELEMENT_NAMES, map_element, memory_bytes
 from ..base.errors import ArgumentError, HostError
-from ..base.launch import Launch, Mapped, Passed, Plan, ScratchBuffer, Shifted, Word
+from ..base.launch import (
+    ELEMENT_NAMES,
+    Launch,
+    Mapped,
+    Passed,
+    Plan,
+    ScratchBuffer,
+    Shifted,
+    Word,
+    map_element,
+    memory_bytes,
+)
 
 if TYPE_CHECKING:
     from ..arguments.arrays import Argument

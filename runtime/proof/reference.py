@@ -20,9 +20,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.mma import blocks
-from ...dialect.mlir.affine import loops_of
+from ...dialect.mlir.affine import Combination, Nest, loops_of
 from ...dialect.mlir.contraction import METADATA
-from ...dialect.nest import Combination, Nest
 from ...dialect.warp.elements import K, M, N
 from ...dialect.warp.matmul import MatmulOp
 from ...passes.diagnostics import place_of

@@ -17,8 +17,7 @@ from xdsl.ir import BlockArgument, Operation, Region, SSAValue
 from ...dialect.isa.form import ELEMENT_TYPES
 from ...dialect.isa.mma import blocks
 from ...dialect.isa.row import target as target_row
-from ...dialect.mlir.affine import loops_of
-from ...dialect.nest import Nest, NestAccess
+from ...dialect.mlir.affine import Nest, NestAccess, loops_of
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import memory_of
 from ...dialect.warp.cta import DisjointOp, IsDivisibleOp

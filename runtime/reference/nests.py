@@ -15,10 +15,9 @@ from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineMap
 
-from ...dialect.mlir.affine import FIXED, is_plain, steps_of, windows
+from ...dialect.mlir.affine import FIXED, Combination, Nest, NestAccess, is_plain, steps_of, windows
 from ...dialect.mlir.contraction import METADATA
 from ...dialect.mlir.generic import Factor, Weighted, may_scale_sums, weighted
-from ...dialect.nest import Combination, Nest, NestAccess
 from ..arguments.dtypes import DTYPES, DType, Floats, integer_limits, rounded
 from ..base.errors import HostError
 from .elements import EXACT, Bounded, Slack, bounded, evaluate, operations

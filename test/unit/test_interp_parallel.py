@@ -16,8 +16,8 @@ from interpreted import program
 from warploom.runtime import compile
 from warploom.runtime.interp import InterpreterError, parallel
 from warploom.runtime.interp import program as batching
-from warploom.runtime.interp.cores import CORES, cores
 from warploom.runtime.interp.machine.memory import Buffer, GlobalBuffers
+from warploom.runtime.interp.parallel import CORES, cores
 
 HEAD = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r0, %r2, %r3, %r1;
 ld.param.u64 %rd1, [p]; mad.wide.u32 %rd2, %r0, 4, %rd1;"""
@@ -48,7 +48,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(count)
         return inner(work, count, *rest)
 
-    monkeypatch.setattr(parallel, "run_batches", counted)
+    monkeypatch.setattr(batching, "run_batches", counted)
     return seen
 
 

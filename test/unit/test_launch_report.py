@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from warploom.runtime import ArgumentError, compile, load_ptx
 from warploom.runtime.base.launch import Problem
 from warploom.runtime.interp import parallel
-from warploom.runtime.interp.cores import CORES
+from warploom.runtime.interp import program as batching
+from warploom.runtime.interp.parallel import CORES
 from warploom.runtime.interp.watch import reporter as counting
 from warploom.runtime.interp.watch.report import GlobalAccess, LaunchReport, SharedAccess
 from warploom.runtime.interp.watch.reporter import BANK_BYTES, BANKS, SECTOR_BYTES, Reporter, sectors, wavefronts
@@ -294,7 +295,7 @@ def test_counts_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch) -> Non
         started.append(os.environ[CORES])
         return run_batches(*args)
 
-    monkeypatch.setattr(parallel, "run_batches", noted)
+    monkeypatch.setattr(batching, "run_batches", noted)
     for cores in ("1", "3"):
         monkeypatch.setenv(CORES, cores)
         counts = Reporter()

@@ -11,7 +11,7 @@ from ptx_rows import shuffled
 
 from warploom.dialect.ptx.instructions import ROWS, Traits, traits
 from warploom.dialect.ptx.parser import parse_ptx
-from warploom.runtime.interp.cores import independent
+from warploom.runtime.interp.parallel import independent
 from warploom.runtime.interp.program import load
 
 QUESTIONS = (

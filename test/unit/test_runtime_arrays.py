@@ -15,9 +15,9 @@ from warploom.runtime import TensorMap
 from warploom.runtime.arguments import dtypes
 from warploom.runtime.arguments.arrays import Argument, borrow
 from warploom.runtime.arguments.dtypes import DTYPES, PACKED, dtype_of, element_of
-from warploom.runtime.arguments.elements import ELEMENT_NAMES
 from warploom.runtime.arguments.signature import Parameter
 from warploom.runtime.base.errors import ArgumentError
+from warploom.runtime.base.launch import ELEMENT_NAMES
 from warploom.runtime.kernel.binding import check, check_overlap
 
 B = Parameter("B", "f16", (192, 320))
