@@ -42,136 +42,116 @@ class Schedule:
         ScheduleError: if tiles do not divide one another, a number is out of range, or fields contradict each other.
     """
 
+    # A field is its name and its part, what it says, and its default and its values.
+    # fmt: off
+
     cta: tuple[int, int, int] = always("tile",
         "the tile of a CTA: M x N of D, and the part of K that it multiplies in each step of the K loop",
-        least=1,
-    )  # fmt: skip
-    warp: tuple[int, int] = always("tile", "the part of the CTA tile, M x N, of a warp or a warpgroup", least=1)
+        least=1)
+    warp: tuple[int, int] = always("tile",
+        "the part of the CTA tile, M x N, of a warp or a warpgroup",
+        least=1)
     mma: Shape = always("tile",
         "the shape of the instruction; M = 64 or 128 means warpgroups, 128 in tensor memory, where N is of one of them",
-        least=1,
-    )  # fmt: skip
-    stages: int = always(
-        "loop", "how many buffers the ring in shared memory has (1: copies do not overlap products)", least=1
-    )
+        least=1)
+    stages: int = always("loop",
+        "how many buffers the ring in shared memory has (1: copies do not overlap products)",
+        least=1)
     swizzle: int = always("shared",
         "the span in bytes within which the swizzle permutes chunks of 16 bytes of a row (16: no swizzle)",
-        128, one_of=SWIZZLES,
-    )  # fmt: skip
+        128, one_of=SWIZZLES)
     group: int = always("grid",
-        "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses "
-        "operands in L2; a number above the rows that there are makes all of them one group",
-        8, least=1, most=MOST_GRID, of=PRODUCTS,
-    )  # fmt: skip
-    accumulate: str = always("arithmetic", "the element type of the accumulators", "f32", of=PRODUCTS)
+        "how many rows of CTA tiles form a group. CTAs run through a group column by column, which reuses operands in "
+        "L2; a number above the rows that there are makes all of them one group",
+        8, least=1, most=MOST_GRID, of=PRODUCTS)
+    accumulate: str = always("arithmetic",
+        "the element type of the accumulators",
+        "f32", of=PRODUCTS)
     pack: str = rare("operands",
         "which operands a separate kernel first copies to scratch memory, into whole tiles of aligned rows",
-        "none", one_of=("none", "a", "b", "ab"), of=PRODUCTS,
-    )  # fmt: skip
+        "none", one_of=("none", "a", "b", "ab"), of=PRODUCTS)
     sliced_k: int = rare("tile",
         "sliced-K: how many groups of warps share each K tile; the CTA adds their sums in shared memory",
-        1, least=1, of=(FRAGMENTS,),
-    )  # fmt: skip
+        1, least=1, of=(FRAGMENTS,))
     split_k: int = rare("grid",
         "split-K: how many CTAs share K of each tile, or the keys of an attention (`partial_sums`). Warpgroups that go "
         "from tile to tile (`ctas`) share only the tiles behind the last whole set of as many",
-        1, least=1, most=MOST_PARTS,
-    )  # fmt: skip
+        1, least=1, most=MOST_PARTS)
     sync: str = rare("loop",
         "how warps wait for copies, and for other warps that still read a stage. `barrier`: all warps wait at a "
-        "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when "
-        "it needs the stage",
-        "barrier", one_of=("barrier", "mbarrier"),
-    )  # fmt: skip
+        "barrier of the CTA in each K tile. `mbarrier`: each stage has an mbarrier, at which a warp waits when it "
+        "needs the stage",
+        "barrier", one_of=("barrier", "mbarrier"))
     prefetch: int = rare("loop",
         "the prefetch distance: how many K tiles ahead of the products copies run (0: one less than `stages`)",
-        0, of=(FRAGMENTS, ATTENTION),
-    )  # fmt: skip
+        0, of=(FRAGMENTS, ATTENTION))
     unroll: int = rare("loop",
-        "how many K tiles one iteration of the loop multiplies, a multiple of `stages`, so that addresses of "
-        "stages are constants (0: one K tile, whose stage is computed)",
-        0, of=(FRAGMENTS,),
-    )  # fmt: skip
+        "how many K tiles one iteration of the loop multiplies, a multiple of `stages`, so that addresses of stages "
+        "are constants (0: one K tile, whose stage is computed)",
+        0, of=(FRAGMENTS,))
     ctas: int = rare("grid",
         "how many persistent CTAs there are, at most one for each tile. Each computes one tile after another, and "
         "starts to copy the next tile during the last steps of the current one (0: one CTA for each tile)",
-        0, least=0, most=MOST_GRID,
-    )  # fmt: skip
+        0, least=0, most=MOST_GRID)
     staging: int = rare("epilogue",
-        "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a "
-        "warp stores whole cache lines (0: each lane stores the elements that it holds)",
-        0,
-    )  # fmt: skip
+        "how many rows of a warp tile pass through shared memory at a time before they are stored, so that a warp "
+        "stores whole cache lines (0: each lane stores the elements that it holds)",
+        0)
     fp8_as: str = rare("operands",
         "the type to which 8-bit floats are converted in registers before they are multiplied; chosen where their own "
         "instruction is slower or its sums are short (`none`: they are not converted)",
-        "none", one_of=("none", "f16"), of=(FRAGMENTS,),
-    )  # fmt: skip
+        "none", one_of=("none", "f16"), of=(FRAGMENTS,))
     order: str = rare("tile",
-        "the order of the instructions of a warp tile. `rows`: row by row, each from left to right. "
-        "`serpentine`: every second row from right to left, so that its first instruction reads the same B as "
-        "the one before",
-        "serpentine", one_of=("serpentine", "rows"),
-    )  # fmt: skip
+        "the order of the instructions of a warp tile. `rows`: row by row, each from left to right. `serpentine`: "
+        "every second row from right to left, so that its first instruction reads the same B as the one before",
+        "serpentine", one_of=("serpentine", "rows"))
     edges: str = rare("grid",
         "what happens to CTA tiles that cross the edge of D. `inside`: they are moved back inside D where possible, so "
         "that accesses need no bounds. `predicated`: they stay where they are, and accesses are predicated",
-        "inside", one_of=("inside", "predicated"), of=PRODUCTS,
-    )  # fmt: skip
+        "inside", one_of=("inside", "predicated"), of=PRODUCTS)
     add_c: str = rare("epilogue",
         "when C is added. `first`: the accumulators start with C. `last`: C is added just before the store. `auto`: "
         "`last` if rows are staged and there are enough registers, otherwise `first`",
-        "auto", one_of=("auto", "first", "last"), of=PRODUCTS,
-    )  # fmt: skip
+        "auto", one_of=("auto", "first", "last"), of=PRODUCTS)
     access: int = rare("operands",
         "the most bytes that a thread copies to shared memory at a time; the alignment of rows may allow fewer",
-        16, one_of=(16, 8, 4),
-    )  # fmt: skip
-    consumers: str = rare(
-        "loop",
+        16, one_of=(16, 8, 4))
+    consumers: str = rare("loop",
         "how the consumer warpgroups share the tensor cores. `cooperative`: all of them multiply each K tile. "
         "`pingpong`: they take turns, so that one multiplies while another runs its epilogue, or scales sums of blocks",
-        "cooperative",
-        one_of=("cooperative", "pingpong"),
-        of=(WARPGROUPS, ATTENTION),
-    )
+        "cooperative", one_of=("cooperative", "pingpong"), of=(WARPGROUPS, ATTENTION))
     promote: str = rare("arithmetic",
         "where warpgroups add products of 8-bit floats. `f32`, which is chosen unless sums may be approximate: the "
         "tensor cores add those of one K tile, and f32 registers add K tiles. `none`: the tensor cores add all, "
         "keeping 13 bits of fraction relative to the largest term",
-        "none", one_of=("none", "f32"), of=(WARPGROUPS,),
-    )  # fmt: skip
+        "none", one_of=("none", "f32"), of=(WARPGROUPS,))
     cluster: tuple[int, int] = rare("grid",
-        "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile "
-        "of B, and CTAs along N a tile of A (only with `wgmma`)",
-        (1, 1), least=1, of=(WARPGROUPS,),
-    )  # fmt: skip
+        "the shape of a cluster, M x N CTAs, which share operand tiles by multicast: CTAs along M share a tile of B, "
+        "and CTAs along N a tile of A (only with `wgmma`)",
+        (1, 1), least=1, of=(WARPGROUPS,))
     transpose: str = rare("operands",
         "which operands a separate kernel first transposes, so that elements along K are contiguous (`wgmma` needs "
         "this, except for 16-bit elements)",
-        "none", one_of=("none", "a", "b", "ab"), of=(WARPGROUPS,),
-    )  # fmt: skip
+        "none", one_of=("none", "a", "b", "ab"), of=(WARPGROUPS,))
     padded: str = rare("operands",
         "`d`: D is computed in scratch memory, with rows that are multiples of 16 bytes, and another kernel copies it",
-        "none", one_of=("none", "d"), of=(WARPGROUPS,),
-    )  # fmt: skip
+        "none", one_of=("none", "d"), of=(WARPGROUPS,))
     batch_invariant: str = rare("arithmetic",
         "`True`: the bits of a row of the result do not depend on how many other rows there are. Sums of every M are "
         "added in one order: K is neither sliced nor split, and C comes first",
-        "False", one_of=("False", "True"),
-    )  # fmt: skip
+        "False", one_of=("False", "True"))
     in_registers: str = rare("tile",
         "which operand a warpgroup loads to registers, to transpose or convert it there; `b` as `multiplied = ba`",
-        "none", one_of=("none", "a", "b"), of=(WARPGROUPS,),
-    )  # fmt: skip
-    multiplied: str = rare(
-        "tile", "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows", "ab", one_of=("ab", "ba"), of=(WARPGROUPS,)
-    )
+        "none", one_of=("none", "a", "b"), of=(WARPGROUPS,))
+    multiplied: str = rare("tile",
+        "`ba`: D^T = B^T A^T; `warp` is N x 64, of 8, 16 ... rows",
+        "ab", one_of=("ab", "ba"), of=(WARPGROUPS,))
     partial_sums: str = rare("epilogue",
         "where the sums of parts of K (`split_k`) meet. `memory`: the last CTA to finish adds them. `cluster`: the 2, "
         "4 or 8 CTAs are a cluster, each of which adds a part of the tile in its shared memory, and stores it",
-        "memory", one_of=("memory", "cluster"), of=(WARPGROUPS,),
-    )  # fmt: skip
+        "memory", one_of=("memory", "cluster"), of=(WARPGROUPS,))
+
+    # fmt: on
 
     # What contradicts itself
 
