@@ -28,7 +28,7 @@ OFF = "off"
 LIMIT = 512 * 1024 * 1024
 """Bytes of all entries, at most."""
 
-SUFFIX, UNFINISHED = ".entry", ".part"
+SUFFIX, UNFINISHED, DIGEST = ".entry", ".part", ".digest"
 
 ABANDONED_S = 3600.0
 """After so many seconds nobody writes an unfinished entry any more."""
@@ -72,34 +72,43 @@ class Cache:
 
     def put(self, key: str, parts: Mapping[str, bytes]) -> None:
         """Stores an entry. Errors of the file system are ignored, for a cache may not make a compilation fail."""
-        from tempfile import NamedTemporaryFile
-
         data = _packed(parts)
         if len(data) > self.limit:
             return
         with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
-                written = Path(file.name)
-            try:
-                written.write_bytes(data)
-                os.replace(written, self._path(key))
-            except OSError:  # the disk may be full: what is there of the entry must not stay
-                written.unlink(missing_ok=True)
+            self.write(self._path(key), data)
             self._evict()
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Puts a file in the folder, whole and at once.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        from tempfile import NamedTemporaryFile
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=self.folder, suffix=UNFINISHED, delete=False) as file:
+            written = Path(file.name)
+        try:
+            written.write_bytes(data)
+            os.replace(written, path)
+        except OSError:  # the disk may be full: what is there of the file must not stay
+            written.unlink(missing_ok=True)
+            raise
 
     def entries(self) -> list[CacheEntry]:
         """All entries, the one used least recently first."""
         return sorted(self._files(SUFFIX), key=lambda entry: entry.used)
 
     def clear(self) -> int:
-        """Drops all entries, and what was left unfinished; how many entries there were.
+        """Drops all entries, digests of sources, and what was left unfinished; how many entries there were.
 
         Raises:
             OSError: if one cannot be dropped.
         """
         entries = self.entries()
-        for entry in (*entries, *self._files(UNFINISHED)):
+        for entry in (*entries, *self._files(UNFINISHED), *self._files(DIGEST)):
             entry.path.unlink(missing_ok=True)
         return len(entries)
 
@@ -233,6 +242,25 @@ def sources() -> Iterator[tuple[str, int, int]]:
 
 @cache
 def compiler() -> str:
-    """A digest of xDSL's version, and of the times and sizes of the sources: to read them all would take longer than
-    all else of a call."""
-    return _sha256(json.dumps([_version_of_xdsl(), sorted(sources())]).encode())
+    """A digest of xDSL's version and of what the sources contain, wherever they lie.
+
+    To read them takes longer than all else of a call: the digest is kept for each place, with the times and sizes of
+    the files that it was made of.
+    """
+    files, store = _sha256(json.dumps(sorted(sources())).encode()), kept()
+    path = None if store is None else store.folder / f"{_sha256(os.fsencode(ROOT))}{DIGEST}"
+    parts = None
+    with suppress(OSError):
+        parts = None if path is None else _unpacked(path.read_bytes())
+    if parts is None or parts["files"] != files.encode():
+        parts = {"files": files.encode(), "contents": _contents().encode()}
+        with suppress(OSError):
+            if store is not None and path is not None:
+                store.write(path, _packed(parts))
+    return _sha256(_version_of_xdsl().encode(), parts["contents"])
+
+
+def _contents() -> str:
+    """A digest of the sources, by their paths within the folder of the packages."""
+    digests = ((os.path.relpath(path, ROOT), _sha256(Path(path).read_bytes())) for path, *_ in sources())
+    return _sha256(json.dumps(sorted(digests)).encode())

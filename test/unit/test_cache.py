@@ -340,27 +340,62 @@ def test_the_key_depends_on_every_source_that_compiles() -> None:
     assert names >= {"dialect/isa/form.py", "passes/opt.py", "runtime/base/cache.py"}
 
 
-def test_a_source_that_changes_makes_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its size, or by its time alone; what Python keeps beside it changes nothing."""
+def key_of_sources(monkeypatch: pytest.MonkeyPatch, root: Path) -> str:
+    monkeypatch.setattr(cache, "ROOT", root)
+    return cache.compiler.__wrapped__()
+
+
+def make_sources(root: Path) -> Path:
     for package in cache.PACKAGES:
-        (tmp_path / package / "inner").mkdir(parents=True)
-    source = tmp_path / "passes" / "inner" / "a.py"
+        (root / package / "inner").mkdir(parents=True)
+    source = root / "passes" / "inner" / "a.py"
     source.write_text("x = 1\n")
-    monkeypatch.setattr(cache, "ROOT", tmp_path)
-    keys: list[str] = []
+    return source
 
-    def key() -> str:
-        return cache.compiler.__wrapped__()
 
-    keys.append(key())
+@pytest.mark.parametrize("on", [False, True])
+def test_a_source_that_changes_makes_another_key(
+    on: bool, store: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it contains, whether or not a digest is kept; its time and what Python keeps beside it change nothing."""
+    if not on:
+        monkeypatch.setenv(cache.VARIABLE, cache.OFF)
+    source = make_sources(tmp_path)
+    keys = [key_of_sources(monkeypatch, tmp_path)]
+    assert len(list(store.folder.glob(f"*{cache.DIGEST}"))) == on
     (source.parent / "__pycache__").mkdir()
     (source.parent / "__pycache__" / "a.py").write_text("")
-    assert key() == keys[0]
     os.utime(source, ns=(1, 1))
-    keys.append(key())
-    source.write_text("x = 10\n")
-    os.utime(source, ns=(1, 1))
-    keys.append(key())
-    (source.parent / "b.py").write_text("")
-    keys.append(key())
+    assert key_of_sources(monkeypatch, tmp_path) == keys[0]
+    for text, name in (("x = 2\n", "a.py"), ("x = 10\n", "a.py"), ("", "b.py")):
+        (source.parent / name).write_text(text)
+        keys.append(key_of_sources(monkeypatch, tmp_path))
     assert len(set(keys)) == len(keys)
+
+
+def test_equal_sources_in_two_places_have_one_key(
+    store: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their digests are kept apart; one that is damaged is made anew."""
+    sources = [make_sources(tmp_path / name) for name in "ab"]
+    os.utime(sources[1], ns=(1, 1))
+    keys = [key_of_sources(monkeypatch, tmp_path / name) for name in "ab"]
+    assert keys[0] == keys[1]
+    assert store.entries() == []
+    digests = list(store.folder.glob(f"*{cache.DIGEST}"))
+    assert len(digests) == 2
+    for digest in digests:
+        digest.write_bytes(digest.read_bytes()[:-1])
+    assert [key_of_sources(monkeypatch, tmp_path / name) for name in "ab"] == keys
+    store.clear()
+    assert not list(store.folder.iterdir())
+
+
+def test_sources_are_not_read_where_their_digest_is_kept(
+    store: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_sources(tmp_path)
+    key = key_of_sources(monkeypatch, tmp_path)
+    monkeypatch.setattr(cache, "_contents", lambda: pytest.fail("the sources are read again"))
+    assert key_of_sources(monkeypatch, tmp_path) == key
+    assert store.entries() == []
