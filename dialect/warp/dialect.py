@@ -1,37 +1,15 @@
 """The dialect `warp`, as xDSL registers it."""
 
+from importlib import import_module
 from typing import TypeVar
 
 from xdsl.ir import Attribute, Dialect, Operation
 
-from . import (
-    attention,
-    attention_gradient,
-    attributes,
-    cta,
-    elements,
-    epilogue,
-    fragments,
-    matmul,
-    matrices,
-    memory,
-    mma,
-    operands,
-    rows,
-    stored,
-    synchronisation,
-    tensor_maps,
-    tensor_memory,
-    tile_mma,
-    views,
-    warpgroup,
-)
+_ORDER = """matmul attention attention_gradient rows mma operands views stored cta tile_mma epilogue elements matrices
+memory fragments attributes synchronisation warpgroup tensor_memory tensor_maps"""
+"""The modules that define the dialect, in the order of the reference."""
 
-_MODULES = (
-    matmul, attention, attention_gradient, rows, mma, operands, views, stored, cta, tile_mma, epilogue, elements,
-    matrices, memory, fragments, attributes, synchronisation, warpgroup, tensor_memory, tensor_maps,
-)  # fmt: skip
-"""In the order of the reference."""
+_MODULES = tuple(import_module(f".{name}", __package__) for name in _ORDER.split())
 
 KindT = TypeVar("KindT", Operation, Attribute)
 
