@@ -142,12 +142,6 @@ class ContractionOp(NamedOperation, ABC):
         named = zip(self.OPERANDS[:2], self.indexing_maps, strict=False)
         return any(self.LOOPS.index(loop) not in loops_of(map_.data) for dims, map_ in named for loop in dims[-2:])
 
-    @property
-    def converts(self) -> bool:
-        """Whether A and B are integers that are multiplied and added as floats."""
-        kinds = [_matrix(value.type).get_element_type() for value in (*self.inputs, *self.outputs)]
-        return all(isinstance(kind, IntegerType) for kind in kinds[:2]) and not isinstance(kinds[-1], IntegerType)
-
     def _types_problem(self) -> str | None:
         return _operand_problem(_types(self.inputs), _types(self.outputs))
 

@@ -37,9 +37,9 @@ from ..text.syntax import (
 )
 from ..types import REGISTER_BITS
 from ..verifier import TargetContext, check
-from .declarations import Declarations, address_problems
+from .declarations import Declarations, address_problems, module_problems, version_notes
 from .directives import directive_problems, text_problems
-from .functions import call_problem, list_problem, module_problems, version_notes
+from .functions import call_problem, list_problem
 from .names import LISTS, Known, Names, Values, written
 
 # What ptxas repairs or ignores without an error: text that is no fault to it, and does not do what it says.
