@@ -220,10 +220,6 @@ class ScaledOp(OperandForm):
         own, k = memory_of(self.scales).get_shape()[:: -1 if self.across is not None else 1]
         return own, k
 
-    def of(self, memory: SSAValue, side_operands: Sequence[SSAValue]) -> ScaledOp:
-        (scales,) = side_operands
-        return ScaledOp(memory, scales)
-
     def verify_sizes(
         self, side: str, multiplied: str, variant: Variant, sizes: Sequence[int], order: Sequence[int]
     ) -> None:

@@ -50,7 +50,7 @@ from ...dialect.warp.cta import CopyOp
 from ...dialect.warp.elements import IndexOp, M, N, PointwiseOp
 from ...dialect.warp.matmul import MatmulOp
 from ...dialect.warp.op_shapes import bounds_attribute
-from ...dialect.warp.operands import OperandForm, drop_forms, of_form
+from ...dialect.warp.operands import OperandForm, ScaledOp, drop_forms, of_form
 from ...dialect.warp.tensor_maps import EncodeTensorMapOp, Im2colOp, TensorMapType
 from ...dialect.warp.views import DIVISIBLE, MatrixOp
 from ..diagnostics import fail
@@ -461,7 +461,10 @@ class Inside(NamedTuple):
     def factor(self, index: IndexBuilder, form: OperandForm | None, operands: Sequence[KernelArgument]) -> SSAValue:
         """The value of A or B in the kernel, in its form, with the operands that the form reads."""
         memory, *side_operands = map(self.seen, operands)
-        return of_form(form, memory, side_operands, index.insert)
+        factor = of_form(form, memory, side_operands, index.insert)
+        if isinstance(scaled := factor.owner, ScaledOp):
+            scaled.across = None  # views of scales have k last
+        return factor
 
     def function(
         self,

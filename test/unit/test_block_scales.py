@@ -23,16 +23,16 @@ LOW = {"cta": "128x128x256", "warp": "64x128"}
 SCALED = """#same = affine_map<(i, k) -> (i, k)>
 #sa = affine_map<(i, k) -> {sa}>
 #sb = affine_map<(i, k) -> {sb}>
-#a = affine_map<(m, n, k) -> (m, k)>
+#a = affine_map<(m, n, k) -> ({along_a})>
 #b = affine_map<(m, n, k) -> (n, k)>
 #d = affine_map<(m, n, k) -> (m, n)>
-func.func @scaled(%A: memref<{m}x{k}xf8E4M3FN>, %SA: memref<{shape_a}xf32>, %B: memref<{n}x{k}xf8E5M2>,
+func.func @scaled(%A: memref<{of_a}xf8E4M3FN>, %SA: memref<{shape_a}xf32>, %B: memref<{n}x{k}xf8E5M2>,
                   %SB: memref<{shape_b}xf32>, %D: memref<{m}x{n}xf32>) {{
   %zero = arith.constant 0.0 : f32
-  %a = memref.alloc() : memref<{m}x{k}xbf16>
+  %a = memref.alloc() : memref<{of_a}xbf16>
   %b = memref.alloc() : memref<{n}x{k}xbf16>
   linalg.generic {{indexing_maps = [#same, #sa, #same], iterator_types = ["parallel", "parallel"]}}
-      ins(%A, %SA : memref<{m}x{k}xf8E4M3FN>, memref<{shape_a}xf32>) outs(%a : memref<{m}x{k}xbf16>) {{
+      ins(%A, %SA : memref<{of_a}xf8E4M3FN>, memref<{shape_a}xf32>) outs(%a : memref<{of_a}xbf16>) {{
   ^bb0(%q: f8E4M3FN, %s: f32, %old: bf16):
     %wide = arith.extf %q : f8E4M3FN to f32
     %product = arith.mulf %wide, %s : f32
@@ -48,21 +48,24 @@ func.func @scaled(%A: memref<{m}x{k}xf8E4M3FN>, %SA: memref<{shape_a}xf32>, %B: 
     linalg.yield %rounded : bf16
   }}
   linalg.fill ins(%zero : f32) outs(%D : memref<{m}x{n}xf32>)
-  linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : memref<{m}x{k}xbf16>, memref<{n}x{k}xbf16>)
+  linalg.matmul indexing_maps = [#a, #b, #d] ins(%a, %b : memref<{of_a}xbf16>, memref<{n}x{k}xbf16>)
     outs(%D : memref<{m}x{n}xf32>)
   return
 }}
 """
 
 
-def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1) -> str:
-    """Scales of so many rows of A by 128, with k first if they lie `across`, and of so many columns of B by 128."""
-    groups, of_a = k // BLOCK, "i" if rows == 1 else f"i floordiv {rows}"
-    shape_a, sa = f"{m // rows}x{groups}", f"({of_a}, k floordiv {BLOCK})"
+def text(m: int, n: int, k: int, columns: int, *, across: bool, rows: int = 1, along_m: bool = False) -> str:
+    """Scales of so many rows of A by 128, with k first if they lie `across`, and of so many columns of B by 128; A has
+    k first if it lies `along_m`."""
+    groups, (row, along_k) = k // BLOCK, ("k", "i") if along_m else ("i", "k")
+    of_a = row if rows == 1 else f"{row} floordiv {rows}"
+    shape_a, sa = f"{m // rows}x{groups}", f"({of_a}, {along_k} floordiv {BLOCK})"
     if across:
-        shape_a, sa = f"{groups}x{m // rows}", f"(k floordiv {BLOCK}, {of_a})"
+        shape_a, sa = f"{groups}x{m // rows}", f"({along_k} floordiv {BLOCK}, {of_a})"
     of_b = "i" if columns == 1 else f"i floordiv {columns}"
     return SCALED.format(m=m, n=n, k=k, sa=sa, sb=f"({of_b}, k floordiv {BLOCK})", shape_a=shape_a,
+                         of_a=f"{k}x{m}" if along_m else f"{m}x{k}", along_a="k, m" if along_m else "m, k",
                          shape_b=f"{n // columns}x{groups}")  # fmt: skip
 
 
@@ -91,18 +94,33 @@ def test_square_blocks_of_both_operands() -> None:
     check((384, 256, 512), BLOCK, HIGH, across=False, rows=BLOCK)
 
 
-def check(size: tuple[int, int, int], columns: int, schedule: dict[str, Any], *, across: bool, rows: int = 1) -> None:
+@pytest.mark.parametrize("across", [False, True])
+def test_an_operand_that_does_not_lie_along_k_is_transposed_before(across: bool) -> None:
+    check((102, 256, 384), BLOCK, {}, across=across, along_m=True)
+
+
+def check(
+    size: tuple[int, int, int],
+    columns: int,
+    schedule: dict[str, Any],
+    *,
+    across: bool,
+    rows: int = 1,
+    along_m: bool = False,
+) -> None:
     """Compares a product on the interpreter with float64, under all checks."""
     (m, n, k), rng = size, np.random.default_rng()
-    kernel = compile(text(m, n, k, columns, across=across, rows=rows), target="sm_90a", cache=False, **schedule)
-    assert kernel.ptx.count(".entry") == 1
+    function = text(m, n, k, columns, across=across, rows=rows, along_m=along_m)
+    kernel = compile(function, target="sm_90a", cache=False, **schedule)
+    assert kernel.ptx.count(".entry") == 1 + along_m
     a = rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
     b = rng.standard_normal((n, k)).astype(ml_dtypes.float8_e5m2)
     sa, sb = (
         np.exp2(rng.uniform(-3, 3, (lines, k // BLOCK))).astype(np.float32) for lines in (m // rows, n // columns)
     )
     d = np.full((m, n), np.nan, np.float32)
-    kernel(a, np.ascontiguousarray(sa.T) if across else sa, b, sb, d, device="interp", checks="all")
+    of_a = np.ascontiguousarray(a.T) if along_m else a
+    kernel(of_a, np.ascontiguousarray(sa.T) if across else sa, b, sb, d, device="interp", checks="all")
     x, y = a.astype(np.float64), b.astype(np.float64)
     of_x, of_y = np.repeat(sa.astype(np.float64), rows, 0), np.repeat(sb.astype(np.float64), columns, 0)
     wanted, bound = np.zeros((m, n)), np.zeros((m, n))
@@ -140,7 +158,8 @@ def test_other_targets_scale_matrices_of_their_own() -> None:
 def test_scales_of_rows_multiply_sums(target: str, schedule: dict[str, Any]) -> None:
     """One scale for each row of both matrices: the product is one kernel, whose sums are scaled, not the operands."""
     (m, n, k), rng = (70, 144, 160), np.random.default_rng()
-    source = SCALED.format(m=m, n=n, k=k, sa="(i)", sb="(i)", shape_a=m, shape_b=n)
+    sizes = {"m": m, "n": n, "k": k, "of_a": f"{m}x{k}", "along_a": "m, k", "shape_a": m, "shape_b": n}
+    source = SCALED.format(**sizes, sa="(i)", sb="(i)")
     kernel = compile(source, target=target, cache=False, **schedule)
     assert kernel.ptx.count(".entry") == 1
     a = rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn)
