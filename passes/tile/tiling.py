@@ -478,10 +478,8 @@ class Inside(NamedTuple):
         function."""
         if function is None:
             return None
-        inputs = [
-            (self.seen(operand), map_along(loops, (outer + loop for loop in loops_in_tile(operand))))
-            for operand in operands
-        ]
+        maps = (map_along(loops, (outer + loop for loop in loops_in_tile(operand))) for operand in operands)
+        inputs = [*zip(map(self.seen, operands), maps, strict=True)]
         return index.insert(function.moved(inputs, loops, self.batch, self.numbers)).function
 
 
@@ -496,8 +494,7 @@ def _view(
     index: IndexBuilder, operand: MatrixOperand | Spread, memory: SSAValue, at: Sequence[Index], part: Sequence[Index]
 ) -> SSAValue:
     """The matrix of this CTA, restricted to a `part` of its rows. `at` are the indices of the batch."""
-    kept = [loop >= len(at) for loop in operand.batch]
     others = (d for d in range(memory_of(memory).get_num_dims()) if d not in operand.dimensions)
-    dimensions = [d for d, stays in zip(others, kept, strict=True) if stays]
+    dimensions = [d for d, loop in zip(others, operand.batch, strict=True) if loop >= len(at)]
     indices = index.values([at[loop] for loop in operand.batch if loop < len(at)])
     return index.insert(MatrixOp(memory, indices, *operand.dimensions, dimensions, index.values(part))).matrix
