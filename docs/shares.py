@@ -10,10 +10,11 @@ import json
 import re
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README, TORCH, RESULTS = ROOT / "README.md", ROOT / "docs" / "torch.md", ROOT / "bench" / "RESULTS.md"
-WORK = ROOT / "bench" / "work-h100.json"
+WORK = [ROOT / "bench" / f"work-{gpu}.json" for gpu in ("h200", "h100")]
 KINDS = {
     "products": ("products of bf16, of shapes that models have", "cuBLAS"),
     "gated": (
@@ -31,7 +32,8 @@ KINDS = {
 }
 """The kinds of `bench/work.py`, as they are named to a reader, and their peers."""
 ROWS = ROOT / "bench" / "rows-h100.json"
-MODELS = ROOT / "bench" / "torch-models-h100-2.json"
+MODELS = [ROOT / "bench" / f"torch-models-{gpu}.json" for gpu in ("h200", "h100")]
+"""The runs of `bench/torch_models.py`, those that tables show first."""
 NAMES = {
     "llama-prefill": "Llama 3 8B, 2 layers, prefill 4 x 2048",
     "llama-decode": "the same, decode, batch 16, cache 2048",
@@ -48,35 +50,78 @@ NAMES = {
 
 
 def work() -> str:
-    """The mean speed of each kind relative to its peer, the least, and how many cases are slower than the peer."""
-    run = json.loads(WORK.read_text())
-    heads = (f"work, {run['device']}", "beside", "cases", "mean speed", "least", "slower")
-    lines = [f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    """The mean speed of each kind relative to its peer, the least, and how many cases are slower, on each GPU."""
+    runs = [json.loads(path.read_text()) for path in WORK]
+    heads = ["work", "beside", "cases"]
+    for run in runs:
+        heads += [f"{_short(run)}: mean speed", "least", "slower"]
+    lines = [f"| {' | '.join(heads)} |", f"| --- | --- | ---: |{' ---: | ---: | ---: |' * len(runs)}"]
     for kind, (name, peer) in KINDS.items():
-        found = [row["peer"] / row["ours"] for row in run["rows"] if row["kind"] == kind]
-        slower = sum(round(speed, 2) < 1 for speed in found)
-        speeds = f"{geometric_mean(found):.2f} | {min(found):.2f}"
-        lines.append(f"| {name} | {peer} | {len(found)} | {speeds} | {slower} |")
+        relative = [[row["peer"] / row["ours"] for row in run["rows"] if row["kind"] == kind] for run in runs]
+        cells = [_speeds(each) if each else " |  | " for each in relative]
+        lines.append(f"| {name} | {peer} | {max(map(len, relative))} | {' | '.join(cells)} |")
     return "".join(f"{line}\n" for line in lines)
 
 
+def slowest(below: float = 0.97) -> str:
+    """The cases of each kind whose speed relative to the peer is below a limit, the slowest first."""
+    lines = [f"| GPU | kind | cases below {below} of their peer |", "| --- | --- | --- |"]
+    for run in (json.loads(path.read_text()) for path in WORK):
+        for kind in KINDS:
+            of_kind = ((row["peer"] / row["ours"], row["case"]) for row in run["rows"] if row["kind"] == kind)
+            cases = [f"{case} {speed:.2f}" for speed, case in sorted(of_kind) if speed < below]
+            if cases:
+                lines.append(f"| {_short(run)} | {kind} | {'; '.join(cases)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _short(run: dict[str, Any]) -> str:
+    """The name of a GPU without its maker and its memory, such as "H100"."""
+    return run["device"].removeprefix("NVIDIA ").split()[0]
+
+
+def _speeds(speeds: list[float]) -> str:
+    slower = sum(round(speed, 2) < 1 for speed in speeds)
+    return f"{geometric_mean(speeds):.2f} | {min(speeds):.2f} | {slower}"
+
+
+def _measured(path: Path) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
+    """The GPU of a run of models, and what was measured for each model and contender."""
+    run = json.loads(path.read_text())
+    return _short(run), {(row["row"], row["name"]): row for row in run["rows"]}
+
+
 def models() -> str:
-    """Milliseconds of each model, of some in CUDA graphs too, and the time relative to inductor's, with the host and
-    without."""
-    run = json.loads(MODELS.read_text())
-    times: dict[tuple[str, str], float] = {}
-    alone: dict[tuple[str, str], float] = {}
-    for row in run["rows"]:
-        times[row["row"], row["name"]], alone[row["row"], row["name"]] = row["milliseconds"], row["alone"]
-    heads = (f"bf16, milliseconds, {run['device']}", "eager", "inductor", "Warploom", "of inductor", "the GPU alone")
-    lines = [f"| {' | '.join(heads)} |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    """Milliseconds of each model on the first GPU, of some in CUDA graphs too, and the time relative to inductor's on
+    each GPU, with the host and without."""
+    (gpu, first), *others = map(_measured, MODELS)
+    heads = [f"bf16, milliseconds, one {gpu}", "eager", "inductor", "Warploom", "of inductor", "the GPU alone"]
+    heads += [head for other, _ in others for head in (f"one {other}: of inductor", "the GPU alone")]
+    lines = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for row, name in NAMES.items():
-        for graphs, shown in (("", name), (" graphs", f"{name}, in CUDA graphs")):
-            ours, theirs = (times.get((row, f"{who}{graphs}")) for who in ("warploom", "inductor"))
-            if ours is not None and theirs is not None:
-                eager = "" if graphs else f"{times[row, 'eager']:.2f}"
-                kept = alone[row, f"warploom{graphs}"] / alone[row, f"inductor{graphs}"]
-                lines.append(f"| {shown} | {eager} | {theirs:.2f} | {ours:.2f} | {ours / theirs:.2f} | {kept:.2f} |")
+        for graphs, title in (("", name), (" graphs", f"{name}, in CUDA graphs")):
+            if (row, f"warploom{graphs}") in first:
+                ours, theirs = (first[row, f"{who}{graphs}"]["milliseconds"] for who in ("warploom", "inductor"))
+                eager = "" if graphs else f"{first[row, 'eager']['milliseconds']:.2f}"
+                cells = [eager, f"{theirs:.2f}", f"{ours:.2f}", *_of_inductor(first, row, graphs)]
+                cells += [cell for _, run in others for cell in _of_inductor(run, row, graphs)]
+                lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _of_inductor(run: dict[tuple[str, str], dict[str, Any]], row: str, graphs: str) -> list[str]:
+    ours, theirs = run[row, f"warploom{graphs}"], run[row, f"inductor{graphs}"]
+    return [f"{ours[key] / theirs[key]:.2f}" for key in ("milliseconds", "alone")]
+
+
+def models_in_full() -> str:
+    """What each contender takes for each model on each GPU, with its memory, its error and its first call."""
+    heads = ("GPU", "model", "", "ms", "the GPU alone", "MiB", "error", "first call, s")
+    lines = [f"| {' | '.join(heads)} |", "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    for gpu, run in map(_measured, MODELS):
+        for (row, name), of in run.items():
+            cells = (f"{of['milliseconds']:.3f}", f"{of['alone']:.3f}", f"{of['megabytes']:.0f}", f"{of['error']:.1e}")
+            lines.append(f"| {gpu} | {row} | {name} | {' | '.join(cells)} | {of['first_call_seconds']:.1f} |")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -99,10 +144,14 @@ def _cell(row: dict[str, float]) -> str:
     return "; ".join([f"{row['ours']:.0f}", *(f"{share:.2f}" for share in shares)])
 
 
+TABLES = {"work": work, "slowest": slowest, "models": models, "models in full": models_in_full, "rows": rows}
+"""The tables, by their names in the comments that enclose them on the pages."""
+
+
 def text(page: Path = README) -> str:
     """A page with the tables as they are measured."""
     written = page.read_text(encoding="utf-8")
-    for name, made in (("work", work), ("models", models), ("rows", rows)):
+    for name, made in TABLES.items():
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         written = between.sub(lambda match, made=made: f"{match[1]}{made()}{match[2]}", written)
     return written
