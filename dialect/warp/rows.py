@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, i32, i64
 from xdsl.ir import Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
@@ -30,6 +31,14 @@ def apart(parts: int) -> AffineMap:
     return AffineMap(2, 0, (AffineDimExpr(0) % parts, AffineDimExpr(1)))
 
 
+def _is_only_compared(value: SSAValue) -> bool:
+    users = [use.operation for use in value.uses]
+    return all(
+        isinstance(op, arith.CmpiOp) or (isinstance(op, arith.SelectOp) and _is_only_compared(op.result))
+        for op in users
+    )
+
+
 @irdl_op_definition
 class RowsOp(IRDLOperation):
     """Computes each row of the output from a row of each input::
@@ -52,8 +61,8 @@ class RowsOp(IRDLOperation):
 
     Of two loops, an output may have sums of elements of rows that are a number apart, `(m, n) -> (m mod 96, n)`,
     from zero. Inputs are numbers, or memory that is indexed by any loops. The arguments of the region are one element
-    of each input, of integers of 64 bits the low word; it yields one element of each output, for integers of 64 bits
-    one of 32, and computes floats in f32 or f64.
+    of each input, of integers of 64 bits the low word, or the nearest integer of 32 bits if it is only compared; it
+    yields one element of each output, for integers of 64 bits one of 32, and computes floats in f32 or f64.
     `warp.index` is the index along a loop.
     """
 
@@ -95,6 +104,10 @@ class RowsOp(IRDLOperation):
     def is_of_rows(self, output: int) -> bool:
         """Whether an output has one element for each row."""
         return len(self.written[output].results) < self.loops
+
+    def reads_nearest(self, number: int) -> bool:
+        """Whether an input has integers of 64 bits that are only compared."""
+        return element_type(self.inputs[number]) == i64 and _is_only_compared(self.body.block.args[number])
 
     def is_summed(self, output: int) -> bool:
         """Whether an output has sums of elements of several rows."""

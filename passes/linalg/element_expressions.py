@@ -23,7 +23,7 @@ from ...dialect.warp.attributes import element_row
 from ...dialect.warp.elements import element_type, only_computes, shape_of
 from ...dialect.warp.fragments import IDENTITIES, Kind
 from . import contraction
-from .operand import root, users_of
+from .operand import SIZE_LIMIT, root, users_of
 
 # What an element of memory is, as an expression of elements that were there before: through every operation of
 # `linalg` that makes it, however the work is divided among them.
@@ -64,7 +64,8 @@ class ElementExpression:
 
     `kind` is "op" (`name`, with its properties), "constant" (`number`), "outside" (`value`), "index" (of the loop
     `name`), "load" (from `value` at `place`), "reduce" (by `name`, one of `REDUCTIONS`, of its only operand over the
-    reader's loop), or "product" (the element at `place` of what `product` makes). `op` is an operation for it. `type`
+    reader's loop), or "product" (the element at `place` of what `product` makes). A load of an integer of 64 bits that
+    is compared is `NEAREST`. `op` is an operation for it. `type`
     is what an `arith.truncf` rounds to, f64 of what is computed in it, or that of a constant integer.
     """
 
@@ -179,14 +180,27 @@ def nearest(number: float, kind: Attribute) -> float | None:
     return element.nearest(number) if element is not None and element.name in ("f16", "bf16") else None
 
 
+NEAREST = "nearest"
+"""The `name` of a load of the integer of 32 bits nearest to one of 64, which compares alike with any below a limit."""
+
+
+def _as_nearest(x: ElementExpression) -> ElementExpression:
+    """An integer of 64 bits as the nearest of 32 bits, if it is one of memory, or chosen of such."""
+    if x.kind == "load":
+        return replace(x, name=NEAREST)
+    return replace(x, operands=(x.operands[0], *map(_as_nearest, x.operands[1:]))) if x.is_op("arith.select") else x
+
+
 def _are_counted(op: Operation, numbers: Sequence[ElementExpression]) -> bool:
-    """Whether 32 bits hold the integers of 64 that an operation takes: those of memory are places, labels or masks
-    where they are compared with what is no other one, and any where they are not extended and become floats."""
+    """Whether 32 bits hold the integers of 64 that an operation takes: those of memory where they are compared with
+    what is no other one, and any where they are not extended and become floats."""
     wide = [x for x, operand in zip(numbers, op.operands, strict=True) if operand.type == i64]
     own = [x for x in wide if x.leaves("load") and not x.is_op("arith.extsi", "arith.extui")]
     if isinstance(op, arith.SIToFPOp | arith.UIToFPOp):
         own += [x for x in wide if x.leaves("outside") and not x.is_op("arith.extsi", "arith.extui")]
         return not own
+    if isinstance(op, arith.CmpiOp) and any(x.kind == "constant" and abs(x.number or 0) >= SIZE_LIMIT for x in wide):
+        return False
     return isinstance(op, arith.SelectOp) or len(own) < 2
 
 
@@ -285,6 +299,8 @@ class ElementReader:
             return operands[0].narrowed(kind) if operands[0].is_wide else operands[0].rounded(kind)
         if not _are_counted(owner, operands):
             return None
+        if isinstance(owner, arith.CmpiOp) and owner.lhs.type == i64:
+            operands = tuple(map(_as_nearest, operands))
         if isinstance(owner, arith.CmpfOp):
             operands = _as_narrow(operands)
         properties = tuple(sorted((name, str(v)) for name, v in owner.properties.items() if name != "fastmath"))

@@ -144,5 +144,8 @@ def _number_of(op: arith.ConstantOp, expression: ElementExpression) -> FloatAttr
         return FloatAttr(number, f64 if expression.is_wide else f32)
     if isinstance(value, IntegerAttr):
         kind = computed_as(value.type)
-        return IntegerAttr(value.value.data, kind if isa(kind, IntegerType) else i32)
+        kind = kind if isa(kind, IntegerType) else i32
+        if abs(value.value.data) >> kind.bitwidth:
+            decline(f"the constant {value.value.data} takes more than {kind.bitwidth} bits")
+        return IntegerAttr(value.value.data, kind)
     decline("it depends on a constant of several values")

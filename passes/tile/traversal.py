@@ -28,6 +28,7 @@ from ...dialect.warp.attributes import FragmentType, Memory, element_row, memory
 from ...dialect.warp.fragments import ConvertLayoutOp, column_of
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import bounds_attribute
+from ...dialect.warp.rows import RowsOp
 from ...dialect.warp.synchronisation import CLUSTER_SIZE, LEAST_CTAS
 from ...dialect.warp.views import MatrixOp
 from ..diagnostics import fail
@@ -239,6 +240,14 @@ def lane_layout(bits: int, neighbours: int, across: int, *, more_rows: bool, sid
     return Layout(lane, (*map(column, range(neighbours)), *more))
 
 
+def _nearest(words: Sequence[SSAValue]) -> SSAValue:
+    """The integer of 32 bits nearest to one of 64 bits, of which these are the low and the high word."""
+    low, high = words
+    fits = arith.CmpiOp(high, arith.ShRSIOp(low, integer(SIGN_BIT)).result, "eq").result
+    end = arith.XOrIOp(arith.ShRSIOp(high, integer(SIGN_BIT)).result, integer((1 << SIGN_BIT) - 1)).result
+    return arith.SelectOp(fits, low, end).result
+
+
 class TraversalKernel:
     """The body of a kernel under construction. `arguments` maps values of the host to its arguments."""
 
@@ -249,6 +258,9 @@ class TraversalKernel:
         self.outputs = [self.view(place) for place in traversal.outputs]
         words = {i: place for i, place in enumerate(traversal.outputs) if place.kind.element_type == i64}
         self.high_words = {i: self.view(place, high=True) for i, place in words.items()}
+        rows = traversal.op if isinstance(traversal.op, RowsOp) else None
+        compared = {i: place for i, place in traversal.inputs.items() if rows is not None and rows.reads_nearest(i)}
+        self.compared = {i: self.view(place, high=True) for i, place in compared.items()}
 
     def load(
         self, index: IndexBuilder, number: int, view: SSAValue, at: Index, *, column: bool = False,
@@ -260,7 +272,11 @@ class TraversalKernel:
         kind, layout = column_of(kind) if column else kind, kind.layout.data
         turned = place.value in self.traversal.turned
         kind = kind.with_layout(layout.transposed()) if turned else kind
-        loaded = index.insert(LoadOp(view, [self.row, index.value(at)], kind, self.traversal.bounds(place))).fragment
+        where, bounds = [self.row, index.value(at)], self.traversal.bounds(place)
+        loaded = index.insert(LoadOp(view, where, kind, bounds)).fragment
+        if number in self.compared:
+            high = index.insert(LoadOp(self.compared[number], where, kind, bounds)).fragment
+            loaded = mapped(index, _nearest, loaded, high)
         return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment if turned else loaded
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:

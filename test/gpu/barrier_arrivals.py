@@ -22,9 +22,11 @@ KERNEL = """
   mov.u32 %thread, %tid.x;
   mov.u32 %at, barrier;
   setp.ne.u32 %other, %thread, 0;
-  @!%other mbarrier.init.shared.b64 [%at], 1;
+  @%other bra made;
+  mbarrier.init.shared.b64 [%at], 1;
+made:
   {between}
-  @!%other mbarrier.arrive.shared.b64 _, [%at];
+  @!%other mbarrier.arrive.expect_tx.shared::cta.b64 _, [%at], 128;
   ret;
 }}
 """

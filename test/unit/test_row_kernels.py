@@ -367,3 +367,43 @@ def test_rows_are_divided_by_numbers_whose_reciprocal_is_infinite(largest: float
     compile(text)(x, y, device="interp")
     wide = x.astype(np.float32)
     np.testing.assert_array_equal(y, (wide / np.abs(wide).max(1, keepdims=True)).astype(np.float16))
+
+
+LARGE = (5, 5 + 2**32, 7, -100, -101, -(2**40), 2**40, 2**31, -(2**31) - 1, -1, 2**32 - 1, 2, 2**63 - 1, -(2**63))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "number"),
+    [("eq", 5), ("ne", -1), ("sgt", 7), ("slt", -100), ("sle", 2**31 - 2), ("sge", 2**40), ("ult", 3), ("uge", 9)],
+)
+def test_integers_of_64_bits_are_compared_with_all_of_their_bits(predicate: str, number: int) -> None:
+    text = f"""func.func @f(%x: memref<37x100xf32>, %l: memref<37xi64>, %y: memref<37xf32>) {{
+  linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m)>],
+                  iterator_types = ["parallel", "reduction"]}}
+      ins(%x, %l : memref<37x100xf32>, memref<37xi64>) outs(%y : memref<37xf32>) {{
+  ^bb0(%a: f32, %label: i64, %old: f32):
+    %number = arith.constant {number} : i64
+    %zero = arith.constant 0.0 : f32
+    %is = arith.cmpi {predicate}, %label, %number : i64
+    %kept = arith.select %is, %a, %zero : f32
+    %sum = arith.addf %kept, %old : f32
+    linalg.yield %sum : f32
+  }}
+  return
+}}"""
+    random = np.random.default_rng()
+    x, labels = random.standard_normal((37, 100)).astype(np.float32), random.choice(np.array(LARGE), 37)
+    kernel, y = compile(text, "sm_90a", cache=False), np.zeros(37, np.float32)
+    kernel(x, labels, y, device="interp", checks="all")
+    one, other = (labels.astype(np.uint64), np.uint64(number)) if predicate[0] == "u" else (labels, np.int64(number))
+    ufuncs = {
+        "eq": "equal",
+        "ne": "not_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+    }
+    chosen = getattr(np, ufuncs[predicate[-2:]])(one, other)
+    terms = np.where(chosen[:, None], x, 0).astype(np.float64)
+    assert np.all(np.abs(y - terms.sum(1)) <= 100 * 2.0**-24 * np.abs(terms).sum(1))
