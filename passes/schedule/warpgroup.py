@@ -131,9 +131,10 @@ def _takes_turns(product: Product, tile: GroupTile) -> bool:
     return small or (bool(product.blocks[1]) and tile.rows > ROWS)
 
 
-TAIL_PARTS, LONG_TAIL, MANY_TURNS = 4, 128, 16
+TAIL_PARTS, LONG_TAIL, MANY_TURNS = 4, 96, 16
 """Parts of K of tiles of groups that are left behind the last full turn of CTAs, where tiles have so many K tiles, and
-turns are fewer (H100, 8192 tokens, 14336x4096, 8.2 turns: 1380 microseconds for 1467; 57 of 64 K tiles: 3060, 2945)."""
+turns are fewer (H100, groups of drawn sizes, us: 8192 rows of 8 groups, 112 K tiles, 2048 columns 342 for 376;
+96, 4096 columns 560 for 583; 80, 5120 columns of 16 groups 690 for 661; 64, 14336 columns of 4096 rows 781 for 710)."""
 
 
 def _tail_parts(product: Product, schedule: Schedule, ctas: int) -> int:
