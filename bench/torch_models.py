@@ -3,11 +3,11 @@
     bench/with_gpu.sh python bench/torch_models.py --rows llama-prefill llama-decode --json out.json
     bench/with_gpu.sh python bench/torch_models.py --rows vit gpt2-train --profile profiles
 
-Models are written here, with random weights. A time is the median over `--repeats` calls between two events, so that
-what the host takes is in it; the contenders take turns. `graphs` are both in `mode="reduce-overhead"`. An error is the
-largest distance of a result, or of a gradient, from that of the same model in float32 in eager, relative in the
-Frobenius norm. `alone` is the median between two events with the host ahead. Memory is the peak of a call beyond what
-lies there before. `--compile` compiles alone, to warm caches.
+Models are written here, or those of `transformers` (BERT, T5, Whisper), with random weights. A time is the median over
+`--repeats` calls between two events, so that what the host takes is in it; the contenders take turns. `graphs` are both
+in `mode="reduce-overhead"`. An error is the largest distance of a result, or of a gradient, from that of the same model
+in float32 in eager, relative in the Frobenius norm. `alone` is the median between two events with the host ahead.
+Memory is the peak of a call beyond what lies there before. `--compile` compiles alone, to warm caches.
 """
 
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,83 @@ def resnet() -> nn.Module:
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
+class Taken(nn.Module):
+    """A model of `transformers`, or the part of one, called with `named` arguments; a result of it by name."""
+
+    def __init__(self, kind: str, named: Sequence[str], result: str, part: str = "", **sizes: object) -> None:
+        super().__init__()
+        made: Any = getattr(import_module("transformers"), kind)
+        model = made(made.config_class(**sizes))
+        self.model, self.named, self.result = getattr(model, part) if part else model, named, result
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.model(**dict(zip(self.named, inputs, strict=True)))[self.result]
+
+
+class ResidualConvolutions(nn.Module):
+    """Two 3x3 convolutions of normed images, the step of the noise between them, as SDXL's UNet has them."""
+
+    def __init__(self, width: int, steps: int, groups: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.GroupNorm(groups, width), nn.GroupNorm(groups, width)
+        self.convolutions = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        self.step = nn.Linear(steps, width)
+
+    def forward(self, x: Tensor, step: Tensor) -> Tensor:
+        y = self.convolutions[0](functional.silu(self.first(x)))
+        y = y + self.step(functional.silu(step))[:, :, None, None]
+        return x + self.convolutions[1](functional.silu(self.second(y)))
+
+
+class Reading(nn.Module):
+    """Attention to a text, or of pixels to each other."""
+
+    def __init__(self, width: int, heads: int, text: int) -> None:
+        super().__init__()
+        self.heads, self.q, self.out = heads, dense(width, width), nn.Linear(width, width)
+        self.k, self.v = dense(text, width), dense(text, width)
+
+    def forward(self, x: Tensor, text: Tensor) -> Tensor:
+        parts = self.q(x), self.k(text), self.v(text)
+        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in parts)
+        return self.out(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class ReadingBlock(nn.Module):
+    """Attention of pixels, attention to a text, and a perceptron with GEGLU."""
+
+    def __init__(self, width: int, heads: int, text: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        self.own, self.other = Reading(width, heads, width), Reading(width, heads, text)
+        self.up, self.down = nn.Linear(width, 8 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, text: Tensor) -> Tensor:
+        y = self.norms[0](x)
+        x = x + self.own(y, y)
+        x = x + self.other(self.norms[1](x), text)
+        y, gate = self.up(self.norms[2](x)).chunk(2, -1)
+        return x + self.down(y * functional.gelu(gate))
+
+
+class UNetBlock(nn.Module):
+    """A block of SDXL's UNet: convolutions, and two blocks of attention that read the text."""
+
+    def __init__(self, width: int, heads: int, steps: int, text: int, groups: int) -> None:
+        super().__init__()
+        self.convolved = ResidualConvolutions(width, steps, groups)
+        self.norm = nn.GroupNorm(groups, width, 1e-6)
+        self.into, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.blocks = nn.ModuleList(ReadingBlock(width, heads, text) for _ in range(2))
+
+    def forward(self, x: Tensor, step: Tensor, text: Tensor) -> Tensor:
+        x = self.convolved(x, step)
+        y = self.into(self.norm(x).permute(0, 2, 3, 1).flatten(1, 2))
+        for block in self.blocks:
+            y = block(y, text)
+        return x + self.out(y).unflatten(1, x.shape[2:]).permute(0, 3, 1, 2)
+
+
 @dataclass(frozen=True)
 class Row:
     """A model, its inputs, and how it is run. `small` are for a machine without a GPU."""
@@ -334,6 +412,36 @@ def _patches(small: bool) -> list[Tensor]:
 
 def _images(small: bool) -> list[Tensor]:
     return [torch.randn(1 if small else 64, 3, 32 if small else 224, 32 if small else 224)]
+
+
+def _words(batch: int, length: int) -> Tensor:
+    return torch.randint(0, 90, (batch, length))
+
+
+def _bert(small: bool) -> nn.Module:
+    """BERT-large with four of its layers, and the loss of its words."""
+    width, layers = (32, 1) if small else (1024, 4)
+    sizes = {"num_attention_heads": width // (8 if small else 64), "intermediate_size": 4 * width}
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "hidden_size": width}
+    return Taken("BertForMaskedLM", ("input_ids", "labels"), "loss", num_hidden_layers=layers, **sizes)
+
+
+def _t5(small: bool) -> nn.Module:
+    """T5-base, encoder and decoder, with four layers each."""
+    width, heads, layers = (32, 4, 1) if small else (768, 12, 4)
+    sizes = {"d_model": width, "num_heads": heads, "d_kv": width // heads, "d_ff": 4 * width, "use_cache": False}
+    named = "input_ids", "decoder_input_ids"
+    return Taken("T5Model", named, "last_hidden_state", num_layers=layers, **sizes)
+
+
+def _whisper(small: bool) -> nn.Module:
+    """The encoder of Whisper-small with four of its layers."""
+    width, heads, layers = (32, 4, 1) if small else (768, 12, 4)
+    sizes = {"d_model": width, "encoder_attention_heads": heads, "encoder_ffn_dim": 4 * width, "decoder_layers": 1}
+    sizes |= {"decoder_attention_heads": heads}
+    sizes |= {"num_mel_bins": 8, "max_source_positions": 8} if small else {}
+    named = ("input_features",)
+    return Taken("WhisperModel", named, "last_hidden_state", "encoder", encoder_layers=layers, **sizes)
 
 
 ROWS = {
@@ -366,6 +474,20 @@ ROWS = {
     "mixtral": Row(
         lambda small: Decoder(Shape(32, 4, 2, 48, 4), 1, 8) if small else Decoder(MIXTRAL, 1, 4096),
         lambda small: [torch.randn(1, 8, 32) if small else torch.randn(1, 4096, 4096)],
+    ),
+    "bert-train": Row(
+        _bert, lambda small: [_words(1, 8) if small else _words(16, 512)] * 2, training=True, autocast=True
+    ),
+    "t5": Row(_t5, lambda small: [_words(1, 8), _words(1, 6)] if small else [_words(16, 512), _words(16, 128)]),
+    "whisper": Row(_whisper, lambda small: [torch.randn(*(1, 8, 16) if small else (8, 80, 3000))]),
+    "sdxl": Row(
+        lambda small: UNetBlock(32, 2, 24, 40, 4) if small else UNetBlock(640, 10, 1280, 2048, 32),
+        lambda small: (
+            [torch.randn(1, 32, 4, 4), torch.randn(1, 24), torch.randn(1, 5, 40)]
+            if small
+            else [torch.randn(2, 640, 64, 64), torch.randn(2, 1280), torch.randn(2, 77, 2048)]
+        ),
+        channels_last=True,
     ),
     "convnext": Row(lambda _: convnext(), _images, channels_last=True),
     "resnet": Row(lambda _: resnet(), _images, channels_last=True),
@@ -431,11 +553,18 @@ class Contender:
         return out + grads
 
 
+ZERO = 2.0**-20
+"""Gradients of so small a part of the largest norm are zero but for rounding, as that of the bias of keys."""
+
+
 def distance(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
     """The largest relative distance, in the Frobenius norm."""
+    norms = [float(e.float().norm()) for e in exact]
+    least = max(1e-20, ZERO * max(norms))
     return max(
-        float((f.float() - e.float()).norm() / e.float().norm().clamp_min(1e-20))
-        for f, e in zip(found, exact, strict=True)
+        float((f.float() - e.float()).norm()) / norm
+        for f, e, norm in zip(found, exact, norms, strict=True)
+        if norm > least
     )
 
 
