@@ -50,7 +50,7 @@ def warploom(
     chosen = read(options)
     rest = chosen.rest_for(examples)
     if rest == "inductor":
-        return compile_whole(module, examples, partial(_replace_in, options=chosen), mode or chosen.mode)
+        return compile_whole(module, examples, partial(_replace_in, options=chosen, rest=rest), mode or chosen.mode)
     if mode or chosen.mode:
         raise ArgumentError(
             f"mode {mode or chosen.mode!r} is one of inductor's, which runs the rest of a graph on a GPU where triton "
@@ -64,35 +64,29 @@ def warploom(
     return common.aot_autograd(**compilers, **settings)(module, examples)
 
 
-def _replace_in(module: GraphModule, examples: Sequence[Any], name: str, *, options: BackendOptions) -> None:
-    """Puts calls of compiled parts into a graph that inductor is about to compile."""
-    if (mode := sink(module, examples, name)) is not None:
-        gradients_of_losses(module.graph, mode)
-        sums_in_f32(module.graph, mode)
-        narrow_sorts(module.graph, mode)
-    _report(replace_clusters(module, name, options, "inductor"), options)
+def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> None:
+    """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others."""
+    sink(module.graph, name)
+    for rewrite in (gradients_of_losses, sums_in_f32, narrow_sorts) if rest == "inductor" else ():
+        rewrite(module.graph)
+    _report(replace_clusters(module, name, options, rest), options)
     module.recompile()
 
 
-def sink(module: GraphModule, examples: Sequence[Any], name: str) -> Any:
-    """Moves views behind their users where the shapes are known. In inference, 1x1 convolutions become products
-    first. Returns torch's mode of the fake tensors among the examples, None where there are none."""
-    if (mode := import_module("torch._guards").detect_fake_mode(examples)) is not None:
-        if name == "inference":
-            pixels_as_products(module.graph, mode)
-        sink_views(module.graph, mode)
-        join_views(module.graph)
-    return mode
+def sink(graph: Graph, name: str) -> None:
+    """Moves views behind their users. In inference, 1x1 convolutions become products first."""
+    if name == "inference":
+        pixels_as_products(graph)
+    sink_views(graph)
+    join_views(graph)
 
 
 def compile_graph(module: GraphModule, examples: Sequence[Any], *, name: str, options: BackendOptions) -> Callee:
     """A graph of ATen operations as a function of a list of inputs. Parts that are not compiled stay eager."""
     fx: Any = import_module("torch.fx.graph")
-    sink(module, examples, name)
-    _report(replace_clusters(module, name, options, "eager"), options)
     # Takes a list and empties it, so that a tensor is freed behind its last use.
     module.graph.set_codegen(fx._BoxedCodeGen())
-    module.recompile()
+    _replace_in(module, name, options=options, rest="eager")
     call: Any = partial(module.forward)
     call._boxed_call = True
     return call
@@ -344,8 +338,7 @@ def torch_save(program: ExportedProgram, path: str | PathLike[str], **options: A
     """
     chosen, program = read(options), decomposed(program)
     graph = program.graph_module.graph
-    inputs = [node.meta["val"] for node in graph.find_nodes(op="placeholder")]
-    sink(program.graph_module, inputs, "inference")
+    sink(graph, "inference")
     explanation = replace_clusters(program.graph_module, "inference", chosen, "eager")
     returned: Any = graph.output_node().args[0]
     for output, node in zip(program.graph_signature.output_specs, returned, strict=True):

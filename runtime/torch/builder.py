@@ -422,8 +422,18 @@ def _primitive(node: Node, computed: dict[Node, ElementOrNumber], body: Body) ->
     return RULES[name](body, operands)
 
 
+OBSTACLE = "warploom_obstacle"
+"""What a node remembers of itself: clusters that grow ask again and again."""
+
+
 def obstacle(node: Node) -> str:
     """Why a pointwise node has no form here, "" if it has one."""
+    if OBSTACLE not in node.meta:
+        node.meta[OBSTACLE] = _obstacle(node)
+    return node.meta[OBSTACLE]
+
+
+def _obstacle(node: Node) -> str:
     try:
         args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
         dtypes = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]

@@ -29,9 +29,8 @@ from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
 
 
 def compile_whole(
-    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, Sequence[Any], str], None],
-    mode: str | None,
-) -> Callable[..., Any]:  # fmt: skip
+    module: GraphModule, examples: Sequence[Any], replace: Callable[[GraphModule, str], None], mode: str | None
+) -> Callable[..., Any]:
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
     it is told whether it is the forward, the backward or the inference graph."""
     inductor: Any = import_module("torch._inductor")
@@ -44,7 +43,7 @@ def compile_whole(
 
     def compile_inner(graph: GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any) -> Any:
         name = "inference" if settings.get("is_inference") else "forward"
-        replace(graph, inputs, "backward" if settings.get("is_backward") else name)
+        replace(graph, "backward" if settings.get("is_backward") else name)
         for node in graph.graph.find_nodes(op="call_function", target=warploom.region.default):
             region = REGIONS[node.args[1]]
             setattr(kernels, node.args[1], region.into if len(region.layout.results) == 1 else region)
@@ -126,7 +125,7 @@ def _call(inputs: Sequence[Any], name: str) -> list[Any]:
     return [ir.TensorBox.create(out) for out in packed.outputs]
 
 
-def sums_in_f32(graph: Graph, mode: Any) -> None:
+def sums_in_f32(graph: Graph) -> None:
     """Replaces sums of rows by index of 16-bit floats on a GPU, in place, by those of f32, rounded once: inductor adds
     f32 in its own kernels, with what is around, and calls a slower one of torch's for others. Where each sum has
     the same number of rows, as for experts, each sum reads its rows in place of rows being added to sums."""
@@ -136,7 +135,7 @@ def sums_in_f32(graph: Graph, mode: Any) -> None:
             before, dimension, index, rows = node.args
             permutation, places = _permutation(node), [None] * (dimension % example.dim())
             summed = _sum_of_rows if permutation else partial(_sums, places)
-            replace_by(graph, node, mode, summed, before, rows, permutation or index)
+            replace_by(graph, node, summed, before, rows, permutation or index)
 
 
 def _wide(x: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -156,7 +155,7 @@ def _sum_of_rows(before: torch.Tensor, rows: torch.Tensor, order: torch.Tensor) 
     return _wide(_wide(before) + aten.sum.dim_IntList(_wide(each), [1]), before.dtype)
 
 
-def narrow_sorts(graph: Graph, mode: Any) -> None:
+def narrow_sorts(graph: Graph) -> None:
     """Sorts places that `topk` chose in rows of at most 256 elements as bytes, in place, where only their order is
     read, as for experts: torch's kernels sort eight bits at a time, and places have 64."""
     for node in [n for n in graph.nodes if n.target in SORTS]:
@@ -169,12 +168,12 @@ def narrow_sorts(graph: Graph, mode: Any) -> None:
         length = topk.args[0].meta["val"].shape[(*topk.args, -1)[2]]
         if isinstance(length, int) and length <= MOST_PLACES:
             with graph.inserting_before(node):
-                places = called(graph, prims.convert_element_type.default, (node.args[0], torch.uint8), {}, mode)
+                places = called(graph, prims.convert_element_type.default, node.args[0], torch.uint8)
             node.update_arg(0, places)
             node.meta["val"] = (places.meta["val"], node.meta["val"][1])
 
 
-def gradients_of_losses(graph: Graph, mode: Any) -> None:
+def gradients_of_losses(graph: Graph) -> None:
     """Takes the gradient of a chosen class from the sum of the gradients of all, in place, where those of others are
     zero: the sum is in memory, and inductor computes what it is made of again for each class, such as a quotient."""
     for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
@@ -188,7 +187,7 @@ def gradients_of_losses(graph: Graph, mode: Any) -> None:
         if len(chosen) == len(factors) == 1 and others:
             product.append(node)
             with graph.inserting_before(node.next):
-                kept = called(graph, aten.where.ScalarOther, (chosen[0], node, 0.0), {}, mode)
+                kept = called(graph, aten.where.ScalarOther, chosen[0], node, 0.0)
             for user in others:
                 user.replace_input_with(product, kept)
 

@@ -263,11 +263,11 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
-def sink_views(graph: Graph, mode: Any) -> None:
-    """Moves views in a graph behind pointwise operations, in place; `mode` is torch's of the graph's fake tensors."""
+def sink_views(graph: Graph) -> None:
+    """Moves views in a graph behind pointwise operations, in place."""
     for node in list(graph.nodes):
         if node.op == "call_function" and is_pointwise(node.target):
-            sink_view(graph, node, mode)
+            sink_view(graph, node)
         elif node.op == "call_function" and node.target in RESHAPES:
             _shorten(node)
     graph.eliminate_dead_code()
@@ -283,7 +283,7 @@ def _shorten(node: Node) -> None:
             return
 
 
-def sink_view(graph: Graph, node: Node, mode: Any) -> None:
+def sink_view(graph: Graph, node: Node) -> None:
     """Moves the view of an operand that has the shape of the result behind a pointwise operation."""
     operands = [x for x in node.all_input_nodes if is_tensor(x)]
     view = next((x for x in operands if x.target in RESHAPES and _shape(x) == _shape(node)), None)
@@ -302,13 +302,13 @@ def sink_view(graph: Graph, node: Node, mode: Any) -> None:
             return None
         if x.target in RESHAPES and _shape(source := x.all_input_nodes[0]) == inner:
             return source
-        return called(graph, aten.reshape.default, (x, sizes), {}, mode)
+        return called(graph, aten.reshape.default, x, sizes)
 
-    _computed_before(graph, node, mode, moved, (aten.view.default, view.args[1]))
+    _computed_before(graph, node, moved, (aten.view.default, view.args[1]))
 
 
 def _computed_before(
-    graph: Graph, node: Node, mode: Any, moved: Callable[[Node], Node | None], view: tuple[Any, Any]
+    graph: Graph, node: Node, moved: Callable[[Node], Node | None], view: tuple[Any, Any]
 ) -> Node | None:
     """Computes a pointwise operation of operands without a view, which becomes one of its result. `moved` makes such an
     operand, or None if it has no form without a copy. Returns the operation; None if it stays as it is."""
@@ -318,8 +318,8 @@ def _computed_before(
         own = {x: moved(x) for x in node.all_input_nodes}
         if None in own.values():  # what was made for the other operands has no users
             return None
-        computed = called(graph, node.target, map_arg(node.args, own.__getitem__), dict(node.kwargs), mode)
-        back = called(graph, view[0], (computed, view[1]), {}, mode)
+        computed = called(graph, node.target, *map_arg(node.args, own.__getitem__), **node.kwargs)
+        back = called(graph, view[0], computed, view[1])
     take_place(graph, node, (computed, back))
     return computed
 
@@ -334,30 +334,29 @@ def transpose_pads(graph: Graph) -> None:
             source, turned, pads = source.args[0], not turned, [*pads[2:], *pads[:2]]
         if node.meta["val"].dim() != 2 or [source, pads] == [*node.args[:2]]:
             continue
-        mode = node.meta["val"].fake_mode
         with graph.inserting_before(node):
-            fresh = [called(graph, node.target, (source, pads, *value), {}, mode)]
-            fresh += [called(graph, aten.permute.default, (fresh[0], [1, 0]), {}, mode)] if turned else []
+            fresh = [called(graph, node.target, source, pads, *value)]
+            fresh += [called(graph, aten.permute.default, fresh[0], [1, 0])] if turned else []
         take_place(graph, node, fresh)
 
 
-def replace_by(graph: Graph, node: Node, mode: Any, function: Callable[..., Any], *sources: Node) -> Node:
-    """Puts what a function of torch computes of nodes in the place of one. Returns the node of its result."""
-    with mode:
+def replace_by(graph: Graph, node: Node, function: Callable[..., Any], *sources: Node) -> None:
+    """Puts what a function of torch computes of nodes in the place of one."""
+    with node.meta["val"].fake_mode:
         traced_graph = traced(function, [x.meta["val"] for x in sources], {})
     copies = dict(zip(traced_graph.find_nodes(op="placeholder"), sources, strict=True))
     with graph.inserting_before(node):
         graph.graph_copy(traced_graph, copies)
     take_place(graph, node, [x for x in copies.values() if x not in sources])
-    return [*copies.values()][-1]
 
 
 def take_place(graph: Graph, node: Node, fresh: Sequence[Node]) -> None:
     """The last of new nodes in the place of one, with what torch knows of where it comes from."""
     for one in fresh:
-        one.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": one.meta["val"]}
-    node.replace_all_uses_with(fresh[-1])
-    graph.erase_node(node)
+        one.meta = {**node.meta, "val": one.meta["val"]}
+    node.replace_all_uses_with(fresh[-1], delete_user_cb=lambda user: user not in fresh)
+    if not node.users:
+        graph.erase_node(node)
 
 
 def _shape(node: Any) -> tuple[Size, ...]:
@@ -372,11 +371,11 @@ def _common(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
     return common if len(inner) - common <= 1 else 0
 
 
-def called(graph: Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any) -> Node:
+def called(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """A new node, with an example of what it computes."""
     node = graph.call_function(target, args, kwargs)
     examples: Any = map_arg(args, lambda x: x.meta["val"])
-    with mode:
+    with next(filter(is_tensor, node.all_input_nodes)).meta["val"].fake_mode:
         node.meta["val"] = target(*examples, **kwargs)
     return node
 
@@ -394,9 +393,9 @@ def has_channels_last(*images: torch.Tensor) -> bool:
     return all(x.dim() == 4 and all(isinstance(n, int) for n in shape_of(x)) and is_row_major(x, LAST) for x in images)
 
 
-def pixels_as_products(graph: Graph, mode: Any) -> None:
+def pixels_as_products(graph: Graph) -> None:
     """Replaces convolutions of single pixels by products, in place, and moves orders of dimensions behind pointwise
-    operations; `mode` is torch's of the graph's fake tensors."""
+    operations."""
     last: set[Node] = set()
     """Results with the channels last of convolutions, and of what follows them."""
     for node in list(graph.nodes):
@@ -405,9 +404,9 @@ def pixels_as_products(graph: Graph, mode: Any) -> None:
         if node.target is aten.convolution.default and has_channels_last(
             *(x.meta["val"] for x in (*node.args[:2], node))
         ):
-            last.add((_by_pixels if _is_of_pixels(node) else _convolved)(graph, node, mode))
-        elif is_pointwise(node.target) and not _sink(graph, node, mode, last):
-            sink_view(graph, node, mode)
+            last.add(_convolved(graph, node))
+        elif is_pointwise(node.target) and not _sink(graph, node, last):
+            sink_view(graph, node)
     graph.eliminate_dead_code()
 
 
@@ -417,29 +416,25 @@ def _is_of_pixels(node: Node) -> bool:
     return options == [[1, 1], [0, 0], [1, 1], False, [0, 0], 1] and _shape(node.args[1])[2:] == (1, 1)
 
 
-def _by_pixels(graph: Graph, node: Node, mode: Any) -> Node:
-    """A product in the place of a convolution; its result with the channels last."""
-    batch, channels, height, width = _shape(node)
-
-    def product(x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
-        rows, turned = x.permute(LAST).flatten(0, 2), weight.flatten(1).permute(1, 0)
-        made: Any = aten.addmm(*bias, rows, turned) if bias else torch.mm(rows, turned)
-        return made.view(batch, height, width, channels).permute(FIRST)
-
-    return replace_by(graph, node, mode, product, *node.all_input_nodes).all_input_nodes[0]
-
-
-def _convolved(graph: Graph, node: Node, mode: Any) -> Node:
-    """The result of a convolution with the channels last, of which the users read an order."""
-    options: Any = node.args[len(node.all_input_nodes) :] if node.args[2] is not None else node.args[2:]
-
-    def shown(*tensors: torch.Tensor) -> torch.Tensor:
-        return aten.convolution.default(*tensors, *options).permute(LAST).permute(FIRST)
-
-    return replace_by(graph, node, mode, shown, *node.all_input_nodes).all_input_nodes[0]
+def _convolved(graph: Graph, node: Node) -> Node:
+    """The result of a convolution with the channels last, of which the users read an order; of single pixels, that of a
+    product."""
+    call, fresh = partial(called, graph), list[Node]()
+    with graph.inserting_before(node if (single := _is_of_pixels(node)) else node.next):
+        if single:
+            (images, weight, *bias), (batch, channels, *pixels) = node.all_input_nodes, _shape(node)
+            fresh += [call(aten.permute.default, images, LAST), call(aten.reshape.default, weight, [channels, -1])]
+            fresh.append(call(aten.reshape.default, fresh[0], [batch * math.prod(pixels), -1]))
+            fresh.append(call(aten.permute.default, fresh[1], [1, 0]))
+            fresh.append(call(aten.addmm.default if bias else aten.mm.default, *bias, *fresh[2:]))
+            result = call(aten.view.default, fresh[-1], [batch, *pixels, channels])
+        else:
+            result = call(aten.permute.default, node, LAST)
+        take_place(graph, node, [*fresh, result, call(aten.permute.default, result, FIRST)])
+    return result
 
 
-def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
+def _sink(graph: Graph, node: Node, last: set[Node]) -> bool:
     """Moves a permutation of an operand behind a pointwise operation. Returns whether there was one."""
     if not all(map(is_tensor, (node, *node.all_input_nodes))):
         return False
@@ -453,17 +448,17 @@ def _sink(graph: Graph, node: Node, mode: Any, last: set[Node]) -> bool:
         if own == shape:
             if not is_row_major(x.meta["val"], LAST):
                 return None
-            return _channels_last(x) or called(graph, aten.permute.default, (x, LAST), {}, mode)
+            return _channels_last(x) or called(graph, aten.permute.default, x, LAST)
         if count == 1 or (len(own) >= 3 and count == own[-3] == shape[1]):
-            return called(graph, aten.reshape.default, (x, [] if count == 1 else [count]), {}, mode)
+            return called(graph, aten.reshape.default, x, [] if count == 1 else [count])
         return None
 
-    computed = _computed_before(graph, node, mode, moved, (aten.permute.default, FIRST))
+    computed = _computed_before(graph, node, moved, (aten.permute.default, FIRST))
     if computed is None:
         return False
     if last.intersection(same):
         last.add(computed)
-    sink_view(graph, computed, mode)
+    sink_view(graph, computed)
     return True
 
 

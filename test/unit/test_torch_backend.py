@@ -843,7 +843,7 @@ def test_sums_by_index_are_of_f32() -> None:
         total = graph.call_function(aten.index_add.default, (nodes[0], 0, *nodes[1:]))
         total.meta["val"] = nodes[0].meta["val"].clone()
     graph.output(total)
-    choice.sums_in_f32(graph, mode)
+    choice.sums_in_f32(graph)
     found, exact = (
         torch.fx.GraphModule({}, graph)(x, index, rows),
         x.double().index_add(0, index, rows.double()),
@@ -870,7 +870,7 @@ def test_the_gradient_of_a_class_is_the_sum_of_all() -> None:
     mode = fake.FakeTensorMode()
     with mode:
         module = tracing.make_fx(gradients)(*map(mode.from_tensor, (index, scale)))
-    choice.gradients_of_losses(module.graph, mode)
+    choice.gradients_of_losses(module.graph)
     module.recompile()
     first, second = module.graph.find_nodes(op="call_function", target=aten.exp.default)
     assert [node.args[0].target for node in (first, second)] == [aten.where.ScalarOther, aten.mul.Tensor]
@@ -889,7 +889,7 @@ def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     x, mode = torch.randn(41, length), fake.FakeTensorMode()
     with mode:
         module = tracing.make_fx(order)(torch.empty(x.shape, device="cuda"))
-    choice.narrow_sorts(module.graph, mode)
+    choice.narrow_sorts(module.graph)
     module.recompile()
     assert ("uint8" in module.code) == narrow
     assert torch.equal(module(x), order(x))
@@ -990,7 +990,7 @@ def test_rows_of_experts_are_read_by_the_sum() -> None:
     with mode:
         examples = [torch.empty(v.shape, dtype=v.dtype, device="cuda") for v in (x, chosen, rows)]
     module = tracing.make_fx(summed)(*examples)
-    choice.sums_in_f32(module.graph, mode)
+    choice.sums_in_f32(module.graph)
     targets = {node.target for node in module.graph.nodes}
     assert aten.scatter.src in targets
     assert not targets & {aten.index_add.default, aten.index_put.default}
