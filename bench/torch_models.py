@@ -418,12 +418,20 @@ def _words(batch: int, length: int) -> Tensor:
     return torch.randint(0, 90, (batch, length))
 
 
+def _padded(batch: int, length: int) -> list[Tensor]:
+    """Words of texts of several lengths, where they are, and the words that the loss takes."""
+    words, lengths = _words(batch, length), torch.randint(length // 2, length + 1, (batch, 1))
+    there = torch.arange(length) < lengths
+    return [words, there.long(), torch.where(there, words, -100)]
+
+
 def _bert(small: bool) -> nn.Module:
     """BERT-large with four of its layers, and the loss of its words."""
     width, layers = (32, 1) if small else (1024, 4)
     sizes = {"num_attention_heads": width // (8 if small else 64), "intermediate_size": 4 * width}
     sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "hidden_size": width}
-    return Taken("BertForMaskedLM", ("input_ids", "labels"), "loss", num_hidden_layers=layers, **sizes)
+    named = "input_ids", "attention_mask", "labels"
+    return Taken("BertForMaskedLM", named, "loss", num_hidden_layers=layers, **sizes)
 
 
 def _t5(small: bool) -> nn.Module:
@@ -476,7 +484,7 @@ ROWS = {
         lambda small: [torch.randn(1, 8, 32) if small else torch.randn(1, 4096, 4096)],
     ),
     "bert-train": Row(
-        _bert, lambda small: [_words(1, 8) if small else _words(16, 512)] * 2, training=True, autocast=True
+        _bert, lambda small: _padded(2, 8) if small else _padded(16, 512), training=True, autocast=True
     ),
     "t5": Row(_t5, lambda small: [_words(1, 8), _words(1, 6)] if small else [_words(16, 512), _words(16, 128)]),
     "whisper": Row(_whisper, lambda small: [torch.randn(*(1, 8, 16) if small else (8, 80, 3000))]),
