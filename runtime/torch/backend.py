@@ -25,7 +25,7 @@ from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, compile_whole, gradients_of_losses, judged, narrow_sorts, sums_in_f32
+from .inductor import OURS, Judgement, compile_whole, gradients_of_losses, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
@@ -138,12 +138,18 @@ class _Replacing:
         left."""
         left = list(choices)
         for number in range(max(map(len, choices), default=0)):
-            turn, regions = [parts[number] for parts in left if number < len(parts)], list[ImportedRegion]()
+            turn, first = [parts[number] for parts in left if number < len(parts)], dict[str, Cluster]()
             for part in turn:
                 with suppress(UnsupportedError, WarploomError):
-                    regions.append(self._written(part))
-            if regions:
-                compile_together(regions, turn[0].last.meta["val"].device, self.options)
+                    first.setdefault(self._written(part).text, part)
+
+            def measure(text: str, first: Mapping[str, Cluster] = first) -> None:
+                with suppress(UnsupportedError, WarploomError):
+                    self._chosen(first[text])
+
+            if first:
+                regions = [self._written(part) for part in first.values()]
+                compile_together(regions, turn[0].last.meta["val"].device, self.options, measure)
             done = set(filter(self.replaced, turn))
             left = [parts for parts in left if done.isdisjoint(parts)]
         return left
@@ -154,16 +160,19 @@ class _Replacing:
             self.written[key] = _written(part, self.options)
         return self.written[key]
 
+    def _chosen(self, part: Cluster) -> tuple[Cluster, Region, Judgement]:
+        """A part with the inputs of which it reads the sizes, its compiled form, and whether that is the faster one."""
+        written = self._written(part)
+        part = replace(part, sizes=written.sizes)
+        region = region_of(written, _compiled(part, written, self.options), part.label)
+        return part, region, judged(part, region) if self.rest == "inductor" else OURS
+
     def replaced(self, part: Cluster) -> bool:
         """Replaces a part, unless it does not compile or is slower than torch's kernels, or is gone with another."""
         if self.gone.issuperset(part.nodes):
             return True
         try:
-            written = self._written(part)
-            part = replace(part, sizes=written.sizes)
-            kernel = _compiled(part, written, self.options)
-            region = region_of(written, kernel, part.label)
-            judgement = judged(part, region) if self.rest == "inductor" else OURS
+            part, region, judgement = self._chosen(part)
         except (UnsupportedError, WarploomError) as error:
             self.reasons |= dict.fromkeys(part.nodes, str(error))
             return False
@@ -171,7 +180,7 @@ class _Replacing:
             self.reasons |= dict.fromkeys(part.nodes, judgement.text)
             return False
         region.name = f"{region.name}_{self.name}{len(self.compiled)}"  # packed parameters are each call's own
-        self.compiled.append(_part(part, written, kernel, judgement.text))
+        self.compiled.append(_part(part, self._written(part), region.kernel, judgement.text))
         self.gone |= {*part.nodes}
         _replace(self.graph, part, ComparedPart(region, part) if self.options.check else region)
         return True

@@ -33,6 +33,8 @@ def compile_whole(
 ) -> Callable[..., Any]:
     """A graph compiled by inductor; `replace` puts calls of compiled parts into each graph of ATen operations, of which
     it is told whether it is the forward, the backward or the inference graph."""
+    # As torch's own backend does: the processes that compile for triton start now, or this one compiles all of it.
+    cast("Any", import_module("torch._inductor.async_compile")).maybe_warm_pool()
     inductor: Any = import_module("torch._inductor")
     compiler: Any = import_module("torch._inductor.compile_fx")
     functorch: Any = import_module("torch._functorch.config")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
@@ -142,10 +142,6 @@ KernelKey: TypeAlias = tuple[object, ...]
 KERNELS: dict[KernelKey, Kernel | WarploomError] = {}
 """Equal parts of graphs share a kernel, or the reason why they have none."""
 
-SEVERAL = 4
-"""Kernels that are compiled in processes of their own: fewer take less than these take to start."""
-
-
 WHOLE_F32 = (
     "tensor cores multiply f32 as tf32, without 13 bits of each operand; to allow that, "
     "torch.set_float32_matmul_precision('high') or options={'tf32': True}"
@@ -158,11 +154,14 @@ def check_precision(operands: Sequence[torch.Tensor], *, drops_bits: bool) -> No
         raise UnsupportedError(WHOLE_F32)
 
 
-def compile_together(parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions) -> None:
+def compile_together(
+    parts: Iterable[ImportedRegion], device: torch.device, options: BackendOptions, ready: Callable[[str], object]
+) -> None:
     """Compiles the kernels of parts for a device, for `kernel_for`, several at a time in processes. These assemble them
-    for a GPU too, where there is ptxas: its driver assembles one after the other."""
+    for a GPU too, where there is ptxas: its driver assembles one after the other. `ready` is called with the text of
+    each part that has a kernel now, while others are compiled."""
     missing = {key: part for part in parts if (key := _key(part, device, options)) not in KERNELS}
-    if len(missing) < SEVERAL or cores() == 1:
+    if len(missing) < 2 or cores() == 1:
         return
     keys = sorted(missing, key=lambda key: -len(missing[key].text))
 
@@ -177,6 +176,7 @@ def compile_together(parts: Iterable[ImportedRegion], device: torch.device, opti
             from ..cuda.driver import gpu
 
             gpu(device.index or 0).load(kernel.ptx, code)
+        ready(missing[keys[number]].text)
 
     # What this process imports for one of them, later ones have.
     side_by_side(work, len(keys) - 1, keep, lambda: keep(work(len(keys) - 1)))
