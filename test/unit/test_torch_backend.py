@@ -662,6 +662,25 @@ def test_training_with_inductor() -> None:
     assert [len(e.compiled) for e in compiled.explanations] == [2, 4]
 
 
+def test_processes_of_inductor_start_before_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch's own backend starts them; what is compiled before they are there, the calling process compiles."""
+    processes, region = (
+        import_module(name) for name in ("torch._inductor.async_compile", "warploom.runtime.torch.region")
+    )
+    order, compile_one = list[str](), region.compile
+
+    def compiling(*args: Any, **options: Any) -> Any:
+        order.append("kernel")
+        return compile_one(*args, **options)
+
+    monkeypatch.setattr(processes, "maybe_warm_pool", lambda: order.append("processes"))
+    monkeypatch.setattr(region, "compile", compiling)
+    compiled, a, b = Compiled(torch.matmul, rest="inductor"), drawn(7, 29), drawn(29, 11)
+    with torch.inference_mode():
+        assert close(compiled.call(a, b), a.double() @ b.double(), 2.0)
+    assert order == ["processes", "kernel"]
+
+
 def test_what_follows_a_product_may_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations that use each other's results are one part, as those that inductor writes SiLU in, and a conversion
     to a wider type is left to what reads it."""
