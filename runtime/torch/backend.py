@@ -25,7 +25,7 @@ from ..kernel.kernel import Kernel
 from .attention import ATTENTIONS, arguments_of, is_attention, most_kernels
 from .clusters import Cluster, clusters, cones, is_product, join_views, narrowed, why_left, with_weights
 from .importer import CONSTANTS, decomposed, simpler
-from .inductor import OURS, Judgement, compile_whole, gradients_of_losses, judged, narrow_sorts, sums_in_f32
+from .inductor import OURS, Judgement, compile_whole, judged, narrow_sorts, sums_in_f32
 from .options import BackendOptions, aten, expression, read
 from .part import KERNELS_FILE, REGIONS, Region
 from .products import warploom as warploom_operators
@@ -67,7 +67,7 @@ def warploom(
 def _replace_in(module: GraphModule, name: str, *, options: BackendOptions, rest: str) -> None:
     """Puts calls of compiled parts into a graph of ATen operations; `rest` compiles the others."""
     sink(module.graph, name)
-    for rewrite in (gradients_of_losses, sums_in_f32, narrow_sorts) if rest == "inductor" else ():
+    for rewrite in (sums_in_f32, narrow_sorts) if rest == "inductor" else ():
         rewrite(module.graph)
     _report(replace_clusters(module, name, options, rest), options)
     module.recompile()

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -26,6 +27,9 @@ from .options import aten, prims
 from .part import REGIONS, MemoryOrder, Region
 from .products import warploom
 from .views import VIEWS, called, hint, is_tensor, replace_by, transpose_pads
+
+if find_spec("triton") is not None:  # before the first call, as torch.compile imports it for its own backend
+    import_module("torch._inductor.compile_fx")
 
 
 def compile_whole(
@@ -173,41 +177,6 @@ def narrow_sorts(graph: Graph) -> None:
                 places = called(graph, prims.convert_element_type.default, node.args[0], torch.uint8)
             node.update_arg(0, places)
             node.meta["val"] = (places.meta["val"], node.meta["val"][1])
-
-
-def gradients_of_losses(graph: Graph) -> None:
-    """Takes the gradient of a chosen class from the sum of the gradients of all, in place, where those of others are
-    zero: the sum is in memory, and inductor computes what it is made of again for each class, such as a quotient."""
-    for node in graph.find_nodes(op="call_function", target=aten.sum.dim_IntList):
-        product, dims, keeps = cast("Any", (*node.args, False)[:3])
-        if node.kwargs or product.target is not aten.mul.Tensor or len(dims) != 1 or not keeps:
-            continue
-        along = dims[0] % product.meta["val"].dim()
-        chosen = [x.args[0] for x in product.args if isinstance(x, Node) and _is_of_one(x, along)]
-        factors = [x for x in product.args if isinstance(x, Node) and x.meta["val"].shape == node.meta["val"].shape]
-        others = {*product.users} - {node}
-        if len(chosen) == len(factors) == 1 and others:
-            product.append(node)
-            with graph.inserting_before(node.next):
-                kept = called(graph, aten.where.ScalarOther, chosen[0], node, 0.0)
-            for user in others:
-                user.replace_input_with(product, kept)
-
-
-def _is_of_one(node: Node, along: int) -> bool:
-    """Whether one element along a dimension is a number, that at the place of an index, and the others are zero."""
-    if node.target is not aten.where.self:
-        return False
-    equal, number, zero = cast("Any", node.args)
-    if equal.target is not aten.eq.Tensor or zero.target is not aten.scalar_tensor.default or zero.args[0] != 0:
-        return False
-    index, places = equal.args
-    index = index.args[0] if index.target is aten.expand.default else index
-    source = places.args[0] if places.target in VIEWS else places
-    shape = [1] * equal.meta["val"].dim()
-    shape[along] = node.meta["val"].shape[along]
-    single = number.meta["val"].dim() == 0 and index.meta["val"].shape[along] == 1
-    return single and source.target is prims.iota.default and [*places.meta["val"].shape] == shape
 
 
 def _permutation(node: Node) -> Node | None:

@@ -871,31 +871,6 @@ def test_sums_by_index_are_of_f32() -> None:
     assert not graph.find_nodes(op="call_function", target=aten.index_add.default)
 
 
-def test_the_gradient_of_a_class_is_the_sum_of_all() -> None:
-    """Where others are zero: of a number at the place of an index. Places that no class has are zero."""
-    choice: Any = import_module("warploom.runtime.torch.inductor")
-    tracing: Any = import_module("torch.fx.experimental.proxy_tensor")
-    fake: Any = import_module("torch._subclasses.fake_tensor")
-    aten, prims = torch.ops.aten, torch.ops.prims
-
-    def gradients(index: Any, scale: Any) -> Any:
-        places = prims.iota(9, start=0, step=1, dtype=torch.int64, device="cpu", requires_grad=False).view(1, 9)
-        equal = index.expand(6, 9) == places
-        one, zero = (torch.scalar_tensor(x) for x in (-1.5, 0.0))
-        hot, cold = torch.where(equal, one, zero) * scale, torch.where(equal, zero, one) * scale
-        return [x.exp() * aten.sum(x, [1], True) for x in (hot, cold)]
-
-    index, scale = torch.tensor([[0], [8], [-100], [9], [3], [-1]]), torch.randn(6, 1)
-    mode = fake.FakeTensorMode()
-    with mode:
-        module = tracing.make_fx(gradients)(*map(mode.from_tensor, (index, scale)))
-    choice.gradients_of_losses(module.graph)
-    module.recompile()
-    first, second = module.graph.find_nodes(op="call_function", target=aten.exp.default)
-    assert [node.args[0].target for node in (first, second)] == [aten.where.ScalarOther, aten.mul.Tensor]
-    assert all(torch.equal(*pair) for pair in zip(module(index, scale), gradients(index, scale), strict=True))
-
-
 @pytest.mark.parametrize(("length", "narrow"), [(256, True), (257, False)])
 def test_chosen_places_are_sorted_as_bytes(length: int, narrow: bool) -> None:
     choice: Any = import_module("warploom.runtime.torch.inductor")
