@@ -310,7 +310,13 @@ class ConsumerLoop(NamedTuple):
         ring, ops, after = self.ring, list(self.loop.body.block.ops), index.after(self.loop)
         waits, fence = [op for op in ops if isinstance(op, WaitOp)], [op for op in ops if isinstance(op, FenceOp)][-1]
         before = index.before(fence)
-        self._read({ring: ring.arrive(start, WAIT).at, last: last.arrive(before, WAIT).at})
+        of_first = ring.arrive(start, WAIT).at
+        if last == ring:
+            self._read({ring: of_first})
+            ring.step(before, READ, late=True)
+            ring.step(index.after(waits[-1]), RELEASE, late=True)
+            return
+        self._read({ring: of_first, last: last.arrive(before, WAIT).at})
         for each, wait in zip((ring, last), waits, strict=True):
             done = index.after(wait)
             each.step(done, RELEASE)

@@ -13,7 +13,7 @@ The first and the last part are loops too, of one turn or of none: there may be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from xdsl.builder import Builder
@@ -22,10 +22,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialect.warp.attributes import fragment_of
+from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
-from ...dialect.warp.epilogue import MapOp
-from ...dialect.warp.fragments import ConstantOp
+from ...dialect.warp.epilogue import MapOp, SubfragmentOp
+from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
 from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import IndexBuilder
@@ -40,12 +40,14 @@ class RotateProducts(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
         ops = list(op.body.block.ops)
-        started, early = (
-            next((i for i, one in enumerate(ops) if is_kind(one)), len(ops)) for is_kind in (_commits, _goes_on)
-        )
-        last = next((i for i, one in enumerate(ops) if i > early and _waits(one)), None)
-        if started < early and last is not None and any(isinstance(one, WgmmaOp) for one in ops):
-            Rotation(op, ops[: started + 1], ops[started + 1 : last], ops[last:-1]).rewrite()
+        early = next((i for i, one in enumerate(ops) if _goes_on(one)), len(ops))
+        started = [i + 1 for i, one in enumerate(ops[:early]) if isinstance(one, CommitOp)]
+        last = next((i for i, one in enumerate(ops) if i > early and (_waits(one) or isinstance(one, FenceOp))), None)
+        if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
+            start, between = ops[: started[-1]], ops[started[-1] : last]
+            # Products that begin from zeros do so where they are.
+            zeros = [one for one in between if isinstance(one, ConstantOp)]
+            Rotation(op, start, [one for one in between if one not in zeros], [*zeros, *ops[last:-1]]).rewrite()
 
 
 class Rotation(NamedTuple):
@@ -62,25 +64,32 @@ class Rotation(NamedTuple):
         handed = () if loop.body.block.last_op is None else loop.body.block.last_op.operands
         late = [i for i, value in enumerate(handed) if value.owner in last]
         early = [i for i in range(len(handed)) if i not in late]
-        # What the last products take, which a turn hands to the next one: sums, as they are rescaled, and operands.
+        # What the last products take, which a turn hands to the next one: operands, and sums as they are rescaled
+        # before, or as they are.
         used = {value for one in last for value in one.operands}
-        taken: list[SSAValue] = [value for one in between for value in one.results if value in used]
-        sums = [
-            next(v for one in between for v in one.results if v in taken and variables[i] in one.operands) for i in late
-        ]
+        taken: list[SSAValue] = [value for one in (*start, *between) for value in one.results if value in used]
+        rescaled = [next((one for one in between if variables[i] in one.operands), None) for i in late]
+        sums = [variables[i] if one is None else one.results[0] for i, one in zip(late, rescaled, strict=True)]
+        kept = [value for value in sums if value not in taken]
         hands_on = [*(handed[i] for i in early), *taken]
         keeps: list[SSAValue] = [counter, *(variables[i] for i in early)]
         lower, upper, step = map(index.folded, loop.operands[:3])
         second = index.add(lower, step)
         once = index.minimum(second, upper, signed=True)
-        zeros = [index.insert(ConstantOp.of(0.0, fragment_of(value))).fragment for value in taken]
+        zeros = [
+            index.insert(ConstantOp.of(0.0, kind)).fragment
+            if isinstance(kind := value.type, FragmentType)
+            else index.value(lower)
+            for value in taken
+        ]
         with index.loop(lower, once, step, [*(loop.iter_args[i] for i in early), *zeros]) as turn:
             seen: Seen = dict(zip(keeps, turn.block.args, strict=False)) | {
                 variables[i]: loop.iter_args[i] for i in late
             }
             turn.handed = _clone(turn.index, (*start, *between), seen, hands_on)
-        with index.loop(second, upper, step, turn.results) as turn:
-            seen = dict[SSAValue, SSAValue](zip((*keeps, *taken), turn.block.args, strict=True))
+        first = [loop.iter_args[i] for i, value in zip(late, sums, strict=True) if value in kept]
+        with index.loop(second, upper, step, [*turn.results, *first]) as turn:
+            seen = dict[SSAValue, SSAValue](zip((*keeps, *taken, *kept), turn.block.args, strict=True))
             before, meanwhile, wait = dict(seen), self._meanwhile(late), _first(last, WaitOp)
             # Both groups are started behind one fence.
             lead, ready = _first(start, FenceOp), _first(last, FenceOp)
@@ -88,16 +97,12 @@ class Rotation(NamedTuple):
             _clone(turn.index, last[:ready], before)
             _clone(turn.index, start[lead:], seen)
             _clone(turn.index, last[ready + 1 : wait], before)
-            _clone(
-                turn.index,
-                [WaitOp(WGMMA, 1), *(one for one in between[:meanwhile] if not isinstance(one, WaitOp))],
-                seen,
-            )
+            _clone(turn.index, map(_before_one_more, between[:meanwhile]), seen)
             _clone(turn.index, last[wait:], before)
             seen |= {variables[i]: before[handed[i]] for i in late}
-            turn.handed = _clone(turn.index, between[meanwhile:], seen, hands_on)
+            turn.handed = _clone(turn.index, between[meanwhile:], seen, [*hands_on, *kept])
         results = turn.results[: len(early)]
-        seen = dict[SSAValue, SSAValue](zip(taken, turn.results[len(early) :], strict=True))
+        seen = dict[SSAValue, SSAValue](zip((*taken, *kept), turn.results[len(early) :], strict=True))
         with index.loop(lower, once, step, [seen[value] for value in sums]) as turn:
             seen |= zip(sums, turn.carried, strict=True)
             passing = (one for one in last if not isinstance(one, ScopedBarrierOp) or one.arrive is None)
@@ -107,14 +112,23 @@ class Rotation(NamedTuple):
         Rewriter.erase_op(loop)
 
     def _meanwhile(self, late: Sequence[int]) -> int:
-        """How many of the operations between products may run beside the last ones: those before sums are rescaled.
-        Operands are packed behind that."""
+        """How many of the operations between products may run beside the last ones: those before sums are rescaled and
+        operands are packed."""
         sums = {self.loop.body.block.args[1 + i] for i in late}
-        return next(i for i, one in enumerate(self.between) if sums.intersection(one.operands))
+        packed = {value for op in self.last if isinstance(op, WgmmaOp) for value in _packed(op.a)}
+        return next(i for i, one in enumerate(self.between) if sums.intersection(one.operands) or one in packed)
 
 
-def _commits(op: Operation) -> bool:
-    return isinstance(op, CommitOp)
+def _packed(value: SSAValue) -> Iterator[Operation]:
+    """The operations that make an operand of registers that are computed."""
+    while isinstance(op := value.owner, SubfragmentOp | ConvertLayoutOp | ConvertOp):
+        yield op
+        value = op.operands[0]
+
+
+def _before_one_more(op: Operation) -> Operation:
+    """What becomes of an operation behind which one more group of products is under way."""
+    return WaitOp(WGMMA, op.pending.value.data + 1) if isinstance(op, WaitOp) else op
 
 
 def _goes_on(op: Operation) -> bool:
@@ -144,9 +158,17 @@ def rotates(loop: scf.ForOp) -> bool:
     registers, and their sums are rescaled and carried alone."""
     groups = [[value.owner for value in sums] for sums in product_groups(loop.body.block).values()]
     products = [[op for op in group if isinstance(op, WgmmaOp)] for group in groups]
-    if [all(op.a_in_registers for op in group) for group in products] != [False, True]:
+    *first, last = [{op.a_in_registers for op in group} for group in products] or [set[bool]()]
+    if last != {True} or not first or any(each != {False} for each in first):
         return False
-    starts = [op.c.owner for op in products[1] if not isinstance(op.c.owner, WgmmaOp)]
-    uses = [use.operation for op in products[1] for use in op.d.uses]
-    rescaled = all(isinstance(op, MapOp) and op.inputs[0] in loop.body.block.args for op in starts)
-    return rescaled and all(isinstance(one, WgmmaOp | scf.YieldOp) for one in uses)
+    carried = loop.body.block.args
+
+    def is_alone(value: SSAValue) -> bool:
+        return value in carried or (isinstance(op := value.owner, MapOp) and op.inputs[0] in carried)
+
+    # Sums are rescaled, if at all, before products are added to them or where they are added.
+    starts = (op.c for op in products[-1] if not isinstance(op.c.owner, WgmmaOp | ConstantOp))
+    uses = (use.operation for op in products[-1] for use in op.d.uses)
+    return all(map(is_alone, starts)) and all(
+        isinstance(one, WgmmaOp | scf.YieldOp) or is_alone(one.results[0]) for one in uses
+    )

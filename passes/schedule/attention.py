@@ -389,10 +389,9 @@ class ForwardScores(ScheduledScores):
             raise ScheduleError(reason)
         elif schedule.mma.m > M and not needs.adds_in_tensor_memory(target):
             raise ScheduleError(f"mma = {schedule.mma}: {target} has no instruction of {schedule.mma.m} rows")
-        if schedule.consumers == "pingpong" and (schedule.stages == 1 or self.of_bytes):
+        if schedule.consumers == "pingpong" and schedule.stages == 1:
             raise ScheduleError(
-                "consumers = pingpong takes 2 stages or more, of 16-bit elements: P V runs while P of the next keys is "
-                "computed"
+                "consumers = pingpong takes 2 stages or more: P V runs while P of the next keys is computed"
             )
         super().check(schedule, target)
 

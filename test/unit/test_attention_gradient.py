@@ -28,6 +28,8 @@ FORMS: tuple[tuple[AttentionGradient, str, dict[str, Any]], ...] = (
     (AttentionGradient((2, 1, 66, 75, 128, 64), mask="bn", causal=20, delta=False, on_tensors=True), "sm_90a", {}),
     (AttentionGradient((1, 1, 66, 40, 200, 256), mask="m", documents=True), "sm_90a", {}),
     (AttentionGradient((1, 2, 40, 140, 64, 64)), "sm_90a", {"cta": (64, 64, 64), "mma": "m64n64k16", "stages": 3}),
+    (AttentionGradient((1, 2, 70, 140, 128, 72), causal=60, documents=True, results=("dQ",)), "sm_90a", {}),
+    (AttentionGradient((1, 1, 70, 200, 128, 128), results=("dQ",)), "sm_90a", {"stages": 4}),
     (AttentionGradient((1, 2, 200, 70, 64, 64), causal=9), "sm_90a", {"cta": (192, 64, 64), "mma": "m64n64k16"}),
 )
 
@@ -84,6 +86,21 @@ def test_long_sequences_have_three_warpgroups() -> None:
     schedule = kernel.schedule[-1]
     assert schedule is not None
     assert schedule.cta == (192, 64, 64)
+
+
+STEP = re.compile(r"wgmma\.(commit|wait_group)\S* ?(\d?)|ex2|wgmma\.mma_async\S+ \{%f\d+.*?\}, (\{%r)?")
+
+
+@pytest.mark.parametrize(
+    ("results", "stages", "rotated"), [(("dQ",), 3, True), (("dQ",), 2, False), (("dK", "dV"), 3, False)]
+)
+def test_products_of_the_last_keys_run_beside_scores(results: tuple[str, ...], stages: int, rotated: bool) -> None:
+    """A turn starts S, dP and dS K of the keys before, and waits for S, dP and dS K in this order."""
+    asked = AttentionGradient((1, 1, 130, 300, 128, 128), "bf16", results=results)
+    text = asked.compile("sm_90a", stages=stages).ptx
+    loops = [each.partition("_end:")[0] for each in text.split("// K loop")[1:]]
+    found = [step + pending for step, pending, _ in STEP.findall(loops[-2 if rotated else -1]) if step]
+    assert (found == ["commit"] * 3 + ["wait_group2", "wait_group1", "wait_group0"]) == rotated
 
 
 CONTROLS = re.compile(r"\.entry (\w+)|griddepcontrol\.(\w+)")
