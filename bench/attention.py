@@ -3,9 +3,11 @@
     bench/with_gpu.sh python3 bench/attention.py --json out.json
     bench/with_gpu.sh python3 bench/attention.py --cases 128x4096 --causal both --try "stages=3" --try "cta=128x32x128"
     bench/with_gpu.sh python3 bench/attention.py --cases 128x16384 --form bytes --form sinks --form documents
+    bench/with_gpu.sh python3 bench/attention.py --cases 128x4096 --causal yes --form window --form softcap --form alibi
 
 A form is a kernel of its own beside the default: Q, K and V in e4m3, rounded from the same numbers; a sink for each
-head; eight documents of one length, one after the other.
+head; eight documents of one length, one after the other; the last 512 keys before a query alone; scores that do not
+exceed 5; scores that fall by 1/16 from key to key. FlexAttention, compiled, is the peer of the last four.
 
 Method: batch * length = 16384 and heads * width = 2048, as in the papers, operands from a normal distribution. Before
 anything is timed, our result is compared with that in f32 of two heads: `error` is the largest difference over the
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,9 +29,14 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from warploom.runtime import compile
 from warploom.runtime.cuda.launch import FLUSH_BYTES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+
+from attentions import CAP, SLOPE, Attention
 
 TOKENS, WIDTH = 16384, 2048
 CASES = ((128, 4096), (64, 4096), (256, 4096), (128, 512), (128, 16384))
@@ -54,8 +62,9 @@ class Row:
     error: float
 
 
-FORMS = ("bytes", "sinks", "documents")
-DOCUMENTS = 8
+FLEXIBLE = ("documents", "window", "softcap", "alibi")
+FORMS = ("bytes", "sinks", *FLEXIBLE)
+DOCUMENTS, WINDOW = 8, 512
 
 
 def source(heads: int, length: int, width: int, causal: bool, form: str = "") -> str:
@@ -87,7 +96,12 @@ def ours(
     heads, length, width = q.shape
     result, form = torch.full_like(q, float("nan")), options.get("form", "")
     options = {name: value for name, value in options.items() if name != "form"}
-    kernel = compile(source(heads, length, width, causal, form), target=target, **options)
+    text = source(heads, length, width, causal, form)
+    if form in FLEXIBLE[1:]:
+        window, function = (WINDOW, "") if form == "window" else (None, form)
+        size, diagonal = (length, length, width, width), 0 if causal else None
+        text = Attention(size, "bf16", (heads,), causal=diagonal, function=function, window=window).mlir
+    kernel = compile(text, target=target, **options)
     if form == "bytes":
         q, k, v = (tensor.to(torch.float8_e4m3fn) for tensor in (q, k, v))
     beside = {"sinks": [sinks(heads)], "documents": [documents(length)]}.get(form, [])
@@ -120,6 +134,25 @@ def peer(tensors: Sequence[torch.Tensor], causal: bool, backend: SDPBackend) -> 
     return call
 
 
+def flexible(tensors: Sequence[torch.Tensor], causal: bool, form: str) -> Callable[[], torch.Tensor]:
+    """A call of FlexAttention, compiled, for a form."""
+    length = tensors[0].shape[-2]
+    of, flex = documents(length), torch.compile(flex_attention, dynamic=False)
+
+    def counts(b: Any, h: Any, m: Any, n: Any) -> Any:
+        inside = n <= m if causal else n >= 0
+        return inside & {"window": n >= m - WINDOW, "documents": of[m] == of[n]}.get(form, n >= 0)
+
+    def scored(s: Any, b: Any, h: Any, m: Any, n: Any) -> Any:
+        return {"softcap": CAP * torch.tanh(s / CAP), "alibi": s + SLOPE * (n - m)}[form]
+
+    q, k, v = tensors
+    masked = causal or form in ("window", "documents")
+    blocks = create_block_mask(counts, None, None, length, length, device="cuda") if masked else None
+    score = scored if form in ("softcap", "alibi") else None
+    return lambda: flex(q, k, v, score_mod=score, block_mask=blocks)
+
+
 def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool, form: str = "") -> float:
     """The largest difference of the first and the last head from what f32 gives, over the largest value."""
     worst = 0.0
@@ -131,6 +164,13 @@ def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool
         if form == "documents":
             numbers = documents(len(q))
             scores = scores.masked_fill(numbers[:, None] != numbers[None, :], float("-inf"))
+        if form == "window":
+            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).tril(-WINDOW - 1), float("-inf"))
+        if form == "softcap":
+            scores = CAP * torch.tanh(scores / CAP)
+        if form == "alibi":
+            at = torch.arange(len(q), device="cuda")
+            scores = scores + SLOPE * (at[None, :] - at[:, None])
         if form == "sinks":
             heads = tensors[0].shape[0] * tensors[0].shape[1]
             last = sinks(heads)[-1 if head else 0].expand(len(q), 1)
@@ -177,6 +217,8 @@ def measure(
             print(name, error)
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
         calls[name] = peer(tensors, causal, backend)
+    for form in {options.get("form") for options in variants}.intersection(FLEXIBLE):
+        calls[f"flex form={form}"] = flexible(tensors, causal, form)
     forms = {name: name.partition("form=")[2].split(" ")[0] for name in calls}
     errors = {name: error_of(call(), tensors, causal, forms[name]) for name, call in calls.items()}
     work = 4 * length**2 * width * heads * batch / (2 if causal else 1)
