@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import auto
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, f64
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, MemRefType, StringAttr, f32, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Operation, SpacedOpaqueSyntaxAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
@@ -31,7 +31,7 @@ from xdsl.traits import ConstantLike, EffectInstance, MemoryEffect, MemoryEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ..layouts.layout import LANES, Bit, Layout, column, row
+from ..layouts.layout import LANES, Bit, Layout, column, permuted, row
 from .attributes import (
     BYTE,
     SHARED_SPACE,
@@ -333,6 +333,9 @@ class ConvertLayoutOp(IRDLOperation):
     `Conversion` (`dialect/conversions/search.py`) chooses the cheapest way: another order of registers, which needs no
     instruction, moves within lanes, `movmatrix`, or shuffles between lanes.
 
+    With `columns`, bit i of the number of a column becomes bit `columns[i]`, as in `columns = [0, 2, 3, 1]`; bits that
+    are not named stay.
+
     With `via`, elements go through scratch memory, which has a row for each warp of the CTA, as large as the fragment::
 
         %rows = warp.convert_layout %acc via %s : !warp.fragment<acc, 16x64xf32, [c1 c2 r0 r1 r2 | c0 r3]>
@@ -346,22 +349,29 @@ class ConvertLayoutOp(IRDLOperation):
 
     input = operand_def(FragmentType)
     scratch = opt_operand_def(MemRefType)
+    columns = opt_prop_def(DenseArrayBase.constr(i64))
     fragment = result_def(FragmentType)
 
     traits = traits_def(ScratchEffects())
+    irdl_options = (ParsePropInAttrDict(),)
     custom_directives: ClassVar = (TypeOfOptional,)
     assembly_format = (
         "$input (`via` $scratch^)? attr-dict `:` type($input) custom<TypeOfOptional>(`via`, type($scratch))"
         " `to` type($fragment)"
     )
 
-    def __init__(self, value: SSAValue, fragment: FragmentType, scratch: SSAValue | None = None):
-        super().__init__(operands=[value, scratch], result_types=[fragment])
+    def __init__(
+        self, value: SSAValue, fragment: FragmentType, scratch: SSAValue | None = None, columns: Sequence[int] = ()
+    ):
+        order = DenseArrayBase.from_list(i64, list(columns)) if columns else None
+        super().__init__(operands=[value, scratch], properties={"columns": order}, result_types=[fragment])
 
     @staticmethod
-    def to(value: SSAValue, layout: Layout, scratch: SSAValue | None = None) -> ConvertLayoutOp:
+    def to(
+        value: SSAValue, layout: Layout, scratch: SSAValue | None = None, columns: Sequence[int] = ()
+    ) -> ConvertLayoutOp:
         """The same fragment in another layout."""
-        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout), scratch)
+        return ConvertLayoutOp(value, fragment_of(value).with_layout(layout), scratch, columns)
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -382,9 +392,13 @@ class ConvertLayoutOp(IRDLOperation):
             raise VerifyException(f"expected the warps to keep their rows, got {source} to {result}")
         try:
             before, after = (_of_a_warp(kind.layout.data, self.tile) for kind in (source, result))
+            if self.columns is not None:
+                rows, columns = (range(size.bit_length() - 1) for size in (before.rows, before.columns))
+                named = self.columns.get_values()
+                before = permuted(before, rows, (*named, *columns[len(named) :]))
             # A register of 64 bits moves as a whole.
             return convert(before, after, min(source.bits, 32))
-        except LayoutMismatchError as error:
+        except (LayoutMismatchError, KeyError, IndexError, ValueError) as error:
             raise VerifyException(str(error)) from None
 
     def verify_(self) -> None:

@@ -30,6 +30,9 @@ from .product import Product, read
 FACTORS = ((M, D), (D, N), (N, E), (M, E))
 """The loops that Q, K, V and O run along, as A of Q K^T, B of it, B of P V and D of that do."""
 
+KEYS_OF_BYTES = (0, 2, 3, 1)
+"""What becomes of the bits of a key's number, so that a lane has P of bytes as operand A where it has scores."""
+
 
 class Attention(NamedTuple):
     """The two products of an attention: scores = Q K^T, with the region on scores as its epilogue, and O = P V.

@@ -42,9 +42,10 @@ from ...dialect.warp.tile_mma import TileMmaOp
 from ...dialect.warp.views import MatrixOp, PagedOp
 from ..diagnostics import fail
 from ..linalg.product import Product, padded
-from ..linalg.read_attention import Attention
+from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
+from ..schedule.warpgroup import PLAIN
 from .fragment_math import fma, mapped, number, power, times
 from .operands import OperandTiles, copies_done, warp_origin
 from .outline_attention import Band
@@ -106,12 +107,12 @@ def multiplied(
     return index.insert(op).d
 
 
-def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue) -> SSAValue:
-    """What becomes of scores as operand A of a product."""
+def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue, order: Sequence[int] = ()) -> SSAValue:
+    """What becomes of scores as operand A of a product, with their columns in another order."""
     kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
     half = converted(index, scores, kind.element_type)
     operand = FragmentType.of("a", rows, columns, kind.element_type, kind.layout.data)
-    return index.insert(ConvertLayoutOp(half, operand)).fragment
+    return index.insert(ConvertLayoutOp(half, operand, columns=order)).fragment
 
 
 def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
@@ -176,7 +177,8 @@ class AttentionBuilder:
             scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
             largest, sums, again, p = self._softmax(inside, scores, largest, sums)
             before = parts if self.bias else [times(inside, part, again) for part in parts]
-            p, width, key = as_operand(inside, self.values, p), self.values.schedule.warp[1], self.warp_key
+            p = as_operand(inside, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES)
+            width, key = self.values.schedule.warp[1], self.warp_key
             zeros = (ConstantOp.of(0.0, fragment_of(o)) for o in before)
             starts = [inside.insert(zero).fragment for zero in zeros] if self.bias else before
             v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))

@@ -41,9 +41,13 @@ from .traversal import (
 
 SECTOR_BITS = 256
 
-BLOCKS, BLOCK, BLOCKS_BITS = Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), 8, 16
-"""How a warp's 32 rows of 32 elements of 16 bits lie where an input lies transposed: `movmatrix` takes each register to
-the transpose of this layout, so that lanes move 16 bytes and four of them 64 on either side."""
+TRANSPOSED = {
+    16: (Layout.parse("c3 c4 r0 r3 r4 | c0 c1 c2 r1 r2"), Layout.parse("r3 r4 c0 c3 c4 | r0 r1 r2 c1 c2"), 8),
+    8: (Layout.parse("c4 c5 r2 r3 r4 | c0 c1 c2 c3 r0 r1"), Layout.parse("c4 c5 r2 r3 r4 | r0 r1 c0 c1 c2 c3"), 16),
+}
+"""By bits of all elements, how a warp's 32 rows lie where an input lies transposed, how they are loaded, and elements
+that must be together. `movmatrix` takes registers of 16-bit elements from one to the other, so that lanes move 16 bytes
+and four of them 64 on either side. Lanes load 4 bytes and move them within themselves, so that eight load a sector."""
 
 ELEMENTS = 16
 """Elements of the output that a lane computes: loads enough in flight, and few CTAs that have little to do."""
@@ -92,11 +96,12 @@ def over_elements(
     others = (loop for loop in reversed(output.loops) if loop != columns)
     rows = turned[0].neighbours if turned else next(others, None)
     written = max(place.bits for place in outputs)
-    if turned and all(p.bits == BLOCKS_BITS and p.together() % BLOCK == 0 for p in (*turned, *outputs)):
-        layout, along = BLOCKS, frozenset(place.value for place in turned)
-    else:
+    layout, loaded, together = TRANSPOSED.get(written, (None, None, 1))
+    along: dict[SSAValue, Layout] = {}
+    if loaded and turned and all(p.bits == written and p.together() % together == 0 for p in (*turned, *outputs)):
+        along = {place.value: loaded for place in turned}
+    if layout is None or not along:
         layout = _layout(places, turned, output.size(rows), output.size(columns), columns, written)
-        along = frozenset[SSAValue]()
     times = max(1, ELEMENTS // layout.elements)
     down = min(times, power_of_two(output.size(rows), layout.rows))
     warp = layout.rows * down, layout.columns * (times // down)

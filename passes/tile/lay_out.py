@@ -45,11 +45,15 @@ from ...dialect.warp.operands import drop_forms, of_form
 from ...dialect.warp.views import BlocksAttr, MatrixOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..diagnostics import fail, remark
+from ..linalg.elementwise import read_elementwise
 from ..linalg.operand import VectorOperand
+from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder, PatternPass, apply_patterns
 from ..schedule.defaults import padded_type, transposed_type
 from ..schedule.warpgroup import PLAIN
+from .elementwise_kernel import traversal_of
 from .tiling import LaunchedKernel, LaunchPattern, kernel_body
+from .traversal import COLUMNS
 
 # `warp-fp8-as-f16`: products of 8-bit floats as products of f16, on operands that are converted in registers.
 #
@@ -326,24 +330,28 @@ class TransposeOperands(RewritePattern):
 
 
 class TransposeValues(RewritePattern):
-    """V of an attention of bytes is transposed before: `wgmma` takes bytes along k alone, here keys."""
+    """V of an attention of bytes is transposed before: `wgmma` takes bytes along k alone, here keys. Where rows are
+    whole units of 16 bytes, keys come in the order in which lanes have them; `transpose` of the schedule stays then."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AttentionOp, rewriter: PatternRewriter) -> None:
         schedule = _schedule(op)
-        if schedule is None or schedule.transpose == PLAIN:
+        if schedule is None or schedule.transpose == PLAIN or Attention.of(op).values.b.transposed:
             return
         kind, loops = memory_of(op.v), loops_of(op.maps[2])
         key, column = (loops.index(op.batch + loop) for loop in (N, E))
         order = [d for d in range(len(loops)) if d not in (key, column)] + [column, key]
         turned = MemRefType(kind.element_type, [kind.get_shape()[d] for d in order])
         view = _aligned(rewriter, op, padded_type(turned, _bits(kind)), f"{op.v.name_hint or 'V'}_transposed")
-        rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
+        made = rewriter.insert(TransposeOp(op.v, view, DenseArrayBase.from_list(i64, order)))
+        ordered = bool((elementwise := read_elementwise(made)) and traversal_of(elementwise).turned)
+        if ordered:
+            made.attributes[COLUMNS] = DenseArrayBase.from_list(i64, list(KEYS_OF_BYTES))
         maps = list(op.maps)
         maps[2] = map_along(op.maps[0].num_dims, (loops[d] for d in order))
         op.operands[2] = view
         op.indexing_maps = ArrayAttr([AffineMapAttr(each) for each in maps])
-        op.attributes[ScheduleAttr.name] = ScheduleAttr(schedule.with_fields(transpose=PLAIN))
+        op.attributes[ScheduleAttr.name] = ScheduleAttr(schedule.with_fields(transpose="b" if ordered else PLAIN))
 
 
 class PadResult(RewritePattern):

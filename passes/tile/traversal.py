@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xdsl.dialects import arith
@@ -137,6 +137,9 @@ def operand_of(name: str, value: SSAValue, place: TraversedMemory | None, outlin
 # as many neighbours in a row as one access of 16 bytes takes, and lanes follow each other along the row; of short rows
 # a warp takes several at a time.
 
+COLUMNS = "warp.columns"
+"""On a transpose: what becomes of the bits of a column's number (`warp.convert_layout`)."""
+
 WARPS = 4
 LANE_BITS = LANES.bit_length() - 1
 
@@ -149,8 +152,8 @@ class Traversal:
     `inputs` are the inputs in memory, by number. `outputs` are all outputs, with `output` among them. `rows` is None if
     there is a single row. A warp holds a tile of `warp` rows and columns, in base tiles of `layout`. A CTA has `warps`
     warps down and across, and covers `cta` rows and columns, None for all columns. `cluster` CTAs share a row. `fits`
-    says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory is
-    read in the transposed layout, 16 bytes to a lane. With `parts`, a warp takes all rows that are so many apart. An SM
+    says that no tile crosses the end of a row. Memory in `of_rows` has one element for each row. `turned` memory, which
+    lies transposed, is read in layouts of its own. With `parts`, a warp takes all rows that are so many apart. An SM
     has registers for as many warps as are `resident`, if that is said.
     """
 
@@ -167,7 +170,7 @@ class Traversal:
     fits: bool
     of_rows: Collection[SSAValue] = ()
     cluster: int = 1
-    turned: Collection[SSAValue] = ()
+    turned: Mapping[SSAValue, Layout] = field(default_factory=dict[SSAValue, Layout])
     parts: int = 0
     resident: int = 0
 
@@ -270,14 +273,18 @@ class TraversalKernel:
         place = self.traversal.inputs[number]
         kind = (fragment or self.traversal.fragment)(self.traversal.element_type(place))
         kind, layout = column_of(kind) if column else kind, kind.layout.data
-        turned = place.value in self.traversal.turned
-        kind = kind.with_layout(layout.transposed()) if turned else kind
+        turned = self.traversal.turned.get(place.value)
+        kind = kind.with_layout(turned) if turned else kind
         where, bounds = [self.row, index.value(at)], self.traversal.bounds(place)
         loaded = index.insert(LoadOp(view, where, kind, bounds)).fragment
         if number in self.compared:
             high = index.insert(LoadOp(self.compared[number], where, kind, bounds)).fragment
             loaded = mapped(index, _nearest, loaded, high)
-        return index.insert(ConvertLayoutOp.to(loaded, layout)).fragment if turned else loaded
+        if not turned:
+            return loaded
+        order = self.traversal.op.attributes.get(COLUMNS)
+        columns = order.get_values() if isinstance(order, DenseArrayBase) else ()
+        return index.insert(ConvertLayoutOp.to(loaded, layout, columns=columns)).fragment
 
     def store(self, index: IndexBuilder, number: int, value: SSAValue, at: Index) -> None:
         """Stores a fragment of an output, from a column on."""

@@ -45,6 +45,8 @@ FORMS = (
     (Attention((20, 40, 32, 32), "f8E4M3FN", softmax="behind", documents=True), "sm_89"),
     (Attention((130, 150, 128, 128), "f8E4M3FN", batch=(1, 2)), "sm_90a"),
     (Attention((70, 133, 64, 128), "f8E4M3FN", softmax="named", causal=60, dynamic=True), "sm_90a"),
+    (Attention((150, 400, 128, 128), "f8E4M3FN", causal=200, documents=True), "sm_90a"),
+    (Attention((150, 304, 64, 112), "f8E4M3FN", batch=(), sinks="sum"), "sm_90a"),
     (Attention((1, 133, 64, 64), "f8E4M3FN", batch=(2, 3), shared=("b1",), sinks="max"), "sm_90a"),
     (Attention((130, 150, 192, 128), "bf16", batch=(1,)), "sm_90a"),
     (Attention((5, 70, 64, 320), batch=(2,), sinks="sum", documents=True), "sm_80"),
@@ -157,18 +159,27 @@ STEP = re.compile(
 )
 
 
-@pytest.mark.parametrize("columns", [64, 128, 256])
-def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
+@pytest.mark.parametrize(("columns", "element"), [(64, "bf16"), (128, "bf16"), (256, "bf16"), (128, "f8E4M3FN")])
+def test_products_of_the_last_keys_run_beside_scores(columns: int, element: str) -> None:
     """A turn starts S and P V, waits for S, and for P V once P is computed. Sums of O stay where the loop has them."""
-    schedule = {"cta": (128, 64, columns), "mma": "m64n64k16", "stages": 2, "consumers": "pingpong"}
-    ptx = Attention((300, 300, columns, columns), "bf16").compile("sm_90a", **schedule).ptx
+    mma = "m64n64k32" if element == "f8E4M3FN" else "m64n64k16"
+    schedule = {"cta": (128, 64, columns), "mma": mma, "stages": 2, "consumers": "pingpong"}
+    ptx = Attention((300, 300, columns, columns), element).compile("sm_90a", **schedule).ptx
     loops = [text.partition("_end:")[0] for text in ptx.split("// K loop")[-3:]]
     first, turn, last = ([*dict.fromkeys(map(_step, STEP.findall(loop)))] for loop in loops)
     assert [step for step, _ in first] == ["fence", "S", "commit", "wait_group0"]
     of_turn = ["sync", "fence", "S", "commit", "O", "arrive", "wait_group1", "wait_group0"]
     assert [step for step, _ in turn] == of_turn
     assert [step for step, _ in last] == ["sync", "fence", "O", "commit", "wait_group0"]
-    assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
+    assert dict(turn)["O"] != dict(turn)["S"]
+    assert dict(turn)["O"] == dict(last)["O"] or element == "f8E4M3FN"
+
+
+@pytest.mark.parametrize(("keys", "exchanges"), [(304, False), (300, True)])
+def test_lanes_have_p_of_bytes_where_they_multiply_it(keys: int, exchanges: bool) -> None:
+    """Keys of V are in the order of lanes where it is transposed before by rows of whole units."""
+    ptx = Attention((300, keys, 128, 128), "f8E4M3FN").compile("sm_90a").ptx
+    assert ("shfl.sync.idx" in ptx) == exchanges
 
 
 def _step(found: tuple[str, ...]) -> tuple[str, str]:

@@ -47,3 +47,21 @@ def test_every_element_moves_to_its_place(asked: tuple[int, Layout, Layout, tupl
     warp.store %y, %Y[%z, %z] {{in_bounds = [true, true]}} : {types[1]}, $Y"""
     run(target, body, X=matrix, Y=stored)
     np.testing.assert_array_equal(stored, matrix)
+
+
+def test_columns_come_in_another_order() -> None:
+    """As an instruction on bytes leaves sums they are operand A of another one, without an exchange between lanes."""
+    matrix = np.random.default_rng().integers(-100, 100, (16, 32)).astype(np.int8)
+    stored = np.full_like(matrix, 101)
+    types = [
+        f"!warp.fragment<{role}, 16x32xi8, [{layout}]>"
+        for role, layout in (("acc", "c1 c2 r0 r1 r2 | c0 r3 c3 c4"), ("a", "c2 c3 r0 r1 r2 | c0 c1 r3 c4"))
+    ]
+    body = f"""
+    %x = warp.load %X[%z, %z] {{in_bounds = [true, true]}} : $X -> {types[0]}
+    %a = warp.convert_layout %x {{columns = array<i64: 0, 2, 3, 1>}} : {types[0]} to {types[1]}
+    %y = warp.convert_layout %a : {types[1]} to {types[0]}
+    warp.store %y, %Y[%z, %z] {{in_bounds = [true, true]}} : {types[0]}, $Y"""
+    run("sm_90", body, X=matrix, Y=stored)
+    places = [16 * (k >> 4) + (k & 1) + 4 * (k >> 1 & 3) + 2 * (k >> 3 & 1) for k in range(32)]
+    np.testing.assert_array_equal(stored[:, places], matrix)

@@ -98,6 +98,21 @@ def test_permutations(permutation: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x.transpose(permutation), y)
 
 
+@pytest.mark.parametrize(("shape", "moved"), [((2, 48, 80), 48), ((1, 33, 32), 0), ((1, 160, 72), 0)], ids=str)
+def test_bytes_are_transposed_within_lanes(shape: tuple[int, int, int], moved: int) -> None:
+    """Where rows of both sides are whole units of 16 bytes."""
+    source, target = memref(shape, "i8"), memref((shape[0], *shape[:0:-1]), "i8")
+    x, y = draw(shape, "i8"), poisoned((shape[0], *shape[:0:-1]), "i8")
+    kernel = compile(
+        f"""func.func @f(%X: {source}, %Y: {target}) {{
+      linalg.transpose ins(%X : {source}) outs(%Y : {target}) permutation = [0, 2, 1] return }}""",
+        "sm_90a",
+    )
+    kernel(x, y, device="interp", checks="all")
+    np.testing.assert_array_equal(x.transpose(0, 2, 1), y)
+    assert kernel.ptx.count("prmt.b32") == moved
+
+
 def test_integers_of_either_sign() -> None:
     text = """func.func @f(%X: memref<33x17xi8>, %Z: memref<33x17xi8>, %Y: memref<33x17xi32>) {
       linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>,
