@@ -46,7 +46,7 @@ from ..linalg.read_attention import KEYS_OF_BYTES, Attention
 from ..patterns import Index, IndexBuilder
 from ..schedule.attention import part_schedule, slices_of, values_schedule
 from ..schedule.warpgroup import PLAIN
-from .fragment_math import fma, mapped, number, power, times
+from .fragment_math import fma, mapped, multiply_add, number, power, times
 from .operands import OperandTiles, copies_done, warp_origin
 from .outline_attention import Band
 from .store_epilogue import EpilogueOperands, converted, load, placed
@@ -176,18 +176,15 @@ class AttentionBuilder:
             scores = multiplied(inside, self.scores, q, k, scores, (self.warp_row, self.warp_key, 0))
             scores = self._masked(inside, inside.value(inside.add(at, self.warp_key)), scores)
             largest, sums, again, p = self._softmax(inside, scores, largest, sums)
-            before = parts if self.bias else [times(inside, part, again) for part in parts]
+            zero = ConstantOp.of(0.0, fragment_of(parts[0]))
+            starts = [inside.insert(zero.clone()).fragment if self.bias else times(inside, o, again) for o in parts]
             p = as_operand(inside, self.values, p, () if self.schedule.transpose == PLAIN else KEYS_OF_BYTES)
             width, key = self.values.schedule.warp[1], self.warp_key
-            zeros = (ConstantOp.of(0.0, fragment_of(o)) for o in before)
-            starts = [inside.insert(zero).fragment for zero in zeros] if self.bias else before
             v, lefts = next(iter(of_v), k), (index.add(self.left, i * width) for i in range(len(starts)))
             made = [multiplied(inside, self.values, p, v, o, (0, at, key)) for o, at in zip(starts, lefts, strict=True)]
-            parts = (
-                [self._added_to(inside, o, again, added) for o, added in zip(parts, made, strict=True)]
-                if self.bias
-                else made
-            )
+            # Instructions on bytes cut long sums short, which f32 does not.
+            added = (multiply_add(inside, o, again, more) for o, more in zip(parts, made, strict=True))
+            parts = list(added) if self.bias else made
             inside.insert(BarrierOp())
             turn.handed = largest, sums, *parts
         largest, sums, *parts = turn.results
@@ -289,7 +286,7 @@ class AttentionBuilder:
         again = mapped(index, self._again, before, subtracted)
         p = mapped(index, self._raised, scores, self._biased(index, subtracted))
         added = index.insert(ReduceOp(Kind.Add, p, parts=True)).result
-        sums = mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
+        sums = multiply_add(index, sums, again, added)
         return largest, sums, again, p
 
     def _as_multiplied(self, largest: SSAValue, total: SSAValue) -> SSAValue:
@@ -314,11 +311,6 @@ class AttentionBuilder:
         """What is added to exponents of P."""
         bias = self.bias / self.factor if self.computed else float(self.bias)
         return mapped(index, lambda x: arith.AddfOp(x[0], number(bias)).result, subtracted) if bias else subtracted
-
-    @staticmethod
-    def _added_to(index: IndexBuilder, sums: SSAValue, again: SSAValue, added: SSAValue) -> SSAValue:
-        """Sums times a column, and what a tile adds, in f32: instructions on bytes cut long sums short."""
-        return mapped(index, lambda x: fma(x[0], x[1], x[2]), sums, again, added)
 
     def _raised(self, x: Sequence[SSAValue]) -> SSAValue:
         """2^(c s - c m) of a score, and of what is added for m."""
@@ -420,7 +412,7 @@ class AttentionBuilder:
         subtracted = mapped(index, self._subtracted, largest)
         again = mapped(index, self._again, state.largest, subtracted)
         added = mapped(index, self._raised, sink, self._biased(index, subtracted))
-        total = mapped(index, lambda x: fma(x[0], x[1], x[2]), state.sum, again, added)
+        total = multiply_add(index, state.sum, again, added)
         return SoftmaxState(largest, total, [times(index, part, again) for part in state.parts])
 
     def _shared(self, state: SoftmaxState, inside: IndexBuilder) -> tuple[SSAValue, SoftmaxState]:

@@ -49,6 +49,11 @@ def times(index: IndexBuilder, fragment: SSAValue, column: SSAValue) -> SSAValue
     return mapped(index, lambda x: arith.MulfOp(x[0], x[1]).result, fragment, column)
 
 
+def multiply_add(index: IndexBuilder, fragment: SSAValue, column: SSAValue, added: SSAValue) -> SSAValue:
+    """Each row of a fragment times the element of a column, plus another fragment, rounded once."""
+    return mapped(index, lambda x: fma(x[0], x[1], x[2]), fragment, column, added)
+
+
 def number(value: float, kind: Attribute = f32) -> SSAValue:
     """A constant of f32 or f64, in a region on elements."""
     return arith.ConstantOp(FloatAttr(value, f64 if kind == f64 else f32)).result
