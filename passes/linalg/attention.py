@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, UnitAttr, bf16, f32
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -138,29 +138,35 @@ class AttentionMatch:
 
     def _divided_behind(self, exponential: ElementExpression) -> ElementExpression:
         """E / L, where an elementwise operation behind the product of E and V divides by L."""
-        temporary, at = self.o
-        users = {use.operation for use in temporary.uses}
+        users = {use.operation for use in self.o[0].uses}
         following = self.values.next_op
         while following is not None and following not in users:
             following = following.next_op
-        if not isinstance(following, LinalgStructuredOperation) or len(following.outputs) != 1:
+        if (found := self._behind(following, self.reader)) is None:
             decline("what its result is divided by is not found")
-        output = following.outputs[0]
-        loops = loops_of(following.get_indexing_maps().data[following.inputs.index(temporary)].data)
-        names = dict(zip(loops, at, strict=True))
-        written = loops_of(following.get_indexing_maps().data[-1].data)
-        if len(names) != following.get_num_loops() or -1 in (*loops, *written):
-            decline("what its result is divided by is not found")
-        place = names_of(written, names)
-        probe = following.next_op or following
-        result = self.reader.element(output, place, probe).unrounded(memory_of(output).element_type)
-        product = ElementExpression("product", product=self.values, place=at)
+        result, product, to = found
         element = self._unscaled(result, lambda inner: (self._quotient(inner) or (None,))[0] == product)
         quotient = None if element is None else self._quotient(element)
-        if element is None or quotient is None:
+        if following is None or element is None or quotient is None:
             decline("what follows its result is not the division by the sum of each row")
-        self.last, self.o, self.result = following, (output, place), (result, element)
+        self.last, self.o, self.result = following, to, (result, element)
         return ElementExpression("op", "arith.divf", (exponential, quotient[1]))
+
+    def _behind(
+        self, op: Operation | None, reader: ElementReader
+    ) -> tuple[ElementExpression, ElementExpression, tuple[SSAValue, Subscripts]] | None:
+        """An element of what an operation makes of the product of P and V, the element of that product, and where the
+        operation stores it. None if it does something else."""
+        temporary, at = self.o
+        if not isinstance(op, LinalgStructuredOperation) or len(op.outputs) != 1 or temporary not in op.inputs:
+            return None
+        maps, (output,) = [loops_of(attribute.data) for attribute in op.get_indexing_maps()], op.outputs
+        names = dict(zip(maps[op.inputs.index(temporary)], at, strict=True))
+        if len(names) != op.get_num_loops() or -1 in (*names, *maps[-1]):
+            return None
+        place = names_of(maps[-1], names)
+        result = reader.element(output, place, op.next_op or op).unrounded(memory_of(output).element_type)
+        return result, ElementExpression("product", product=self.values, place=at), (output, place)
 
     def _unscaled(
         self, element: ElementExpression, wanted: Callable[[ElementExpression], bool]
@@ -175,25 +181,13 @@ class AttentionMatch:
 
     def _narrowed_behind(self) -> None:
         """Includes an operation after the product of P and V that only scales and rounds its result."""
-        temporary, at = self.o
-        users = {use.operation for use in temporary.uses} - {*self.reader.used, self.values}
-        following = users.pop() if len(users) == 1 else None
-        if not isinstance(following, LinalgStructuredOperation) or temporary not in following.inputs:
+        users = {use.operation for use in self.o[0].uses} - {*self.reader.used, self.values}
+        following, reader = users.pop() if len(users) == 1 else None, ElementReader(KEY)
+        if not isinstance(following, LinalgStructuredOperation) or following.parent is not self.values.parent:
             return
-        output, nest = following.outputs[0], Nest.of(following)
-        if not nest.is_elementwise or following.parent is not self.values.parent:
-            return
-        loops = loops_of(nest.maps[following.inputs.index(temporary)])
-        names = dict(zip(loops, at, strict=True))
-        if set(names) != set(range(nest.loops)):
-            return
-        place = names_of(nest.writes[0].loops, names)
-        reader = ElementReader(KEY)
-        result = reader.element(output, place, following.next_op or following)
-        kind = memory_of(output).element_type
-        result, product = result.unrounded(kind), ElementExpression("product", product=self.values, place=at)
-        if self._unscaled(result, lambda inner: inner == product) is not None:
-            self.last, self.o, self.result = following, (output, place), (result, product)
+        found = self._behind(following, reader) if Nest.of(following).is_elementwise else None
+        if found is not None and self._unscaled(found[0], lambda inner: inner == found[1]) is not None:
+            self.last, self.o, self.result = following, found[2], found[:2]
             self.reader.used |= reader.used
 
     # Scores
