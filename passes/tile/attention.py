@@ -110,9 +110,12 @@ def multiplied(
 def as_operand(index: IndexBuilder, tiling: Tiling[Product], scores: SSAValue, order: Sequence[int] = ()) -> SSAValue:
     """What becomes of scores as operand A of a product, with their columns in another order."""
     kind, (rows, columns) = tiling.fragment("a"), fragment_of(scores).shape
-    half = converted(index, scores, kind.element_type)
-    operand = FragmentType.of("a", rows, columns, kind.element_type, kind.layout.data)
-    return index.insert(ConvertLayoutOp(half, operand, columns=order)).fragment
+    # Registers of f32 are renamed; those of bytes would be taken apart.
+    operand = FragmentType.of("a", rows, columns, f32, kind.layout.data)
+    ordered = index.insert(ConvertLayoutOp(scores, operand, columns=order)).fragment if order else scores
+    half = converted(index, ordered, kind.element_type)
+    wanted = operand.with_element(kind.element_type)
+    return half if order else index.insert(ConvertLayoutOp(half, wanted)).fragment
 
 
 def of_same_document(x: Sequence[SSAValue]) -> SSAValue:
