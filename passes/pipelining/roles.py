@@ -344,24 +344,27 @@ class ConsumerLoop(NamedTuple):
                 op.operands = [op.memory, at[op.memory], *op.indices]
 
     def _in_order(self, index: IndexBuilder) -> None:
-        """Starts each group of products in a turn of its own, from the first tile of a CTA to its last.
+        """Starts groups of products in turns, from the first tile of a CTA to its last: each in one of its own, or the
+        last ones of a tile and the first of the next one in one.
 
-        Of groups that start at the same moment the tensor cores run the products by turns, so that all end, and their
-        sums are scaled, at the same moment too.
+        Of groups that start at the same moment the tensor cores run the products by turns, so that all end, and what is
+        computed of their sums begins, at the same moment too.
         """
-        around = self.loop.parent_op()
+        around, block, after = self.loop.parent_op(), self.loop.body.block, index.after(self.loop)
         outside = around if isinstance(around, scf.ForOp) else self.loop
-        index, end = index.before(outside), index.after(outside)
-        turns = PingPong.of(index, self.groups)
-        turns.pass_if(index, index.compare("eq", turns.group, self.groups - 1))
-        ended = False
-        for op in reversed(list(self.loop.body.block.ops)):
-            if isinstance(op, FenceOp) and op.before.data == WGMMA:
-                turns.begin(index.before(op))
-                ended = False
-            elif isinstance(op, CommitOp) and not ended:
-                turns.end(index.after(op))
-                ended = True
+        before, end = index.before(outside), after if outside is self.loop else index.after(outside)
+        turns = PingPong.of(before, self.groups)
+        turns.pass_if(before, before.compare("eq", turns.group, self.groups - 1))
+        ops = [o for o in block.ops if isinstance(o, CommitOp) or (isinstance(o, FenceOp) and o.before.data == WGMMA)]
+        fences, followed = [op for op in ops if isinstance(op, FenceOp)], zip(ops, [*ops[1:], ops[0]], strict=True)
+        commits = [op for op, next_ in followed if isinstance(op, CommitOp) and isinstance(next_, FenceOp)]
+        if len({op.a_in_registers for op in block.ops if isinstance(op, WgmmaOp)}) > 1:
+            turns.begin(before if outside is self.loop else index.before(self.loop))
+            turns.end(after)
+            fences, commits = fences[1:], commits[:-1]
+        for fence, commit in zip(fences, commits, strict=True):
+            turns.begin(index.before(fence))
+            turns.end(index.after(commit))
         with end.where(end.compare("eq", turns.group, 0)) as inside:
             turns.begin(inside)
 

@@ -44,10 +44,7 @@ class RotateProducts(RewritePattern):
         started = [i + 1 for i, one in enumerate(ops[:early]) if isinstance(one, CommitOp)]
         last = next((i for i, one in enumerate(ops) if i > early and (_waits(one) or isinstance(one, FenceOp))), None)
         if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
-            start, between = ops[: started[-1]], ops[started[-1] : last]
-            # Products that begin from zeros do so where they are.
-            zeros = [one for one in between if isinstance(one, ConstantOp)]
-            Rotation(op, start, [one for one in between if one not in zeros], [*zeros, *ops[last:-1]]).rewrite()
+            Rotation(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1]).rewrite()
 
 
 class Rotation(NamedTuple):
@@ -161,14 +158,8 @@ def rotates(loop: scf.ForOp) -> bool:
     *first, last = [{op.a_in_registers for op in group} for group in products] or [set[bool]()]
     if last != {True} or not first or any(each != {False} for each in first):
         return False
-    carried = loop.body.block.args
-
-    def is_alone(value: SSAValue) -> bool:
-        return value in carried or (isinstance(op := value.owner, MapOp) and op.inputs[0] in carried)
-
-    # Sums are rescaled, if at all, before products are added to them or where they are added.
-    starts = (op.c for op in products[-1] if not isinstance(op.c.owner, WgmmaOp | ConstantOp))
+    starts = [op.c for op in products[-1] if not isinstance(op.c.owner, WgmmaOp)]
+    # Sums are rescaled, if at all, before products are added to them.
+    before = [value.owner.inputs[0] if isinstance(value.owner, MapOp) else value for value in starts]
     uses = (use.operation for op in products[-1] for use in op.d.uses)
-    return all(map(is_alone, starts)) and all(
-        isinstance(one, WgmmaOp | scf.YieldOp) or is_alone(one.results[0]) for one in uses
-    )
+    return set(before) <= set(loop.body.block.args) and all(isinstance(one, WgmmaOp | scf.YieldOp) for one in uses)

@@ -95,6 +95,10 @@ ROTATED_STAGES = 3
 tokens of 2048 columns, not rotated and rotated: 128 columns, 4096 queries 1064, 1015; 16384 causal 2065, 1973; 64
 columns, 4096 queries 1274, 1232, causal 742, 726. In turns besides 1014, 2001, 1226, 731."""
 
+ROTATED_SUMS = 64
+"""Registers of O from which loops in turns are rotated. H100, 64 columns, 16 heads of 4096: 158 microseconds, rotated
+167; 128 columns, 64 heads: 842 and 789."""
+
 OF_TENSOR_MEMORY = {2: (88, 208), 3: (80, 144)}
 """The same where a warp of the producer's starts all products (ptxas 13.5, with 40: 16 bytes of spills)."""
 
@@ -169,17 +173,16 @@ class TensorLoop:
 
     def _ring_of_last(self) -> Ring | None:
         """The ring of what the last products of a turn read, if the loop is rotated: of tiles that only they read one
-        of its own, in turns; that of all, where a turn has several products before."""
-        first = [op for op in self.products if not op.a_in_registers and not isinstance(op.c.owner, WgmmaOp)]
+        of its own, in turns; that of all, where a turn has several products before. None if it is not."""
+        results = {op.d for op in self.products}
+        first = [op for op in self.products if not op.a_in_registers and op.c not in results]
         last = [tile for tile in self.rings if tile not in [op.b for op in first]]
-        if len(first) > 1 and not last and self.ring.stages >= ROTATED_STAGES and rotates(self.loop):
-            return self.ring
-        if self.launch.schedule.consumers != "pingpong":
+        if not rotates(self.loop):
             return None
-        if not last or not rotates(self.loop):
-            if len({op.a_in_registers for op in self.products}) > 1:
-                why = "what its last products add to is used before" if last else "its products read the same tiles"
-                remark(self.loop, SpecialisePass.name, f"a loop over keys is not rotated, nor in turns: {why}")
+        if not last:
+            return self.ring if len(first) > 1 and self.ring.stages >= ROTATED_STAGES else None
+        sums = sum(fragment_of(op.c).registers for op in self.products if op.a_in_registers and op.c not in results)
+        if self.launch.schedule.consumers != "pingpong" or sums < ROTATED_SUMS:
             return None
         ring = self._make_ring(self.ring.stages, 1, self.launch.schedule.warps)
         self.rings |= dict.fromkeys(last, ring)
@@ -256,7 +259,8 @@ class TensorLoop:
             loads.start(index, self.ring)
         schedule = self.launch.schedule
         groups = schedule.consumer_warps // WARPS
-        each = schedule.consumers == "pingpong" and schedule.promote != "none" and groups > 1 and not schedule.own_tiles
+        several = schedule.promote != "none" or len({op.a_in_registers for op in self.products}) > 1
+        each = schedule.consumers == "pingpong" and several and groups > 1 and not schedule.own_tiles
         consumers = ConsumerLoop(
             self.loop, self.ring, self.rings, fixed, groups, self.in_tensor_memory, self.of_last, each
         )
