@@ -159,6 +159,8 @@ def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool
     for batch, head in ((0, 0), (-1, -1)):
         q, k, v = (tensor[batch, head].float() for tensor in tensors)
         scores = q @ k.T * q.shape[-1] ** -0.5
+        if form == "softcap":
+            scores = CAP * torch.tanh(scores / CAP)
         if causal:
             scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
         if form == "documents":
@@ -166,8 +168,6 @@ def error_of(result: torch.Tensor, tensors: Sequence[torch.Tensor], causal: bool
             scores = scores.masked_fill(numbers[:, None] != numbers[None, :], float("-inf"))
         if form == "window":
             scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).tril(-WINDOW - 1), float("-inf"))
-        if form == "softcap":
-            scores = CAP * torch.tanh(scores / CAP)
         if form == "alibi":
             at = torch.arange(len(q), device="cuda")
             scores = scores + SLOPE * (at[None, :] - at[:, None])

@@ -139,8 +139,12 @@ class CtaCluster(NamedTuple):
 #
 # A loop with two groups of products, such as those of attention, leaves tensor cores idle while a warpgroup works on
 # the first one's sums. Warpgroups do not get out of step by themselves: all wait for the same copies. So they pass a
-# turn on, from each to the next, by barriers of their own, and start products only when it is theirs. In a loop that is
-# rotated (`rotate`), those are the first ones of a tile and the last ones of the tile before::
+# turn on, from each to the next, by barriers of their own, and start products only when it is theirs: the last ones of a
+# tile and the first ones of the next, in this order; or, in a loop that is rotated (`rotate`), the other way around::
+#
+#     wait for the turn
+#     loop: first products; pass the turn on; work; wait for the turn; last products
+#     pass the turn on
 #
 #     first products; work
 #     loop: wait for the turn; first products of the next tile; last products; pass the turn on; work
