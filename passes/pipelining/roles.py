@@ -139,8 +139,8 @@ class CtaCluster(NamedTuple):
 #
 # A loop with two groups of products, such as those of attention, leaves tensor cores idle while a warpgroup works on
 # the first one's sums. Warpgroups do not get out of step by themselves: all wait for the same copies. So they pass a
-# turn on, from each to the next, by barriers of their own, and start products only when it is theirs: the last ones of a
-# tile and the first ones of the next, in this order; or, in a loop that is rotated (`rotate`), the other way around::
+# turn on, from each to the next, by barriers of their own, and start products only when it is theirs: the last of a
+# tile and the first of the next, in this order; or, in a loop that is rotated (`rotate`), the other way around::
 #
 #     wait for the turn
 #     loop: first products; pass the turn on; work; wait for the turn; last products
@@ -311,7 +311,7 @@ class ConsumerLoop(NamedTuple):
     def _go_on_early(self, last: Ring, index: IndexBuilder, start: IndexBuilder) -> None:
         """Goes on to the next stage before the last products, whose stage is released behind them. They are started in
         turns."""
-        ring, ops, after = self.ring, list(self.loop.body.block.ops), index.after(self.loop)
+        ring, ops = self.ring, list(self.loop.body.block.ops)
         waits, fence = [op for op in ops if isinstance(op, WaitOp)], [op for op in ops if isinstance(op, FenceOp)][-1]
         before = index.before(fence)
         of_first = ring.arrive(start, WAIT).at
@@ -326,17 +326,21 @@ class ConsumerLoop(NamedTuple):
             each.step(done, RELEASE)
             each.step(done, READ)
         if self.groups > 1:
-            turns = PingPong.of(index, self.groups)
+            turns = self._turns(index)
             turns.begin(before)
             turns.end(index.before(waits[-1]))
-            # The first one begins, for the last one passes the turn to it, and has nobody to pass the last turn to.
-            # Nobody waits for a turn of a loop that has none.
-            first, end, number = index.folded(self.loop.lb), index.folded(self.loop.ub), self.groups - 1
-            known = isinstance(first, int) and isinstance(end, int)
-            of_last = number if known else index.where_below(first, end, number, self.groups)
-            not_of = number if known else index.where_below(first, end, number, turns.group)
-            turns.pass_if(index, index.compare("eq", turns.group, of_last))
-            turns.pass_if(after, after.compare("ne", turns.group, not_of))
+
+    def _turns(self, index: IndexBuilder) -> PingPong:
+        """Turns from the first tile of a CTA to its last: the first warpgroup begins, and waits for the last one at the
+        end."""
+        around = self.loop.parent_op()
+        outside = around if isinstance(around, scf.ForOp) else self.loop
+        before, end = index.before(outside), index.after(outside)
+        turns = PingPong.of(before, self.groups)
+        turns.pass_if(before, before.compare("eq", turns.group, self.groups - 1))
+        with end.where(end.compare("eq", turns.group, 0)) as inside:
+            turns.begin(inside)
+        return turns
 
     def _read(self, stages: Mapping[Ring, SSAValue]) -> None:
         """Lets products and loads of tiles read a stage of their ring."""
@@ -354,23 +358,17 @@ class ConsumerLoop(NamedTuple):
         Of groups that start at the same moment the tensor cores run the products by turns, so that all end, and what is
         computed of their sums begins, at the same moment too.
         """
-        around, block, after = self.loop.parent_op(), self.loop.body.block, index.after(self.loop)
-        outside = around if isinstance(around, scf.ForOp) else self.loop
-        before, end = index.before(outside), after if outside is self.loop else index.after(outside)
-        turns = PingPong.of(before, self.groups)
-        turns.pass_if(before, before.compare("eq", turns.group, self.groups - 1))
+        turns, block = self._turns(index), self.loop.body.block
         ops = [o for o in block.ops if isinstance(o, CommitOp) or (isinstance(o, FenceOp) and o.before.data == WGMMA)]
         fences, followed = [op for op in ops if isinstance(op, FenceOp)], zip(ops, [*ops[1:], ops[0]], strict=True)
         commits = [op for op, next_ in followed if isinstance(op, CommitOp) and isinstance(next_, FenceOp)]
         if len({op.a_in_registers for op in block.ops if isinstance(op, WgmmaOp)}) > 1:
-            turns.begin(before if outside is self.loop else index.before(self.loop))
-            turns.end(after)
+            turns.begin(index.before(self.loop))
+            turns.end(index.after(self.loop))
             fences, commits = fences[1:], commits[:-1]
         for fence, commit in zip(fences, commits, strict=True):
             turns.begin(index.before(fence))
             turns.end(index.after(commit))
-        with end.where(end.compare("eq", turns.group, 0)) as inside:
-            turns.begin(inside)
 
     def _waits_behind(self) -> bool:
         """Whether the wait for products can move to the next iteration: in the loop, only further products read their

@@ -26,7 +26,7 @@ from ...dialect.warp.attributes import FragmentType
 from ...dialect.warp.cta import READ, WAIT, PipelineOp
 from ...dialect.warp.epilogue import MapOp, SubfragmentOp
 from ...dialect.warp.fragments import ConstantOp, ConvertLayoutOp, ConvertOp
-from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, ScopedBarrierOp, WaitOp
+from ...dialect.warp.synchronisation import WGMMA, CommitOp, FenceOp, WaitOp
 from ...dialect.warp.warpgroup import WgmmaOp
 from ..patterns import IndexBuilder
 from .roles import product_groups
@@ -102,8 +102,7 @@ class Rotation(NamedTuple):
         seen = dict[SSAValue, SSAValue](zip((*taken, *kept), turn.results[len(early) :], strict=True))
         with index.loop(lower, once, step, [seen[value] for value in sums]) as turn:
             seen |= zip(sums, turn.carried, strict=True)
-            passing = (one for one in last if not isinstance(one, ScopedBarrierOp) or one.arrive is None)
-            turn.handed = _clone(turn.index, passing, seen, [handed[i] for i in late])
+            turn.handed = _clone(turn.index, last, seen, [handed[i] for i in late])
         for i, value in zip((*early, *late), (*results, *turn.results), strict=True):
             loop.results[i].replace_all_uses_with(value)
         Rewriter.erase_op(loop)

@@ -170,7 +170,7 @@ def test_products_of_the_last_keys_run_beside_scores(columns: int) -> None:
     assert [step for step, _ in first] == ["fence", "S", "commit", "wait_group0"]
     of_turn = ["sync", "fence", "S", "commit", "O", "arrive", "wait_group1", "wait_group0"]
     assert [step for step, _ in turn] == of_turn
-    assert [step for step, _ in last] == ["sync", "fence", "O", "commit", "wait_group0"]
+    assert [step for step, _ in last] == ["sync", "fence", "O", "commit", "arrive", "wait_group0"]
     assert dict(turn)["O"] == dict(last)["O"] != dict(turn)["S"]
 
 
