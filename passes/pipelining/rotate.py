@@ -40,9 +40,11 @@ class RotateProducts(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: scf.ForOp, rewriter: PatternRewriter) -> None:
         ops = list(op.body.block.ops)
-        early = next((i for i, one in enumerate(ops) if _goes_on(one)), len(ops))
+        steps = [one.step.data if isinstance(one, PipelineOp) else "" for one in ops]
+        early = steps.index(READ) if READ in steps else len(ops)
         started = [i + 1 for i, one in enumerate(ops[:early]) if isinstance(one, CommitOp)]
-        last = next((i for i, one in enumerate(ops) if i > early and (_waits(one) or isinstance(one, FenceOp))), None)
+        behind = range(early + 1, len(ops))
+        last = next((i for i in behind if steps[i] == WAIT or isinstance(ops[i], FenceOp)), None)
         if started and last is not None and any(isinstance(one, WgmmaOp) for one in ops[last:]):
             Rotation(op, ops[: started[-1]], ops[started[-1] : last], ops[last:-1]).rewrite()
 
@@ -80,9 +82,8 @@ class Rotation(NamedTuple):
             for value in taken
         ]
         with index.loop(lower, once, step, [*(loop.iter_args[i] for i in early), *zeros]) as turn:
-            seen: Seen = dict(zip(keeps, turn.block.args, strict=False)) | {
-                variables[i]: loop.iter_args[i] for i in late
-            }
+            of_first = zip(keeps, turn.block.args, strict=False)
+            seen: Seen = {variables[i]: loop.iter_args[i] for i in late} | dict(of_first)
             turn.handed = _clone(turn.index, (*start, *between), seen, hands_on)
         first = [loop.iter_args[i] for i, value in zip(late, sums, strict=True) if value in kept]
         with index.loop(second, upper, step, [*turn.results, *first]) as turn:
@@ -125,14 +126,6 @@ def _packed(value: SSAValue) -> Iterator[Operation]:
 def _before_one_more(op: Operation) -> Operation:
     """What becomes of an operation behind which one more group of products is under way."""
     return WaitOp(WGMMA, op.pending.value.data + 1) if isinstance(op, WaitOp) else op
-
-
-def _goes_on(op: Operation) -> bool:
-    return isinstance(op, PipelineOp) and op.step.data == READ
-
-
-def _waits(op: Operation) -> bool:
-    return isinstance(op, PipelineOp) and op.step.data == WAIT
 
 
 def _first(ops: Sequence[Operation], kind: type[Operation]) -> int:

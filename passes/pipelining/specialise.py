@@ -18,6 +18,7 @@ one::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import prod
 from typing import ClassVar, TypeVar
 
@@ -309,13 +310,8 @@ OpT = TypeVar("OpT", bound=Operation)
 
 def _before(loop: scf.ForOp, kind: type[OpT]) -> list[OpT]:
     """The operations of a kind before a loop in its block."""
-    before: list[OpT] = []
-    op = loop.prev_op
-    while op is not None:
-        if isinstance(op, kind):
-            before.insert(0, op)
-        op = op.prev_op
-    return before
+    block = loop.parent
+    return [op for op in takewhile(lambda op: op is not loop, block.ops if block else ()) if isinstance(op, kind)]
 
 
 class CopyByTensorMaps(LaunchPattern):
