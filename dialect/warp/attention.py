@@ -42,13 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
 from .attributes import memory_of
-from .elements import (
-    LoopSizes,
-    PointwiseOp,
-    PointwiseType,
-    loops_around,
-    pointwise_of,
-)
+from .elements import LoopSizes, PointwiseOp, PointwiseType, loops_around, pointwise_of
 from .operands import verify_ends
 
 M, N, D, E = 0, 1, 2, 3
@@ -110,8 +104,36 @@ def verify_documents(
             raise VerifyException(f"expected documents to be indexed by the batch and d{loop}, got {list(loops)}")
 
 
+class OverKeys(IRDLOperation):
+    """What an attention and its gradients have in common: maps, the scale of scores, and the keys that count."""
+
+    scale = prop_def(FloatAttr)
+    diagonal = opt_prop_def(IntegerAttr)
+    window = opt_prop_def(IntegerAttr)
+    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
+    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
+
+    @property
+    def maps(self) -> tuple[AffineMap, ...]:
+        """The indexing maps of Q, K, V and O, or of the inputs of gradients, then of their outputs."""
+        return tuple(attribute.data for attribute in self.indexing_maps)
+
+    @property
+    def batch(self) -> int:
+        """How many loops there are before m, n, d and e."""
+        return self.maps[0].num_dims - len(LOOPS)
+
+    def keys_with(self, documents: Sequence[SSAValue]) -> Keys:
+        """The range of keys, with the numbers of documents in these memories."""
+        diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
+        return Keys(diagonal, window, documents=documents_of(documents, self.documents_maps))
+
+
 @irdl_op_definition
-class AttentionOp(IRDLOperation):
+class AttentionOp(OverKeys):
     """O = softmax(scale * f(Q K^T)) V, row by row of the scores, in one pass over K and V::
 
         warp.attention %Q, %K, %V into %O {
@@ -173,19 +195,12 @@ class AttentionOp(IRDLOperation):
     sinks = opt_operand_def(MemRefType)
     documents = var_operand_def(MemRefType)
     ends = opt_operand_def(MemRefType)
-    scale = prop_def(FloatAttr)
-    diagonal = opt_prop_def(IntegerAttr)
-    window = opt_prop_def(IntegerAttr)
     lengths_map = opt_prop_def(AffineMapAttr)
     lse_map = opt_prop_def(AffineMapAttr)
     sinks_map = opt_prop_def(AffineMapAttr)
-    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     zero_rows = opt_attr_def(UnitAttr)
     of_keys = opt_attr_def(IntegerAttr)
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$q `,` $k `,` $v `into` $o (`scores` $scores^)? (`through` $through^)? (`tile` $tile^)?"
         " (`from` $first^)? (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($o)"
@@ -237,23 +252,11 @@ class AttentionOp(IRDLOperation):
         return self.q, self.k, self.v, self.o
 
     @property
-    def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of Q, K, V and O."""
-        return tuple(attribute.data for attribute in self.indexing_maps)
-
-    @property
     def keys(self) -> Keys:
         """The range of keys."""
-        diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
-        documents = documents_of(self.documents, self.documents_maps)
-        if self.lengths is None or self.lengths_map is None:
-            return Keys(diagonal, window, documents=documents, ends=self.ends)
-        return Keys(diagonal, window, (self.lengths, self.lengths_map.data), documents, self.ends)
-
-    @property
-    def batch(self) -> int:
-        """How many loops there are before m, n, d and e."""
-        return self.maps[0].num_dims - len(LOOPS)
+        map_ = self.lengths_map
+        lengths = None if self.lengths is None or map_ is None else (self.lengths, map_.data)
+        return self.keys_with(self.documents)._replace(lengths=lengths, ends=self.ends)
 
     @property
     def score(self) -> PointwiseOp | None:

@@ -5,35 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    ArrayAttr,
-    Float32Type,
-    FloatAttr,
-    IndexType,
-    IntegerAttr,
-    MemRefType,
-    f32,
-)
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, Float32Type, FloatAttr, IndexType, MemRefType, f32
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    IRDLOperation,
-    ParsePropInAttrDict,
-    irdl_op_definition,
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    traits_def,
-    var_operand_def,
-)
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from ..mlir.affine import loops_of
-from .attention import HALVES, LOOPS, D, E, Keys, M, N, documents_of, verify_documents
+from .attention import HALVES, LOOPS, D, E, Keys, M, N, OverKeys, verify_documents
 from .attributes import memory_of
 from .elements import LoopSizes, loops_around, verify_along
 
@@ -62,7 +41,7 @@ class Gradient(NamedTuple):
 
 
 @irdl_op_definition
-class AttentionGradientOp(IRDLOperation):
+class AttentionGradientOp(OverKeys):
     """Gradients of O = softmax(scale * Q K^T + mask) V, from that of O::
 
         P = exp(scale * Q K^T + mask - lse)
@@ -104,14 +83,7 @@ class AttentionGradientOp(IRDLOperation):
     first = opt_operand_def(IndexType())
     until = opt_operand_def(IndexType())
     documents = var_operand_def(MemRefType)
-    scale = prop_def(FloatAttr)
-    diagonal = opt_prop_def(IntegerAttr)
-    window = opt_prop_def(IntegerAttr)
-    documents_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
-    indexing_maps = prop_def(ArrayAttr[AffineMapAttr])
 
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    irdl_options = (AttrSizedOperandSegments(as_property=True), ParsePropInAttrDict())
     assembly_format = (
         "$q `,` $k `,` $v `,` $do `,` $lse `,` $delta (`,` $mask^)? `into` $outputs (`tile` $tile^)? (`from` $first^)?"
         " (`until` $until^)? attr-dict `:` type($q) `,` type($k) `,` type($v) `,` type($do) `,` type($lse) `,`"
@@ -151,20 +123,9 @@ class AttentionGradientOp(IRDLOperation):
         return self.q, self.k, self.v, self.do, self.lse, self.delta, *mask
 
     @property
-    def maps(self) -> tuple[AffineMap, ...]:
-        """The indexing maps of the inputs, then of the outputs."""
-        return tuple(attribute.data for attribute in self.indexing_maps)
-
-    @property
     def keys(self) -> Keys:
         """The range of keys."""
-        diagonal, window = (None if bound is None else bound.value.data for bound in (self.diagonal, self.window))
-        return Keys(diagonal, window, documents=documents_of(self.documents, self.documents_maps))
-
-    @property
-    def batch(self) -> int:
-        """How many loops there are before m, n, d and e."""
-        return self.maps[0].num_dims - INNER
+        return self.keys_with(self.documents)
 
     @property
     def gradients(self) -> list[Gradient]:

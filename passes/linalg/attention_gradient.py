@@ -224,11 +224,8 @@ def _fuse(matches: Sequence[GradientMatch], slope: Slope) -> None:
 
     used = frozenset({op for match in matches for op in (*match.reader.used, match.op)})
     last = max((match.op for match in matches), key=place_in_block)
-    results, read_from = (
-        frozenset(value for value, _ in written),
-        {root(value) for value, _ in (*inputs, *keys.documents)},
-    )
-    left = {op for match in matches for op in match.reader.left}
+    results, left = frozenset(value for value, _ in written), {op for match in matches for op in match.reader.left}
+    read_from = {root(value) for value, _ in (*inputs, *keys.documents)}
     Replacement(used, last, results, read_from, left).replace(made)
 
 

@@ -63,14 +63,7 @@ from ..patterns import IndexBuilder, PatternPass, apply_patterns, constant_value
 from ..schedule.needs import LEFT_FOR_BARRIERS, adds_in_tensor_memory
 from ..schedule.validity import REGISTER_STEP, SM_REGISTERS
 from ..tile.tiling import LaunchedKernel, LaunchPattern
-from .ring import (
-    DeclinedError,
-    Ring,
-    copies_of,
-    decline,
-    is_load,
-    with_stages,
-)
+from .ring import DeclinedError, Ring, copies_of, decline, is_load, with_stages
 from .roles import ConsumerLoop, CtaCluster, Share, behind, slice_of, take_own_tiles
 from .rotate import RotateProducts, rotates
 from .tensor_copies import StagedLoads, StagedStores, TensorCopy, TensorView, loads_behind
