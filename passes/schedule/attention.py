@@ -282,29 +282,27 @@ class ForwardScores(ScheduledScores):
     def by_warpgroups(self, target: Target) -> Schedule:
         """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
 
-        H100, microseconds of 128 columns at 4096, full and causal: in turns 809 and 440, as it comes 906 and 484. H200,
-        TFLOP/s at 4096, before CTAs went from tile to tile: 64 columns 450, 377 (two warpgroups 412, 344); 256 columns
-        658, 558. Where three would be mostly empty, two with fewer keys: 197 queries, 192 heads, H100, 18.3
-        microseconds for 21.5. Where the last turn of three would be mostly empty, two, in turns unless there is a
-        diagonal: 16 heads of 4096, H100, 160 for 167; 128 of 1024, causal, 60.6 for 72.1 (in turns 70.4). Three of
-        bytes, 128 columns, 16384, H100: 979 TFLOP/s, two in turns 915.
+        H100, microseconds: 128 columns at 4096, full and causal, in turns 789 and 432, as it comes 883 and 484; 256
+        columns 717 in turns, 795, full. Where three would be mostly empty, two with fewer keys: 197 queries of
+        64 columns, 192 heads, 16.1 for 19.3. Where the last turn of three would be mostly empty, two, in turns unless
+        there is a diagonal: 16 heads of 4096 158, 128 of 1024 causal 60.6 for 72.1 (in turns 70.4).
         """
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
-        read, (depth, columns) = self.read, self.steps
-        width, m, of_bytes = max(self.steps), read.scores.m, self.of_bytes
-        short = not of_bytes and read.scores.is_known("n") and read.scores.n <= FEW_TURNS
-        keys, groups = 128 if columns <= 128 and depth <= DEEP else 64, 3 if width <= 64 or of_bytes else 2
+        read, (depth, columns), m = self.read, self.steps, self.read.scores.m
+        width, short = max(self.steps), read.scores.is_known("n") and read.scores.n <= FEW_TURNS
+        keys, groups = 128 if columns <= 128 and depth <= DEEP else 64, 3 if width <= 64 or self.of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
-            keys, groups = (128 if of_bytes else 64), 2
-        fewer = groups == 3 and not of_bytes and _fewer_turns(read, target)
-        wide = 128 <= width <= DEEP and columns <= 128 and groups == 2 and not (short or of_bytes)
-        in_turns, groups = wide or (fewer and read.op.diagonal is None), 2 if fewer else groups
+            keys, groups = (128 if self.of_bytes else 64), 2
+        fewer = groups == 3 and not self.of_bytes and _fewer_turns(read, target)
+        wide = width >= 128 and groups == 2 and not short and (keys == 128 or read.op.diagonal is None)
+        in_turns = wide or (fewer and read.op.diagonal is None)
+        groups = 2 if fewer else groups
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
             ctas=_ctas(read, groups * M, target),
-            transpose="b" if of_bytes and not read.values.b.transposed else "none",
+            transpose="b" if self.of_bytes and not read.values.b.transposed else "none",
         )
         return self.staged(schedule)
 
