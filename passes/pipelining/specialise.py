@@ -37,7 +37,6 @@ from ...dialect.mlir.gpu import BarrierOp, SubgroupIdOp
 from ...dialect.schedule import Schedule
 from ...dialect.warp.attributes import ScheduleAttr, enclosing, fragment_of, target_of
 from ...dialect.warp.cta import ACQUIRE, FILLED, READ, RELEASE, WAIT, CopyOp, MakeRingOp, PipelineOp
-from ...dialect.warp.fragments import ConstantOp
 from ...dialect.warp.memory import LoadOp, StoreOp
 from ...dialect.warp.op_shapes import is_pure
 from ...dialect.warp.synchronisation import (
@@ -401,11 +400,8 @@ def _registers(kernel: gpu.FuncOp, schedule: Schedule) -> tuple[int, int, int] |
     not reallocated."""
     products, target = [op for op in kernel.walk() if isinstance(op, WgmmaOp)], target_of(kernel)
     starts = [op.c for op in products if not isinstance(op.c.owner, WgmmaOp)]
-    # Products of P that begin from zeros are added to sums of their own.
+    sums, groups = sum(fragment_of(value).registers for value in starts), schedule.consumer_warps // WARPS
     of_attention = any(op.a_in_registers for op in products)
-    added = [op.c for op in products if op.a_in_registers and isinstance(op.c.owner, ConstantOp) and len(starts) > 1]
-    sums = sum(fragment_of(value).registers for value in (*starts, *added))
-    groups = schedule.consumer_warps // WARPS
     if target is not None and adds_in_tensor_memory(target):
         split = (OF_ATTENTION if of_attention else OF_TENSOR_MEMORY).get(groups)
     elif groups == 1 < len(starts) and of_attention and target is not None:

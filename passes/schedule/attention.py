@@ -60,9 +60,8 @@ SHORT, FULLER = 2048, 1.3
 """Columns of scores up to which one warpgroup makes gradients; of more, CTAs of 64 rows would read tiles too often.
 How many more rows three warpgroups must take than two do, so that two are better."""
 
-IN_TURNS = 1.057
-"""How many more rows three warpgroups of 64 columns must take than two in turns, so that these are faster: 450 and 439
-TFLOP/s at 4096, 128 heads (H200), of 4224 and 4096 rows for each SM."""
+MORE_ROWS = 1.057
+"""How many more rows three warpgroups of 64 columns must take in an SM than two, so that these are faster."""
 
 FEW_TURNS = 512
 """Keys up to which two warpgroups do not take turns: 128 columns, 512 heads of 512, H100, 142.4 us; in turns 146.6."""
@@ -282,10 +281,10 @@ class ForwardScores(ScheduledScores):
     def by_warpgroups(self, target: Target) -> Schedule:
         """Two warpgroups, or three where their registers hold all: 192 rows halve what is copied for each product.
 
-        H100, microseconds: 128 columns at 4096, full and causal, in turns 789 and 432, as it comes 883 and 484; 256
-        columns 717 in turns, 795, full. Where three would be mostly empty, two with fewer keys: 197 queries of
-        64 columns, 192 heads, 16.1 for 19.3. Where the last turn of three would be mostly empty, two, in turns unless
-        there is a diagonal: 16 heads of 4096 158, 128 of 1024 causal 60.6 for 72.1 (in turns 70.4).
+        H100, microseconds, in turns and as it comes: 128 columns at 4096, full 789, 883, causal 432, 484; 256 columns
+        717, 795, and 429, 436; three warpgroups of 64 columns full 1039, 1053, causal 949, 670; of bytes, 128 columns,
+        16384, full 2222, 2297. Where three would be mostly empty, two with fewer keys: 197 queries of 64 columns, 192
+        heads, 16.1 for 19.3. Where their last turn would be, with a diagonal, two: 16 heads of 4096 96 for 117.
         """
         if needs.adds_in_tensor_memory(target):
             return self._by_lanes(target)
@@ -294,10 +293,10 @@ class ForwardScores(ScheduledScores):
         keys, groups = 128 if columns <= 128 and depth <= DEEP else 64, 3 if width <= 64 or self.of_bytes else 2
         if groups == 3 and read.scores.is_known("m") and -(-m // (3 * M)) * 3 * M >= FULLER * -(-m // (2 * M)) * 2 * M:
             keys, groups = (128 if self.of_bytes else 64), 2
-        fewer = groups == 3 and not self.of_bytes and _fewer_turns(read, target)
-        wide = width >= 128 and groups == 2 and not short and (keys == 128 or read.op.diagonal is None)
-        in_turns = wide or (fewer and read.op.diagonal is None)
-        groups = 2 if fewer else groups
+        diagonal = read.op.diagonal is not None
+        if groups == 3 and diagonal and not self.of_bytes and _fewer_turns(read, target):
+            groups = 2
+        in_turns = not short and (not diagonal if groups == 3 or self.of_bytes else width >= 128)
         schedule = self.of_groups(keys, groups, 3 if groups == 3 or width <= 64 else 2)
         schedule = schedule.with_fields(
             consumers="pingpong" if in_turns else "cooperative",
@@ -459,11 +458,11 @@ class GradientScores(ScheduledScores):
 
 
 def _fewer_turns(read: Attention, target: Target) -> bool:
-    """Whether two warpgroups in turns are faster than three because SMs have fewer rows in all."""
+    """Whether two warpgroups are faster than three because SMs have fewer rows in all."""
     if read.values.dynamic or not read.scores.is_known("m"):
         return False
     three, two = (groups * M * -(-read.tiles(groups * M) // target.sms) for groups in (3, 2))
-    return three > IN_TURNS * two
+    return three > MORE_ROWS * two
 
 
 def _ctas(read: Attention, rows: int, target: Target) -> int:
