@@ -267,10 +267,12 @@ changed. The IR may round them before or after the division, of which the kernel
 
 `wgmma` adds products of bytes with 13 bits behind the point of the largest. So each tile of keys is summed from zero,
 and added to O in f32, by the multiply-add that scales O for a new largest score. It takes both operands along k alone,
-which for V means keys side by side: V that lies otherwise is transposed by a launch before, if its size is known. Heads
-of up to 128 columns use it, others `mma.sync` (sm_89 and later). `test/attention_problems.py` has the bound: that
-below, with 2^-4 for the rounding of P, 2^-18 of the sum of |V| for what is too small, and 2^-12 of |Q| |K| and of
-P |V| for each instruction, whose products are cut 13 bits below the largest one.
+which for V means keys side by side: V that lies otherwise is transposed by a launch before, if its size is known. Where
+keys and columns are multiples of 16 that launch also puts each 16 keys in the order in which lanes have P, which so is
+operand A without an exchange between lanes. Heads of up to 128 columns use it, others `mma.sync` (sm_89 and later).
+`test/attention_problems.py` has the bound: that below, with 2^-4 for the rounding of P, 2^-18 of the sum of |V| for
+what is too small, and 2^-12 of |Q| |K| and of P |V| for each instruction, whose products are cut 13 bits below the
+largest one.
 """)
 
 
@@ -291,8 +293,9 @@ two tiles of O:
 - Warps 0 to 3 are one consumer warpgroup, and warps 4 to 7 are the other. Each has 64 rows. For each tile of keys, a
   warpgroup multiplies twice, Q K^T and P V.
 - The two warpgroups take turns (`consumers=pingpong`): while one multiplies, the other computes its softmax or waits
-  for its turn. In a turn, a warpgroup starts Q K^T of a tile of keys, and then P V of the tile before, which runs while
-  it computes P of this one (`passes/pipelining/rotate.py`). K and V have rings of stages of their own.
+  for its turn. In a turn, a warpgroup multiplies P V of a tile of keys, and starts Q K^T of the next one. With 128
+  columns and more it starts Q K^T first, and then P V of the tile before, which runs while it computes P of this one
+  (`passes/pipelining/rotate.py`); K and V have rings of stages of their own then.
 """)
 
 
