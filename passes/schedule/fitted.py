@@ -6,7 +6,7 @@ of the better tiles differ by hundredths. So the logarithm of a time is correcte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import log2, prod
 
 from ...dialect.isa.row import Target
@@ -44,7 +44,7 @@ WEIGHTS = _read("""
     aspect*whole .0113, turns*turns .0067, fragments*time -.0700, fragments*turns .0352
 """)
 """Of products of features, fitted to the times of 5,400 schedules of 1,300 sizes, relative to those of the same size
-(`bench/draw.py`, H100)."""
+(`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
 NEAR, MOST_READ = 1.5, 64 << 20
 """How many times the least time of the model a tile may take; bytes of A and B in whole lines, where nearly all that is
@@ -56,8 +56,9 @@ B. And the most of such a power beyond."""
 
 
 def is_rated(product: Product, packed: str, target: Target) -> bool:
-    """Whether a product is of the kind that was measured: of 16 bits along K in rows of whole accesses, and of
-    lines no more than L2 has room for."""
+    """Whether a product is of the kind that was measured: of 16 bits (bf16, whose times f16 has) along K in rows of
+    whole accesses, and of lines no more than L2 has room for. Others, and all with the constants of another device
+    (`warploom tune --device`), have the models alone."""
     along = along_k(product, "a") and along_k(product, "b") and not product.batch_invariant
     aligned = all(access_bytes(operand) == WIDEST for operand in (product.a, product.b, product.d))
     if not (along and aligned and is_plain(product, packed) and target.sm == WARPGROUP_SM and not target.timing):
@@ -123,6 +124,9 @@ def features(product: Product, tile: GroupTile | Tile, ns: float, target: Target
 def rated(product: Product, tile: GroupTile | Tile, ns: float, target: Target) -> float:
     """The logarithm of the time that is expected of a tile, to which a model gives so many nanoseconds, up to what is
     the same for all tiles of a product."""
-    values = features(product, tile, ns, target)
-    total = sum(weight * prod(values.get(name, 0.0) for name in names) for names, weight in WEIGHTS.items())
-    return log2(ns) + total
+    return log2(ns) + correction(features(product, tile, ns, target), WEIGHTS)
+
+
+def correction(values: Mapping[str, float], weights: Mapping[tuple[str, ...], float]) -> float:
+    """The logarithm of a time over the model's, by weights of products of features."""
+    return sum(weight * prod(values.get(name, 0.0) for name in names) for names, weight in weights.items())

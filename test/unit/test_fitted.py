@@ -1,0 +1,112 @@
+"""Tiles that a fit rates: of which products, and that `bench/fit.py` finds the terms that times have."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warploom.dialect.isa.row import target
+from warploom.dialect.schedule import Schedule
+from warploom.passes.linalg.product import Product
+from warploom.passes.schedule import fitted
+from warploom.passes.schedule.candidates import default_schedule, modelled
+from warploom.passes.schedule.warpgroup import schedules_by_cost
+from warploom.runtime.cli.tune_report import product_of
+from warploom.runtime.kernel.lowering import parse
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+fit: Any = import_module("fit")
+HOPPER = target("sm_90a")
+
+
+def product(element: str, size: tuple[int, int, int], op: str = "matmul_transpose_b", out: str = "") -> Product:
+    m, n, k = size
+    b = (n, k) if op == "matmul_transpose_b" else (k, n)
+    types = f"memref<{m}x{k}x{element}>, memref<{b[0]}x{b[1]}x{element}>", f"memref<{m}x{n}x{out or element}>"
+    text = f"""func.func @f(%A: {types[0].split(", ")[0]}, %B: {types[0].split(", ")[1]}, %D: {types[1]}) {{
+      %zero = arith.constant 0.0 : {out or element}
+      linalg.fill ins(%zero : {out or element}) outs(%D : {types[1]})
+      linalg.{op} ins(%A, %B : {types[0]}) outs(%D : {types[1]})
+      return
+    }}"""
+    return product_of(parse(text), "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("bf16", (808, 1240, 520)), True),
+        (("f16", (808, 1240, 520)), True),
+        (("bf16", (808, 1240, 520), "matmul"), False),
+        (("bf16", (808, 1240, 517)), False),
+        (("bf16", (808, 1240, 520), "matmul_transpose_b", "f32"), False),
+        (("f8E4M3FN", (808, 1248, 528), "matmul_transpose_b", "bf16"), False),
+        (("bf16", (8192, 8192, 8192)), False),
+    ],
+)
+def test_what_is_rated(given: tuple[str, tuple[int, int, int]], expected: bool) -> None:
+    assert fitted.is_rated(product(*given), "none", HOPPER) == expected
+
+
+def test_f16_has_the_schedule_of_bf16() -> None:
+    for size in ((808, 1240, 520), (24, 5000, 1032), (3000, 96, 72)):
+        of_f16, of_bf16 = (default_schedule(product(element, size), HOPPER) for element in ("f16", "bf16"))
+        assert of_f16 == of_bf16
+
+
+def test_tiles_come_in_the_order_of_their_ratings() -> None:
+    of = product("bf16", (1432, 880, 11392))
+    every = [*schedules_by_cost(of, HOPPER, "f32", "none")]
+    models = [modelled(of, schedule, HOPPER) for schedule in every]
+    ratings = [fitted.rated(of, fitted.tile_of(s), ns, HOPPER) for s, ns in zip(every, models, strict=True)]
+    near = [rating for rating, ns in zip(ratings, models, strict=True) if ns <= fitted.NEAR * min(models)]
+    assert len(near) > 10
+    assert near == ratings[: len(near)] == sorted(near)
+
+
+def rows(terms: dict[tuple[str, ...], float], source: random.Random) -> list[Any]:
+    """Sizes with eight schedules each, whose times are a model's but for these terms, and one in fifty."""
+    made = list[Any]()
+    for i in range(150):
+        told = [{name: source.uniform(-2, 2) for name in ("one", "two", "three", "four")} for _ in range(8)]
+        models = [source.uniform(4000, 40000) for _ in told]
+        noise, common = 0.02, source.uniform(0.5, 2)
+        times = [
+            common * ns / 1000 * 2 ** (fitted.correction(values, terms) + source.uniform(-noise, noise))
+            for ns, values in zip(models, told, strict=True)
+        ]
+        schedules = [Schedule.parse(f"{PLAIN}, group = {j + 1}") for j in range(8)]
+        made.append(fit.Row((8 * i + 8, 64, 64), 10.0, dict(zip(schedules, times, strict=True)), models, told))
+    return made
+
+
+PLAIN = "cta = 64x64x64, warp = 32x32, mma = m16n8k16, stages = 3, swizzle = 128, accumulate = f32"
+
+
+def test_a_fit_finds_the_terms_of_times() -> None:
+    terms = {("one",): 0.3, ("one", "two"): -0.2, ("three", "three"): 0.15}
+    problem = fit.Fit(rows(terms, random.Random()))
+    found = problem.solved(range(100), len(terms))
+    assert {tuple(sorted(names)): weight for names, weight in found.items()} == pytest.approx(
+        {tuple(sorted(names)): weight for names, weight in terms.items()}, abs=0.02
+    )
+    unseen = problem.ratings(found)[100:]
+    for row, ratings in zip(problem.rows[100:], unseen, strict=True):
+        times = [*row.times.values()]
+        assert times[ratings.index(min(ratings))] <= 1.2 * min(times)
+
+
+def test_weights_are_read_as_they_are_written() -> None:
+    weights = {("time",): -0.4627, ("area", "full"): 10.05, ("many", "turns"): 0.0354, ("cut", "cut"): -0.0073}
+    assert fitted._read(fit.written(weights)) == weights  # pyright: ignore[reportPrivateUsage]
+    text = Path(fitted.__file__).read_text()
+    block = re.search(r'WEIGHTS = _read\("""\n([^"]*)\n"""\)', text)
+    assert block is not None
+    assert fit.written(fitted.WEIGHTS) == block[1]
