@@ -50,7 +50,7 @@ from warploom.runtime.kernel.lowering import parse
 
 TARGET = "sm_90a"
 
-PARTS, TERMS = 5, 40
+PARTS, TERMS = 5, 80
 """Parts of a cross-validation; products of features."""
 
 NEAR, FAR, RIDGE, FEWEST = 0.15, 0.05, 1.0, 60

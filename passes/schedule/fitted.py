@@ -35,15 +35,22 @@ def _read(text: str) -> dict[tuple[str, ...], float]:
 
 
 WEIGHTS = _read("""
-    time -.4627, area .0710, joined -.0819, many*turns .0354, arriving*full .0587, pairs*whole .0634, beyond*pairs
-    .0404, full*small -.0509, area*parts .0267, eights .0435, large*time -.0457, arriving*large .0143, area*short
-    -.0320, aspect*short .0315, full*parts .0954, beyond*full .0648, aspect*aspect .0084, full*time -.0286, eights*time
-    -.0271, full*large .0794, area*cut .0116, joined*whole -.0472, read*short .0040, sliced*small -.1204, read*sliced
-    -.0213, large*read .0283, exchanged*joined .0310, time*time .0266, read*time -.0201, large*many .1661,
-    beyond*fragments -.0543, area*large .1033, parts*turns -.0249, cut*cut -.0073, stored*tall .0192, area*many -.0288,
-    aspect*whole .0113, turns*turns .0067, fragments*time -.0700, fragments*turns .0352
+    time -.3826, area .0473, many*turns .0255, joined -.0992, arriving*full .1186, pairs*whole .0755, beyond*pairs
+    .0266, arriving*small -.0124, area*cut .0132, eights .0410, full*parts .0190, fragments*time -.1340, area*large
+    .0686, fragments*turns .0724, many*short .0406, beyond*full .0914, sliced*stored .0033, fragments*many .1272,
+    eights*time -.0313, joined*whole -.0545, arriving*whole -.0438, exchanged*stored -.0012, turns*turns .0206,
+    time*time .0213, area*full .0587, arriving -.0432, full*time -.0838, read*time -.0052, large .0441, aspect*aspect
+    .0091, aspect*short .0245, area*short -.0143, sliced*turns -.0297, sliced*small -.0857, area*joined -.0666,
+    area*fragments .0392, joined*time .0505, short*turns .0121, short*time -.0297, fours*time .0105, aspect*many .0119,
+    read*short .0060, eights*turns .0249, exchanged*joined .0287, arriving*joined -.0494, beyond*fragments -.0651, fours
+    -.0132, area*many -.0226, stored*tall .0156, aspect*sliced -.0673, large*read .0174, cut*time .0651, full*stored
+    -.0077, eights*read -.0095, arriving*time .0018, beyond*many .0778, area*read .0200, joined*read -.0225, stored*time
+    .0475, time*turns .0356, arriving*cut -.0171, area*time -.0272, full*read .0319, beyond*read -.0238, beyond*time
+    .0347, fragments .0406, beyond*cut -.0172, parts .0359, full*small -.0852, parts*read -.0084, area*small -.0306,
+    aspect*whole .0069, full*sliced -.0580, fragments*full .0536, large*many .0684, short*stored -.0047, area*area
+    .0052, many*read .0192, arriving*read .0132, arriving*turns -.0079
 """)
-"""Of products of features, fitted to the times of 5,400 schedules of 1,300 sizes, relative to those of the same size
+"""Of products of features, fitted to the times of 5,200 schedules of 840 sizes, relative to those of the same size
 (`python bench/fit.py` makes them of `bench/schedules-h100.json`)."""
 
 NEAR, MOST_READ = 1.5, 64 << 20
